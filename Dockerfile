@@ -2,10 +2,11 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY deploy/docker/constraints.txt constraints.txt
 COPY streameval streameval
 COPY server server
 RUN python -m venv /opt/streameval \
- && /opt/streameval/bin/pip install --no-cache-dir ".[server,client,cli]" \
+ && /opt/streameval/bin/pip install --no-cache-dir -c constraints.txt ".[server,client,cli]" \
  && /opt/streameval/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim

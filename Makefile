@@ -50,7 +50,7 @@ check: $(VENV)/.check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	cd proto && ../$(VENV)/bin/buf lint
+	cd proto && ../$(VENV)/bin/buf lint && ../$(VENV)/bin/buf breaking --against baseline.binpb
 	$(PY) tools/check_words.py
 	tools/stubs.sh --check
 

@@ -24,8 +24,9 @@ from contextlib import ExitStack
 from unittest import mock
 
 import numpy as np
+import psutil
 from load import Process, Work, ingest, scratch
-from queries import NOW, PANES, encoded_snapshot, evaluator, view
+from queries import MINUTE, NOW, PANES, encoded_snapshot, evaluator, view
 
 from streameval import Evaluator
 from streameval._counts import multiset
@@ -35,12 +36,16 @@ from streameval._time.window_cache import WindowCache
 from streameval.client import Client
 from streameval.client._buffer.buffer import Buffer
 from streameval_server.__main__ import main as serve
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
-from streameval_server._runtime import core_threads
 from streameval_server._runtime.query_threads import QueryThreads
 from streameval_server._state import accumulator, counts
+from streameval_server._state.accumulator import StreamUsage
+from streameval_server._state.counts import StreamCounts
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
+from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.views import StreamView
 
 Patch = Callable[[ExitStack], object]
@@ -52,6 +57,8 @@ SEGMENTED = Work("1,000-case batches, 5 segment keys", 1_000, packed=True, segme
 TINY = Work("10-case batches", 10, packed=True, distinct=6_400)
 CALLS = 200_000
 """Calls of `add_case` in a round."""
+PACED_CALLS, PACED_ROWS_S = 4_000, 4_000
+"""Calls of `add_case` in a round that does not send at full speed, and their rate."""
 CROWD = 20
 """Concurrent equal queries."""
 
@@ -74,17 +81,11 @@ def uncached(cache: object) -> Patch:
 BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
     "window of unacknowledged batches": (SMALL, {"MAX_INFLIGHT_BYTES": 1}, None),
     "several batches a transaction": (SMALL, {"MAX_COMMIT_BYTES": 1}, None),
-    "committer lingers for batches": (SMALL, {}, patched(core_threads, linger=lambda _: None)),
     "applier's backlog": (SMALL, {"MAX_LAG_ROWS": 1}, None),
     "rows collected before they are counted": (
         TINY,
         {},
         patched(counts, _MIN_COLLECTED_ROWS=1, _MAX_COLLECTED_ROWS=1),
-    ),
-    "additions pending before a merge": (
-        SMALL,
-        {},
-        patched(accumulator, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0),
     ),
     "cell tables": (
         LARGE,
@@ -132,19 +133,56 @@ def run_server(name: str) -> None:
         serve()
 
 
-def call_ns(address: str, *, durable: bool = False, **settings: float) -> float:
-    """Return nanoseconds per `add_case`: of the call, or until all rows are durable."""
-    with Client(address, **settings) as client:
+def call_ns(address: str) -> float:
+    """Return nanoseconds per `add_case`."""
+    with Client(address) as client:
         stream = client.stream(f"bench/{time.monotonic_ns()}")
         begin = time.perf_counter()
         for _ in range(CALLS):
             stream.add_case(True, 0.5)
         took = time.perf_counter() - begin
         stream.flush()
-        if durable:
-            took = time.perf_counter() - begin
         client.delete_stream(stream.name)
     return took / CALLS * 1e9
+
+
+def paced_us(server: Process, **settings: float) -> float:
+    """Return microseconds of CPU, client and server, per row of a caller with 4,000 rows/s."""
+    with Client(server.address, **settings) as client:
+        stream = client.stream(f"bench/{time.monotonic_ns()}")
+        stream.add_case(True, 0.5)
+        stream.flush()
+        process = psutil.Process(server.pid)
+        before = time.process_time() + sum(process.cpu_times()[:2])
+        begin = time.perf_counter()
+        for row in range(PACED_CALLS):
+            stream.add_case(True, 0.5)
+            time.sleep(max(0.0, begin + row / PACED_ROWS_S - time.perf_counter()))
+        stream.flush()
+        took = time.process_time() + sum(process.cpu_times()[:2]) - before
+        client.delete_stream(stream.name)
+    return took / PACED_CALLS * 1e6
+
+
+def spread_ms(patches: list[Patch]) -> float:
+    """Return the CPU time of counting 200,000 cases whose event times spread over 60 panes."""
+    rng = np.random.default_rng(3)
+    labels = rng.random(200_000) < 0.05
+    scores = rng.normal(size=200_000) + labels
+    event_us = NOW - rng.integers(0, PANES, 200_000) * MINUTE
+    with ExitStack() as stack:
+        for patch in patches:
+            patch(stack)
+        counted = StreamCounts(StreamSettings(), Limits(), StreamUsage(revision=1))
+        begin = time.process_time()
+        for at in range(0, 200_000, 1_000):
+            rows = slice(at, at + 1_000)
+            cases = UnsortedCases(labels[rows], scores[rows], None)
+            counted.add_cases(TimedCases(cases, event_us[rows]))
+            for due in counted.take_due():
+                due.merge()
+        counted.frozen({})
+        return (time.process_time() - begin) * 1e3
 
 
 def locked_ns(address: str) -> float:
@@ -211,7 +249,7 @@ class Stream:
         """Return the time of concurrent equal queries after a change."""
 
         async def ask() -> float:
-            threads = QueryThreads(lambda: 1)
+            threads = QueryThreads(lambda: 1, Limits())
             self.change()
             keys = ["s" if shared else f"s{number}" for number in range(CROWD)]
             patch = ExitStack()
@@ -259,9 +297,9 @@ class Exact:
 # --- The table ----------------------------------------------------------------------------------
 
 
-def rows(options: argparse.Namespace, address: str) -> dict[str, tuple[str, Callable[[], Pair]]]:
+def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, Callable[[], Pair]]]:
     """Return the measurement of each row: with the buffer or cache, and without."""
-    stream, exact = Stream(), Exact()
+    stream, exact, address = Stream(), Exact(), server.address
     engine = stream.engine
     messages, windows = uncached(engine._snapshots), uncached(engine._windows)
 
@@ -282,11 +320,15 @@ def rows(options: argparse.Namespace, address: str) -> dict[str, tuple[str, Call
         "ns a call",
         lambda: (call_ns(address), locked_ns(address)),
     )
-    found["client: rows buffered for a batch"] = (
-        "ns a row, durable",
+    found["client: rows wait for a batch, at 4,000 rows/s"] = (
+        "us of CPU a row",
+        lambda: (paced_us(server), paced_us(server, batch_rows=1, linger_s=0.0)),
+    )
+    found["additions pending before a merge, 60 panes"] = (
+        "ms of CPU",
         lambda: (
-            call_ns(address, durable=True),
-            call_ns(address, durable=True, batch_rows=1, linger_s=0.0),
+            spread_ms([]),
+            spread_ms([patched(accumulator, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0)]),
         ),
     )
     found["snapshot messages, nothing changed"] = (
@@ -354,7 +396,7 @@ def main() -> None:
     print(f"{'buffer or cache':<46}{'with':>9}{'without':>9} {'unit':<18}{'better':>8}")
     server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")
     try:
-        for name, (unit, measure) in rows(options, server.address).items():
+        for name, (unit, measure) in rows(options, server).items():
             if not any(part in name for part in options.only):
                 continue
             pairs = [measure() for _ in range(options.rounds)]

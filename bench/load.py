@@ -81,7 +81,11 @@ class Process:
 
     def __init__(self, *command: str) -> None:
         arguments = [sys.executable, *command]
-        self.popen = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
+        # A start and a stop are not told; what goes wrong is.
+        quiet = {"STREAMEVAL_LOG_LEVEL": "warning", **os.environ}
+        self.popen = subprocess.Popen(  # noqa: S603 - our own
+            arguments, stdout=subprocess.PIPE, text=True, env=quiet
+        )
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         if not line:

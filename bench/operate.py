@@ -93,7 +93,7 @@ def fill_ids(address: str) -> None:
             ids=[f"order-{number:012}" for number in range(IDS)],
             scores=np.random.default_rng(2).random(IDS),
         )
-        stream.flush(timeout=None)
+        stream.flush(timeout_s=None)
 
 
 def online(server: Process) -> None:

@@ -47,10 +47,12 @@ def view(name: str, evaluators: list[Evaluator]) -> StreamView:
     """Return a stream whose last hour has these panes."""
     first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
     panes = tuple(
-        {0: PaneView(at, at + MINUTE, LazyCounts(pane._view), PaneCoverage())}
+        {0: PaneView(at, at + MINUTE, LazyCounts(pane, Evaluator._view), PaneCoverage())}
         for at, pane in zip(range(first, NOW, MINUTE), evaluators, strict=True)
     )
-    frozen = FrozenStream({0: (LazyCounts(evaluators[0]._view), PaneCoverage())}, panes, {})
+    frozen = FrozenStream(
+        {0: (LazyCounts(evaluators[0], Evaluator._view), PaneCoverage())}, panes, {}
+    )
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
 
 

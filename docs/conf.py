@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 project = "streameval"
 author = "the streameval authors"
-project_copyright = "Apache-2.0"
+project_copyright = "the streameval authors, Apache-2.0"
 version = release = __version__
 
 extensions = [
@@ -123,7 +123,20 @@ def _plain(code: re.Match[str]) -> str:
     return "`" + code.group(1).replace("<", "").replace(">", "") + "`"
 
 
+# Their docstrings explain the modules inside, to those who change them.
+_PACKAGES = {"streameval.client", "streameval.spark", "streameval_server"}
+
+
+def leave_out_packages(
+    _app: Sphinx, what: str, name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Leave a package's docstring out of the reference, which has public names only."""
+    if what == "module" and name in _PACKAGES:
+        lines.clear()
+
+
 def setup(app: Sphinx) -> None:
     """Generate pages before Sphinx reads them."""
+    app.connect("autodoc-process-docstring", leave_out_packages)
     app.connect("builder-inited", write_commands)
     app.connect("builder-inited", write_metrics)

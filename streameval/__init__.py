@@ -5,7 +5,8 @@ The layers, from the caller inwards; each imports only those below it:
 - `Evaluator`, `PairedEvaluator`, `WindowedEvaluator`, `LabelJoiner`: cases of one
   scorer, cases of two scorers, cases by event time, and predictions whose labels
   arrive later. `Snapshot`: the metrics of one revision.
-- `functional`: metrics of columns in one call.
+- `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
+  and of classes.
 - `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
@@ -22,15 +23,18 @@ are extras.
 
 from typing import TYPE_CHECKING
 
-from streameval._common.lazy_exports import lazy_exports as _lazy_exports
+from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval import functional
+    from streameval._breakdown.groups import GroupRanking, RankedGroup, evaluate_by
+    from streameval._breakdown.one_vs_rest import OneVsRest, one_vs_rest
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
     from streameval._evaluator import Evaluator
     from streameval._joining.label_joiner import LabelJoiner
     from streameval._joining.rules import JoinCounts
+    from streameval._metrics.coin import Coin
     from streameval._metrics.confusion import Confusion
     from streameval._metrics.costs import CostCurve
     from streameval._metrics.curves import PrHull, RocHull
@@ -45,27 +49,31 @@ if TYPE_CHECKING:
     from streameval._time.window import Window
     from streameval._time.windowed import WindowedEvaluator
     from streameval._uncertainty.compare import Comparison, compare, holm
-    from streameval._uncertainty.intervals import Interval
+    from streameval._uncertainty.interval import Interval
 
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BrierDecomposition",
+    "Coin",
     "Comparison",
     "Confusion",
     "CorruptStateError",
     "CostCurve",
     "Coverage",
     "Evaluator",
+    "GroupRanking",
     "Interval",
     "InvalidInputError",
     "JoinCounts",
     "LabelJoiner",
+    "OneVsRest",
     "OperatingPoints",
     "PairedEvaluator",
     "PrHull",
     "PrecisionRecallGainCurve",
+    "RankedGroup",
     "ReliabilityTable",
     "RocHull",
     "ScoreBand",
@@ -75,10 +83,12 @@ __all__ = [
     "WindowedEvaluator",
     "compare",
     "dominates",
+    "evaluate_by",
     "format_pr_curve",
     "format_pr_score_curve",
     "functional",
     "holm",
+    "one_vs_rest",
     "pr_between",
     "pr_to_roc",
     "roc_to_pr",
@@ -87,19 +97,23 @@ __all__ = [
 _EXPORTS = {
     "BrierDecomposition": "streameval._metrics.reliability",
     "Comparison": "streameval._uncertainty.compare",
+    "Coin": "streameval._metrics.coin",
     "Confusion": "streameval._metrics.confusion",
     "CorruptStateError": "streameval._common.errors",
     "CostCurve": "streameval._metrics.costs",
     "Coverage": "streameval._common.coverage",
     "Evaluator": "streameval._evaluator",
-    "Interval": "streameval._uncertainty.intervals",
+    "GroupRanking": "streameval._breakdown.groups",
+    "Interval": "streameval._uncertainty.interval",
     "InvalidInputError": "streameval._common.errors",
     "JoinCounts": "streameval._joining.rules",
     "LabelJoiner": "streameval._joining.label_joiner",
+    "OneVsRest": "streameval._breakdown.one_vs_rest",
     "OperatingPoints": "streameval._metrics.operating_points",
     "PairedEvaluator": "streameval._paired_evaluator",
     "PrHull": "streameval._metrics.curves",
     "PrecisionRecallGainCurve": "streameval._metrics.skew",
+    "RankedGroup": "streameval._breakdown.groups",
     "ReliabilityTable": "streameval._metrics.reliability",
     "RocHull": "streameval._metrics.curves",
     "ScoreBand": "streameval._time.coverage",
@@ -109,10 +123,12 @@ _EXPORTS = {
     "WindowedEvaluator": "streameval._time.windowed",
     "compare": "streameval._uncertainty.compare",
     "dominates": "streameval._metrics.roc_pr_space",
+    "evaluate_by": "streameval._breakdown.groups",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
     "format_pr_score_curve": "streameval._metrics.ranked_retrieval_curves",
     "functional": "streameval.functional",
     "holm": "streameval._uncertainty.compare",
+    "one_vs_rest": "streameval._breakdown.one_vs_rest",
     "pr_between": "streameval._metrics.roc_pr_space",
     "pr_to_roc": "streameval._metrics.roc_pr_space",
     "roc_to_pr": "streameval._metrics.roc_pr_space",

@@ -200,8 +200,8 @@ class Evaluator(EvaluatorQueries):
         )
         if not is_positive.size:
             return
+        self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.add_columns(is_positive, values, weights)
-        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_misses(self, count: int) -> None:
         """Add positive references that were never scored.
@@ -226,11 +226,11 @@ class Evaluator(EvaluatorQueries):
         --------
         >>> ev = Evaluator()
         >>> ev.add_misses(3)
-        >>> ev.num_misses, ev.num_positive_ref, ev.num_cases
-        (3, 3, 0)
+        >>> ev.num_misses, ev.num_positive_ref, ev.num_cases, ev.num_scored
+        (3, 3, 3, 0)
         """
+        self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.add_misses(positives=check_count(count))
-        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_negative_misses(self, count: int) -> None:
         """Add negative references that were never scored.
@@ -255,11 +255,11 @@ class Evaluator(EvaluatorQueries):
         --------
         >>> ev = Evaluator()
         >>> ev.add_negative_misses(2)
-        >>> ev.num_negative_ref, ev.num_cases
-        (2, 0)
+        >>> ev.num_negative_ref, ev.num_cases, ev.num_scored
+        (2, 2, 0)
         """
+        self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.add_misses(negatives=check_count(count))
-        self._permits = iter(())  # the remaining total has changed: renew
 
     def remove_case(self, positive: bool, score: float) -> None:
         """Remove one case.
@@ -400,8 +400,8 @@ class Evaluator(EvaluatorQueries):
         merged = merge_states(
             [mine, *(other._view() for other in others)], revision=mine.revision + 1
         )
+        self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.replace(merged)
-        self._permits = iter(())  # the remaining total has changed: renew
         self._set_limits(merged.scale)
 
     def reset(self) -> None:
@@ -427,8 +427,8 @@ class Evaluator(EvaluatorQueries):
             scale=state.scale,
             max_cells=state.max_cells,
         )
+        self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.replace(empty)
-        self._permits = iter(())  # the remaining total has changed: renew
 
     def __add__(self, other: Evaluator) -> Self:
         if not isinstance(other, Evaluator):
@@ -447,7 +447,12 @@ class Evaluator(EvaluatorQueries):
 
     @property
     def num_cases(self) -> int:
-        """How many cases there are: scored references of both classes. O(1)."""
+        """P + N: all references, misses included. O(1)."""
+        return self.num_positive_ref + self.num_negative_ref
+
+    @property
+    def num_scored(self) -> int:
+        """How many references have a score: all but the misses of both classes. O(1)."""
         _, positives, negatives = self._accumulator.totals()
         return positives + negatives
 

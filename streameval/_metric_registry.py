@@ -14,7 +14,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from streameval._metrics import rate_gradients
 from streameval._metrics.areas import AreaQueries
+from streameval._metrics.confusion import Confusion
+from streameval._metrics.gradients import area_gradient, gain_gradient, normalized_gradient
 from streameval._metrics.influence import (
     auc_pr_derivatives,
     auc_pr_influence,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from streameval._counts.groups import Groups
+    from streameval._metrics.decisions import DecisionQueries
+    from streameval._metrics.gradients import Gradient
     from streameval._metrics.influence import Derivatives, Influence
     from streameval._metrics.queries import MetricQueries
 
@@ -81,6 +86,10 @@ class Estimator:
         """Return the groups that the functions take, from groups without the misses. O(G)."""
         return groups.with_misses() if self.counts_misses else groups
 
+    def gradient(self, cells: Groups, prevalence: float | None = None) -> Gradient:
+        """Return the derivatives by the counts of all cells, made of the influence. O(K)."""
+        return area_gradient(cells, self.influence, prevalence, counts_misses=self.counts_misses)
+
 
 @dataclass(frozen=True, slots=True)
 class BoundsRule:
@@ -99,6 +108,22 @@ class BoundsRule:
     worst: WorstOrder = WorstOrder.NEGATIVES_FIRST
     ulps: int = MAX_ROUNDING_ULPS
     is_difference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A rate at a threshold as a share of cases, of which its interval is Wilson's.
+
+    Attributes
+    ----------
+    parts : callable
+        A confusion matrix to the cases that count for the share, and the other ones.
+    rate : callable
+        The share to the metric, increasing.
+    """
+
+    parts: Callable[[Confusion], tuple[int, int]]
+    rate: Callable[[float], float] = float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,12 +150,19 @@ class Metric:
     of_probabilities : bool
         Whether it reads scores as probabilities of the scored cases, so that misses
         do not count.
+    is_maximum : bool
+        Whether it is the best of all thresholds, and so optimistic.
     is_rescaled : bool
         Whether it takes a `prevalence` to rescale to.
     interval : IntervalKind or None
         How its confidence interval is made.
     estimator : Estimator or None
         Its value and influence by groups; None where no variance is made of influences.
+    share : Share or None
+        Of a rate at a threshold.
+    gradient : callable or None
+        The cells of `cells_of`, and the metric's own arguments, to its `Gradient`; an
+        estimator has one. Needs a case of each class that the metric needs.
     bounds : BoundsRule or None
         How it is bounded where scores kept few bits.
     is_served : bool
@@ -160,9 +192,12 @@ class Metric:
     greatest: float = 1.0
     unit: str = ""
     of_probabilities: bool = False
+    is_maximum: bool = False
     is_rescaled: bool = False
     interval: IntervalKind | None = None
     estimator: Estimator | None = None
+    share: Share | None = None
+    gradient: Callable[..., Gradient] | None = None
     bounds: BoundsRule | None = None
     is_served: bool = True
     in_snapshot: bool = False
@@ -174,6 +209,8 @@ class Metric:
     def __post_init__(self) -> None:
         bound = partial(self.function, **self.arguments) if self.arguments else self.function
         object.__setattr__(self, "value", bound)
+        if self.estimator is not None:
+            object.__setattr__(self, "gradient", self.estimator.gradient)
 
     @property
     def is_hull(self) -> bool:
@@ -212,6 +249,18 @@ def reason_of(positives: int, negatives: int) -> str:
 def _prevalence(queries: SkewQueries) -> float:
     """Return the share of positives P/(P+N), misses included."""
     return queries.prevalence
+
+
+def _at_threshold(name: str) -> Callable[..., float]:
+    """Return a property of the confusion matrix as a function of queries and a threshold."""
+    rate = vars(Confusion)[name]
+
+    def rate_at(queries: DecisionQueries, threshold: float) -> float:
+        value: float = rate.fget(queries.confusion_at(threshold))
+        return value
+
+    rate_at.__doc__ = rate.__doc__
+    return rate_at
 
 
 METRICS = (
@@ -292,6 +341,7 @@ METRICS = (
         interval="wilson",
         in_snapshot=True,
         on_page=True,
+        gradient=rate_gradients.prevalence_gradient,
     ),
     Metric(
         name="auc_pr_normalized",
@@ -299,6 +349,7 @@ METRICS = (
         function=SkewQueries.auc_pr_normalized,
         least=-math.inf,
         bounds=BoundsRule(is_difference=True),
+        gradient=normalized_gradient,
     ),
     Metric(
         name="auc_pr_minimum",
@@ -312,17 +363,20 @@ METRICS = (
         function=SkewQueries.auc_prg,
         least=-math.inf,
         bounds=BoundsRule(is_difference=True),
+        gradient=gain_gradient,
     ),
     Metric(
         name="maximum_f_measure",
         title="Maximum F measure",
         function=RankedQueries.maximum_f_measure,
+        is_maximum=True,
         bounds=BoundsRule(WorstOrder.ANY),
     ),
     Metric(
         name="maximum_mcc",
         title="Maximum Matthews correlation",
         function=ScorecardQueries.maximum_mcc,
+        is_maximum=True,
         bounds=BoundsRule(WorstOrder.ANY),
     ),
     Metric(
@@ -331,6 +385,7 @@ METRICS = (
         function=ProbabilityQueries.brier_score,
         better="lower",
         of_probabilities=True,
+        gradient=rate_gradients.brier_gradient,
     ),
     Metric(
         name="log_loss",
@@ -340,8 +395,14 @@ METRICS = (
         greatest=math.inf,
         unit="nats",
         of_probabilities=True,
+        gradient=rate_gradients.log_loss_gradient,
     ),
-    Metric(name="ks_statistic", title="KS statistic", function=ScorecardQueries.ks_statistic),
+    Metric(
+        name="ks_statistic",
+        title="KS statistic",
+        function=ScorecardQueries.ks_statistic,
+        is_maximum=True,
+    ),
     Metric(
         name="gini",
         title="Gini coefficient",
@@ -392,6 +453,62 @@ METRICS = (
         title="Eleven-point precision",
         function=RankedQueries.eleven_pt_interp_precision,
         bounds=BoundsRule(WorstOrder.ANY),
+        is_served=False,
+    ),
+    Metric(
+        name="precision",
+        title="Precision at a threshold",
+        function=_at_threshold("precision"),
+        needs="threshold",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.tp, at.fp)),
+        gradient=rate_gradients.precision_gradient,
+        is_served=False,
+    ),
+    Metric(
+        name="recall",
+        title="Recall at a threshold",
+        function=_at_threshold("recall"),
+        needs="threshold",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.tp, at.fn)),
+        gradient=rate_gradients.recall_gradient,
+        is_served=False,
+    ),
+    Metric(
+        name="fpr",
+        title="False positive rate at a threshold",
+        function=_at_threshold("fpr"),
+        needs="threshold",
+        better="lower",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.fp, at.tn)),
+        gradient=rate_gradients.fpr_gradient,
+        is_served=False,
+    ),
+    Metric(
+        name="specificity",
+        title="Specificity at a threshold",
+        function=_at_threshold("specificity"),
+        needs="threshold",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.tn, at.fp)),
+        gradient=rate_gradients.specificity_gradient,
+        is_served=False,
+    ),
+    Metric(
+        name="f_measure",
+        title="F measure at a threshold",
+        function=_at_threshold("f_measure"),
+        needs="threshold",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.tp, at.fp + at.fn), lambda share: 2 * share / (1 + share)),
+        gradient=rate_gradients.f_measure_gradient,
         is_served=False,
     ),
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._common.coverage import Coverage
     from streameval._evaluator_queries import EvaluatorQueries
     from streameval._metrics.curves import RocHull
-    from streameval._uncertainty.intervals import Interval
+    from streameval._uncertainty.interval import Interval
 
 V = TypeVar("V")
 
@@ -45,7 +45,7 @@ class Snapshot:
     revision : int
         Number of mutations included; from a server, its log revision.
     num_cases, num_positive_ref, num_negative_ref : int
-        Scored references; positives and negatives with their misses.
+        All references, the positives and the negatives, each with its misses.
     num_misses, num_negative_misses : int
         References that were never scored.
     auc_roc, auc_pr, average_precision, prevalence : float
@@ -98,7 +98,6 @@ class Snapshot:
     """
 
     revision: int
-    num_cases: int
     num_positive_ref: int
     num_negative_ref: int
     auc_roc: float
@@ -120,6 +119,16 @@ class Snapshot:
     coverage: Coverage | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def num_cases(self) -> int:
+        """All references, misses included."""
+        return self.num_positive_ref + self.num_negative_ref
+
+    @property
+    def num_scored(self) -> int:
+        """References that have a score: all but the misses."""
+        return self.num_cases - self.num_misses - self.num_negative_misses
+
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as plain values that JSON can hold.
 
@@ -138,6 +147,7 @@ class Snapshot:
             "revision": self.revision,
             "resolution": self.resolution,
             "num_cases": self.num_cases,
+            "num_scored": self.num_scored,
             "num_positive_ref": self.num_positive_ref,
             "num_negative_ref": self.num_negative_ref,
             "num_misses": self.num_misses,
@@ -193,6 +203,7 @@ class Snapshot:
             "revision": self.revision,
             "resolution": self.resolution,
             "num_cases": self.num_cases,
+            "num_scored": self.num_scored,
             "num_positive_ref": self.num_positive_ref,
             "num_negative_ref": self.num_negative_ref,
             "num_misses": self.num_misses,
@@ -334,7 +345,6 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
     values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
     return Snapshot(
         revision=view.revision,
-        num_cases=view.P + view.N - view.missed_positives - view.missed_negatives,
         num_positive_ref=view.P,
         num_negative_ref=view.N,
         num_misses=view.missed_positives,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval._metrics.curves import PrHull, RocHull
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
-    from streameval._uncertainty.intervals import Interval
+    from streameval._uncertainty.interval import Interval
 
 __all__ = [
     "auc_pr",

@@ -17,9 +17,9 @@ trap 'rm -rf "$out"' EXIT
 PATH="$PWD/$venv/bin:$PATH" "$venv/bin/python" -m grpc_tools.protoc -I proto \
     --python_out="$out" --grpc_python_out="$out" --mypy_out="$out" --mypy_grpc_out="$out" \
     proto/streameval/v1/*.proto
-# v1/__init__.py is written by hand.
+# v1/__init__.py and v1/service_config.json are written by hand.
 if [ "${1:-}" = --check ]; then
-    cp streameval/v1/__init__.py "$out/streameval/v1/"
+    cp streameval/v1/__init__.py streameval/v1/service_config.json "$out/streameval/v1/"
     diff -r --exclude=__pycache__ "$out/streameval/v1" streameval/v1 ||
         { echo "stubs differ from proto/: run 'make stubs'" >&2; exit 1; }
 else

@@ -3,6 +3,7 @@
 //   npm ci
 //   node monitor.mjs 127.0.0.1:50051 node/example
 
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import grpc from "@grpc/grpc-js";
@@ -23,7 +24,11 @@ const metadata = new grpc.Metadata();
 if (process.env.STREAMEVAL_TOKEN) {
   metadata.set("authorization", `Bearer ${process.env.STREAMEVAL_TOKEN}`);
 }
-const credentials = grpc.credentials.createInsecure();
+// The authorities to trust, in PEM: without TLS a token travels in plain text.
+const roots = process.env.STREAMEVAL_ROOT_CERTIFICATES;
+const credentials = roots
+  ? grpc.credentials.createSsl(readFileSync(roots))
+  : grpc.credentials.createInsecure();
 const ingest = new v1.IngestService(address, credentials);
 const query = new v1.QueryService(address, credentials);
 

@@ -19,19 +19,29 @@ Each package imports only from those below it::
 `configure` gathers the settings and `run` runs a server until it is stopped.
 `create_token` adds a token to the tokens file. `snapshot_then` answers from the log
 as of an earlier revision. `streameval_server.testing` starts a server inside a
-test's own process.
+test's own process. Names are imported when they are first used: a program can set
+up its process, and gRPC's log, before anything else is loaded.
 """
 
-from streameval_server._grpc.server import Server
-from streameval_server._log.data_directory import DataDirectoryInUseError
-from streameval_server._model.limits import Limits
-from streameval_server._model.server_settings import Settings, SettingsError, default_data_directory
-from streameval_server._runtime.core_threads import ServerFailedError
-from streameval_server._security.tokens import create_token
-from streameval_server._service.configuration import Configuration, configure
-from streameval_server._service.serve import run, serve
-from streameval_server._service.service import Addresses
-from streameval_server.maintenance.snapshot_at_revision import snapshot_then
+from typing import TYPE_CHECKING
+
+from streameval._common import lazy_exports as _lazy_exports
+
+if TYPE_CHECKING:
+    from streameval_server._grpc.server import Server
+    from streameval_server._log.data_directory import DataDirectoryInUseError
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.server_settings import (
+        Settings,
+        SettingsError,
+        default_data_directory,
+    )
+    from streameval_server._runtime.core_threads import ServerFailedError
+    from streameval_server._security.tokens import create_token
+    from streameval_server._service.configuration import Configuration, configure
+    from streameval_server._service.serve import run, serve
+    from streameval_server._service.service import Addresses
+    from streameval_server.maintenance.snapshot_at_revision import snapshot_then
 
 __all__ = [
     "Addresses",
@@ -49,3 +59,28 @@ __all__ = [
     "serve",
     "snapshot_then",
 ]
+
+_EXPORTS = {
+    "Addresses": "streameval_server._service.service",
+    "Configuration": "streameval_server._service.configuration",
+    "DataDirectoryInUseError": "streameval_server._log.data_directory",
+    "Limits": "streameval_server._model.limits",
+    "Server": "streameval_server._grpc.server",
+    "ServerFailedError": "streameval_server._runtime.core_threads",
+    "Settings": "streameval_server._model.server_settings",
+    "SettingsError": "streameval_server._model.server_settings",
+    "configure": "streameval_server._service.configuration",
+    "create_token": "streameval_server._security.tokens",
+    "default_data_directory": "streameval_server._model.server_settings",
+    "run": "streameval_server._service.serve",
+    "serve": "streameval_server._service.serve",
+    "snapshot_then": "streameval_server.maintenance.snapshot_at_revision",
+}
+"""Each public name, and the module from which its first use imports it."""
+
+if not TYPE_CHECKING:  # for a type checker, a name that is not imported above is an error
+    __getattr__ = _lazy_exports(__name__, _EXPORTS, extra="server")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,15 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from streameval import StreamEvalError
-from streameval_server import configure, run
-from streameval_server._service.configuration import FLAGS, flag_of, is_switch
+from streameval._common import redact_tokens, silence_grpc_log
+
+
+class _Parser(argparse.ArgumentParser):
+    """Prints errors, which quote arguments, without the secrets of mistyped tokens."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with 2."""
+        super().error(redact_tokens(message))
 
 
 def main() -> int:
     """Run the server; return the exit code: 0 after SIGTERM or SIGINT, 1 after a failure."""
-    parser = argparse.ArgumentParser(
+    silence_grpc_log()
+    from streameval_server import configure, run  # noqa: PLC0415 - imports gRPC
+    from streameval_server._service.configuration import (  # noqa: PLC0415 - as above
+        FLAGS,
+        flag_of,
+        is_switch,
+    )
+
+    parser = _Parser(
         prog="streameval_server", description="The streameval server.", allow_abbrev=False
     )
     for name, purpose in FLAGS.items():
@@ -36,7 +52,7 @@ def main() -> int:
         else:
             run(configuration.settings)
     except StreamEvalError as error:
-        print(f"streameval_server: {error}", file=sys.stderr)
+        print(redact_tokens(f"streameval_server: {error}"), file=sys.stderr)
         return 1
     return 0
 

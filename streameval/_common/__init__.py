@@ -2,19 +2,23 @@
 
 `errors`, `values` (one value that a caller passed), `names` (streams, ids, segments),
 `arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`,
-`addresses` (of servers), `lazy_exports` (names that are imported on first use).
+`addresses` (of servers), `redaction` (of tokens), `lazy_module` (names that are imported
+on first use), `extras` (what is said when an extra is not installed), `grpc_log` (gRPC's
+own lines).
 """
 
 # The names that the server may use; the library imports from the modules.
 from typing import TYPE_CHECKING
 
-from streameval._common.lazy_exports import lazy_exports as _lazy_exports
+from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._common.atomic_file import write_atomically
     from streameval._common.coverage import Coverage
     from streameval._common.frame import Frame, Reader, raise_corrupt
+    from streameval._common.grpc_log import silence_grpc_log
+    from streameval._common.lazy_module import lazy_exports
     from streameval._common.names import (
         MAX_ID_BYTES,
         MAX_KEY_LENGTH,
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
         segment_value_problem,
         stream_name_problem,
     )
+    from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
     from streameval._common.values import quoted, truncated
 
 
@@ -35,6 +40,7 @@ __all__ = [
     "MAX_KEY_LENGTH",
     "MAX_STREAM_NAME",
     "OTHER_VALUE",
+    "TOKEN_PREFIX",
     "BoolArray",
     "Coverage",
     "FloatArray",
@@ -43,11 +49,14 @@ __all__ = [
     "Reader",
     "dot_segment_problem",
     "id_problem",
+    "lazy_exports",
     "new_stream_name_problem",
     "quoted",
     "raise_corrupt",
+    "redact_tokens",
     "segment_key_problem",
     "segment_value_problem",
+    "silence_grpc_log",
     "stream_name_problem",
     "truncated",
     "write_atomically",
@@ -64,13 +73,17 @@ _EXPORTS = {
     "MAX_STREAM_NAME": "streameval._common.names",
     "OTHER_VALUE": "streameval._common.names",
     "Reader": "streameval._common.frame",
+    "TOKEN_PREFIX": "streameval._common.redaction",
     "dot_segment_problem": "streameval._common.names",
     "id_problem": "streameval._common.names",
+    "lazy_exports": "streameval._common.lazy_module",
     "new_stream_name_problem": "streameval._common.names",
     "quoted": "streameval._common.values",
     "raise_corrupt": "streameval._common.frame",
+    "redact_tokens": "streameval._common.redaction",
     "segment_key_problem": "streameval._common.names",
     "segment_value_problem": "streameval._common.names",
+    "silence_grpc_log": "streameval._common.grpc_log",
     "stream_name_problem": "streameval._common.names",
     "truncated": "streameval._common.values",
     "write_atomically": "streameval._common.atomic_file",

@@ -6,14 +6,15 @@ costs O(log n) a case amortised, and the buffers take less memory than the state
 or 0.8 MB.
 
 Thread safety: one thread may write while any number read. Each reader gets the
-state of one moment, which includes a prefix of the writer's mutations. A refused
-mutation changes nothing. The times at which readers query change no answer.
+state of one moment, which includes a prefix of the writer's mutations. A mutation
+that raises changes nothing, also when it raises for want of memory. The times at
+which readers query change no answer.
 """
 
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -23,8 +24,20 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
+
+    _Pending = tuple[
+        tuple[list[FloatArray], list[FloatArray]],
+        tuple[list[Run], list[Run]],
+        dict[tuple[bool, float], int],
+        list[int],
+    ]
+    """Columns and runs by class, removals, and the cases that they add by class."""
+
+T = TypeVar("T")
 
 MAX_BUFFERED_SCORES = 8_192
 """Scores that the writer may append to the lists before it calls `renew_permits`."""
@@ -53,11 +66,15 @@ class CountsAccumulator:
     state. It is published to its next container before it leaves the previous one.
     """
 
+    _pending_cases: list[int]
+    _pending_mutations: int
+    _pending_rows: int
+
     def __init__(self, state: State) -> None:
         self.positives: list[float] = []
         self.negatives: list[float] = []
         self._lock = Lock()
-        self._clear_pending()
+        self._clear_pending(_no_changes())
         self._set(state)
 
     def view(self) -> State:
@@ -113,14 +130,14 @@ class CountsAccumulator:
             return
         with self._lock:
             self._check_total(sum(added))
-            for label in (False, True):
-                if runs is None:
-                    self._pending_columns[label].append(columns[label])
-                else:
-                    self._pending_runs[label].append(runs[label])
-                self._pending_cases[label] += added[label]
-            self._pending_mutations += 1
-            self._pending_rows += labels.size
+            cases = [sum(pair) for pair in zip(self._pending_cases, added)]
+            mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
+            if runs is None:
+                _append_both(self._pending_columns, columns)
+            else:
+                _append_both(self._pending_runs, runs)
+            self._pending_cases = cases
+            self._pending_mutations, self._pending_rows = mutations, rows_after
             self._merge_if_due()
 
     def remove(self, label: bool, score: float) -> bool:
@@ -190,18 +207,20 @@ class CountsAccumulator:
 
     # The methods below require the lock.
 
-    def _set(self, state: State) -> None:
-        self.state = state
+    def _set(self, state: State, pending: _Pending | None = None) -> None:
         # A merge is a pass over the state, so a larger state is merged less often.
-        self._merge_threshold = max(_MIN_MERGE_ROWS, len(state.counts) // 2)
+        threshold = max(_MIN_MERGE_ROWS, len(state.counts) // 2)
+        # From here on nothing is allocated, so nothing can fail half way.
+        self._merge_threshold = threshold
+        self.state = state
+        if pending is not None:
+            self._clear_pending(pending)
 
-    def _clear_pending(self) -> None:
+    def _clear_pending(self, pending: _Pending) -> None:
         """Reset all buffers except the lists of scores."""
         # Indexed by class: negatives first.
-        self._pending_columns: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-        self._pending_runs: tuple[list[Run], list[Run]] = ([], [])
-        self._pending_removals: dict[tuple[bool, float], int] = {}
-        self._pending_cases = [0, 0]  # cases in the columns and runs, less the removals
+        self._pending_columns, self._pending_runs, self._pending_removals, cases = pending
+        self._pending_cases = cases  # cases in the columns and runs, less the removals
         self._pending_mutations = 0
         self._pending_rows = 0
 
@@ -226,19 +245,38 @@ class CountsAccumulator:
             raise too_many()
 
     def _merge_if_due(self) -> None:
-        if self._pending_rows + len(self._pending_removals) >= self._merge_threshold:
-            self._merge()
+        try:
+            if self._pending_rows + len(self._pending_removals) >= self._merge_threshold:
+                self._merge()
+        except MemoryError:
+            # The mutation has happened. The next one, or a query, merges.
+            return
 
     def _flush_scores(self) -> None:
-        lengths = self._lengths()
-        if lengths == (0, 0):
-            return
-        self._pending_mutations += sum(lengths)
-        self._pending_rows += sum(lengths)  # before the buffers are emptied: see `view`
-        for label, buffer, length in zip((True, False), (self.positives, self.negatives), lengths):
-            self._pending_columns[label].append(np.fromiter(buffer, np.float64, length))
-            self._pending_cases[label] += length
+        for label, buffer, length in zip(
+            (True, False), (self.positives, self.negatives), self._lengths()
+        ):
+            if length:
+                self._flush_class(label, buffer, length)
+
+    def _flush_class(self, label: bool, buffer: list[float], length: int) -> None:
+        """Move a prefix of one class's scores to its pending columns, or change nothing."""
+        columns = self._pending_columns[label]
+        cases = self._pending_cases[label]
+        before = self._pending_mutations, self._pending_rows
+        cases_after = cases + length
+        mutations, rows = before[0] + length, before[1] + length
+        columns.append(np.fromiter(buffer, np.float64, length))
+        # Published before the buffer is emptied: see `view`.
+        self._pending_cases[label] = cases_after
+        self._pending_mutations, self._pending_rows = mutations, rows
+        try:
             del buffer[:length]
+        except MemoryError:
+            columns.pop()
+            self._pending_cases[label] = cases
+            self._pending_mutations, self._pending_rows = before
+            raise
 
     def _merge(self) -> None:
         self._flush_scores()
@@ -246,9 +284,9 @@ class CountsAccumulator:
             return
         change = ScoreCounts(self._change(True), self._change(False))
         self._set(
-            self.state.changed(change, revision=self.state.revision + self._pending_mutations)
+            self.state.changed(change, revision=self.state.revision + self._pending_mutations),
+            _no_changes(),
         )
-        self._clear_pending()
 
     def _change(self, label: bool) -> Run:
         """Return one class's pending changes as a signed run at the state's resolution."""
@@ -270,10 +308,27 @@ class CountsAccumulator:
         noted = self._pending_removals.get((label, edge), 0)
         if self.state.run(label).count_of(edge) <= noted:
             return False
+        cases, mutations = self._pending_cases[label] - 1, self._pending_mutations + 1
         self._pending_removals[label, edge] = noted + 1
-        self._pending_cases[label] -= 1
-        self._pending_mutations += 1
+        self._pending_cases[label] = cases
+        self._pending_mutations = mutations
         return True
+
+
+def _no_changes() -> _Pending:
+    return ([], []), ([], []), {}, [0, 0]
+
+
+def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T]) -> None:
+    """Append an item to each list, or change nothing."""
+    first, second = lists
+    item, other = items
+    first.append(item)
+    try:
+        second.append(other)
+    except MemoryError:
+        first.pop()
+        raise
 
 
 def missing_case_error(

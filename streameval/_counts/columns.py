@@ -29,6 +29,8 @@ from streameval._common.values import at_row, is_number, scalar, shown, truncate
 from streameval._counts.exact import MAX_TOTAL, too_many
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -232,14 +234,22 @@ def _whole(value: Any) -> int | None:
 
 
 def _column(values: Any, field: str) -> npt.NDArray[Any]:
-    """Return one-dimensional values as an array, of objects where they are mixed."""
+    """Return one-dimensional values as an array, of objects where they are mixed; no nulls."""
+    return read_column(values, field, check=_check_nulls)
+
+
+def read_column(
+    values: Any, field: str, *, check: Callable[[Any, str], None] | None = None
+) -> npt.NDArray[Any]:
+    """Return one-dimensional values as an array, after a check of the caller's object. O(n)."""
     if type(values) is np.ndarray:
         column = values
     elif values is None or isinstance(values, str | bytes | bytearray | memoryview | dict | set):
         raise _no_column(values, field)
     else:
         try:
-            _check_nulls(values, field)
+            if check is not None:
+                check(values, field)
             # np.asarray turns a nullable pandas column into objects; to_numpy does not.
             column = np.asarray(values.to_numpy() if hasattr(values, "isna") else values)
         except InvalidInputError:

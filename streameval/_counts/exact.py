@@ -70,11 +70,6 @@ def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
     return float((a * b).sum())
 
 
-def dots(a: FloatArray | IntArray, b: FloatArray | IntArray) -> FloatArray:
-    """Return sum(a * b) over the last axis, as `dot`. O(n)."""
-    return np.asarray((a * b).sum(axis=-1), dtype=np.float64)
-
-
 def too_many() -> InvalidInputError:
     """Return the error for more cases than can be counted exactly."""
     return InvalidInputError("all counts together must stay below 2**62", field="counts")

@@ -37,11 +37,6 @@ class Groups:
         References that were never scored: one more tied group at -inf.
     P, N : int
         All positives and negatives, misses included.
-
-    Notes
-    -----
-    Bounds compute with several orders of the cases at once
-    (`cell_orders.both_orders`); then n and fp are int64[orders, G].
     """
 
     scores: FloatArray
@@ -80,5 +75,5 @@ class Groups:
 
 
 def _appended(counts: IntArray, last: int) -> IntArray:
-    """Return the counts with `last` appended, in each order."""
-    return np.concatenate((counts, np.full((*counts.shape[:-1], 1), last)), axis=-1)
+    """Return the counts with `last` appended."""
+    return np.append(counts, np.int64(last))

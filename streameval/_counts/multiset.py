@@ -70,9 +70,12 @@ class ScoreCounts:
         -----
         O(n log m), cached. A merge of few scores updates the cache in O(n).
         """
-        if not self.ranks_cache:
-            self.ranks_cache.append(_ranks(self.positives, self.negatives))
-        return self.ranks_cache[0]
+        # A copy, because another thread may clear the cache meanwhile.
+        cached = self.ranks_cache[:1]
+        if not cached:
+            cached = [_ranks(self.positives, self.negatives)]
+            self.ranks_cache[:] = cached
+        return cached[0]
 
     def num_distinct(self) -> int:
         """Return how many distinct scores there are over both classes. O(n log m)."""

@@ -88,6 +88,22 @@ class Run:
         """Build a run from strictly ascending scores and counts; takes ownership of both. O(n)."""
         return _run(scores, counts)
 
+    @classmethod
+    def of_totalled(cls, scores: FloatArray, counts: IntArray | None, total: int) -> Run:
+        """Build a run as `of_distinct`, without a check of its counts. O(1).
+
+        Parameters
+        ----------
+        scores, counts
+            Taken over; None stands for counts that are all 1.
+        total
+            The sum of the counts, each of them at least 1.
+        """
+        scores.flags.writeable = False
+        if counts is not None:
+            counts.flags.writeable = False
+        return cls(scores, counts, total)
+
     def __len__(self) -> int:
         return self.scores.size
 

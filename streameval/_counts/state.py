@@ -8,7 +8,7 @@ what a query needs is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -131,9 +131,26 @@ class State:
 
         If two threads call at once, both may compute; both get the same answer.
         """
-        if key not in self._answers:
-            self._answers.setdefault(key, compute())
-        return cast("T", self._answers[key])
+        try:
+            return cast("T", self._answers[key])
+        except KeyError:
+            # No second look-up: another thread may call `forget` meanwhile.
+            return cast("T", self._answers.setdefault(key, compute()))
+
+    def derived_bytes(self) -> int:
+        """Return the memory of what was computed from the counts and is cached here, about.
+
+        O(cached objects).
+        """
+        cached = [self.__dict__.get("groups"), self.__dict__.get("cumulative")]
+        return _bytes_of([*cached, *self.counts.ranks_cache, *list(self._answers.values())])
+
+    def forget(self) -> None:
+        """Drop what was computed from the counts; the next query computes it again."""
+        for name in ("groups", "cumulative"):
+            self.__dict__.pop(name, None)
+        self._answers.clear()
+        self.counts.ranks_cache.clear()
 
     def same_content(self, other: State) -> bool:
         """Return whether both have the same counts and settings; revisions may differ. O(n)."""
@@ -204,6 +221,26 @@ class State:
         """Assert all invariants. O(n log n)."""
         self.counts._check()
         assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
+
+
+_OBJECT_BYTES = 120
+"""Memory of a small object, or of the head of an array."""
+
+
+def _bytes_of(value: object) -> int:
+    """Return the memory of a value with the arrays that it refers to, about."""
+    if isinstance(value, np.ndarray):
+        # A broadcast column has the memory of one element.
+        return _OBJECT_BYTES + (value.nbytes if value.strides != (0,) else value.itemsize)
+    if isinstance(value, tuple | list):
+        return _OBJECT_BYTES + sum(map(_bytes_of, value))
+    if isinstance(value, dict):
+        return _OBJECT_BYTES + sum(map(_bytes_of, list(value.values())))
+    if is_dataclass(value):
+        return _OBJECT_BYTES + sum(_bytes_of(getattr(value, each.name)) for each in fields(value))
+    if hasattr(value, "__dict__") and not callable(value):
+        return _OBJECT_BYTES + _bytes_of(vars(value))
+    return _OBJECT_BYTES
 
 
 def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:

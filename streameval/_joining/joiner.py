@@ -27,6 +27,7 @@ from streameval._joining.rules import (
 )
 from streameval._joining.table import JoinTable
 from streameval._time.effects import NO_EFFECTS, Effects
+from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +61,8 @@ class Joiner:
     ----------
     now_us : int
         The latest time of any call.
+    due_limit_us : int
+        Nothing falls due after it, even if `now_us` is later; the caller may set it.
 
     Notes
     -----
@@ -72,6 +75,7 @@ class Joiner:
         self.settings = settings
         self.keys = keys
         self.now_us = 0
+        self.due_limit_us = MAX_TIME_US
         self.table = JoinTable(keys)
         self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
@@ -153,7 +157,7 @@ class Joiner:
     def advance(self, now_us: int) -> Effects:
         """Advance to a time; return the effects of what fell due. O(ids that are due)."""
         self.now_us = max(self.now_us, now_us)
-        due = self.now_us // self._bucket_us
+        due = min(self.now_us, self.due_limit_us) // self._bucket_us
         oldest = self.table.oldest_bucket()
         if oldest is None or oldest >= due:
             return NO_EFFECTS
@@ -335,4 +339,5 @@ class Joiner:
         self.table._check()
         assert len(self.table) <= self.settings.max_pending
         oldest = self.table.oldest_bucket()
-        assert oldest is None or oldest >= self.now_us // self._bucket_us
+        passed_us = min(self.now_us, self.due_limit_us)
+        assert oldest is None or oldest >= passed_us // self._bucket_us

@@ -176,6 +176,44 @@ class CurveQueries(Queries):
         """
         return points_of(self._view())
 
+    def candidate_thresholds(self) -> FloatArray:
+        """Return the thresholds between neighbours of different classes: the paper's rule.
+
+        With the cases in ascending order of their scores, it is each score(i+1) for which
+        class(i) != class(i+1) and score(i) < score(i+1). Other thresholds are never
+        vertices of the hull.
+
+        Returns
+        -------
+        float64[K]
+            Descending: every case with score >= threshold is called positive. Tied cases
+            count in any order, so a score with both classes differs from its neighbours.
+            Misses rank below every case, as one tied group.
+
+        See Also
+        --------
+        at_thresholds : the points of other data at these thresholds.
+
+        Notes
+        -----
+        O(n) for n distinct scores. The rule has neither +inf nor the lowest score (without
+        misses), where everything is called alike. Source: Davis and Goadrich (2006), end
+        of section 3.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 1, 0, 0, 1, 0], scores=[0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
+        >>> ev.candidate_thresholds()
+        array([0.8, 0.6, 0.5])
+        """
+        points = points_of(self._view())
+        positives, negatives = np.diff(points.tp) > 0, np.diff(points.fp) > 0
+        # Row k + 1 is the group of threshold k + 1; both classes are in it, or one.
+        alike = ~(positives[:-1] | positives[1:]) | ~(negatives[:-1] | negatives[1:])
+        return points.thresholds[1:-1][~alike]
+
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
         """Return the operating points at these thresholds only.
 

@@ -17,10 +17,11 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, share
 from streameval._counts.view import Queries
+from streameval._metrics.coin import Coin, coin_for_fpr, coin_for_recall
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.costs import CostCurve, cheapest_threshold, cost_envelope
 from streameval._metrics.hull import cached_hull
-from streameval._metrics.operating_points import points_of
+from streameval._metrics.operating_points import Curve, points_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -123,21 +124,65 @@ class DecisionQueries(Queries):
         >>> ev.threshold_for(fpr=0.0), ev.threshold_for(fpr=0.5)
         (0.9, 0.4)
         """
-        targets = {"precision": precision, "recall": recall, "fpr": fpr}
-        given = {name: value for name, value in targets.items() if value is not None}
-        if len(given) != 1:
-            got = " and ".join(given) or "none"
-            raise InvalidInputError(
-                f"give exactly one of precision, recall and fpr, got {got}", field="precision"
-            )
-        ((name, value),) = given.items()
-        target = share(value, name)
+        name, target = _one_target(precision=precision, recall=recall, fpr=fpr)
         view = self._view()
         if name == "precision":
             return _threshold_for_precision(view.groups, target)
         if name == "recall":
             return _threshold_for_recall(view.groups, target)
         return _threshold_for_fpr(points_of(view), target)
+
+    def coin(self, *, recall: float | None = None, fpr: float | None = None) -> Coin:
+        """Return two thresholds and a probability that reach a point on the ROC hull.
+
+        No single threshold reaches the points between two vertices of the hull, but a
+        weighted coin between the vertices' thresholds does.
+
+        Parameters
+        ----------
+        recall : float, optional
+            The recall to reach, with the lowest false positive rate.
+        fpr : float, optional
+            The false positive rate to reach, with the highest recall.
+
+        Returns
+        -------
+        Coin
+            ``high, low, probability`` and the rates to expect. At a vertex both
+            thresholds are its own. nan unless both classes have references.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one target is given, from 0 to 1.
+
+        See Also
+        --------
+        threshold_for : one threshold that meets a target.
+
+        Notes
+        -----
+        O(H) after the hull, in exact fractions. A recall that the misses make
+        unreachable has ``low`` = -inf. The vertices are chosen on the cases that they are
+        judged by, so the rates are optimistic: choose the coin on tuning data. Source:
+        Davis and Goadrich (2006), section 4; Scott, Niranjan and Prager (1998).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.coin(recall=0.75)
+        Coin(high=0.9, low=0.4, probability=0.5, recall=0.75, fpr=0.25)
+        >>> high, low, probability = ev.coin(fpr=0.1)
+        >>> high, low, round(probability, 3)
+        (0.9, 0.4, 0.2)
+        """
+        name, target = _one_target(recall=recall, fpr=fpr)
+        view = self._view()
+        vertices = cached_hull(view)
+        hull = Curve(vertices.thresholds, vertices.fp, vertices.tp, P=view.P, N=view.N)
+        return coin_for_recall(hull, target) if name == "recall" else coin_for_fpr(hull, target)
 
     def best_threshold(self, *, cost_fp: float, cost_fn: float) -> float:
         """Return the threshold with the least cost of errors.
@@ -210,6 +255,18 @@ class DecisionQueries(Queries):
         """
         view = self._view()
         return view.cached("cost_curve", lambda: cost_envelope(cached_hull(view), view.P, view.N))
+
+
+def _one_target(**targets: float | None) -> tuple[str, float]:
+    """Return the name and the value of the one target that is given."""
+    given = {name: value for name, value in targets.items() if value is not None}
+    if len(given) != 1:
+        *others, last = targets
+        got = " and ".join(given) or "none"
+        message = f"give exactly one of {', '.join(others)} and {last}, got {got}"
+        raise InvalidInputError(message, field=others[0])
+    ((name, value),) = given.items()
+    return name, share(value, name)
 
 
 def _quotients(part: IntArray, whole: IntArray) -> FloatArray:

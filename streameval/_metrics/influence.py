@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.exact import dots
+from streameval._counts.exact import dot
 from streameval._metrics.log_series import log_series
 from streameval._metrics.pr_areas import negatives_factor
 
@@ -28,23 +28,23 @@ class Influence:
 
     Attributes
     ----------
-    positive : float64[..., G]
-        Influence of a positive in group g, in each order of the groups.
-    tied : float64[..., G]
+    positive : float64[G]
+        Influence of a positive in group g.
+    tied : float64[G]
         Influence of a negative in group g.
-    between : float64[..., G + 1]
+    between : float64[G + 1]
         Influence of a negative that ranks below g groups and is tied with none.
-    estimate : float64[...]
+    estimate : float
         The figure.
-    prevalence_slope : float64[...]
+    prevalence_slope : float
         Derivative of the figure by the log odds of the prevalence; 0 for AUC-ROC.
     """
 
     positive: FloatArray
     tied: FloatArray
     between: FloatArray
-    estimate: FloatArray
-    prevalence_slope: FloatArray
+    estimate: float
+    prevalence_slope: float
 
 
 def auc_roc_influence(groups: Groups) -> Influence:
@@ -56,8 +56,8 @@ def auc_roc_influence(groups: Groups) -> Influence:
     positive = 1.0 - (groups.fp + 0.5 * groups.n) / groups.N
     tied = (groups.tp + 0.5 * groups.p) / groups.P
     between = np.append(groups.tp, groups.P) / groups.P
-    estimate = dots(groups.p, positive) / groups.P
-    return Influence(positive, tied, between, estimate, np.zeros_like(estimate))
+    estimate = dot(groups.p, positive) / groups.P
+    return Influence(positive, tied, between, estimate, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,11 +66,11 @@ class Derivatives:
 
     Attributes
     ----------
-    value : float64[..., G]
+    value : float64[G]
         Mean precision within the group.
-    own_tp, own_fp : float64[..., G]
+    own_tp, own_fp : float64[G]
         Derivatives of the group's part of the area by the counts in the group.
-    per_tp, per_fp : float64[..., G]
+    per_tp, per_fp : float64[G]
         Derivatives of the same by the counts that rank above it.
     """
 
@@ -141,20 +141,20 @@ def _accumulate(groups: Groups, prevalence: float | None, moved: Derivatives) ->
     below_tp = sums_from(moved.per_tp)
     below_fp = sums_from(moved.per_fp)
     scale = negatives_factor(groups, prevalence) * groups.N / groups.P
-    positive = moved.value + moved.own_tp + below_tp[..., 1:]
-    tied = scale * (moved.own_fp + below_fp[..., 1:])
+    positive = moved.value + moved.own_tp + below_tp[1:]
+    tied = scale * (moved.own_fp + below_fp[1:])
     between = scale * below_fp
-    estimate = dots(groups.p, moved.value) / groups.P
+    estimate = dot(groups.p, moved.value) / groups.P
     # The figure depends on ratios of counts only, so by Euler's theorem the
     # mean influence of the positives is the figure plus this slope.
-    slope = (dots(groups.p, moved.own_tp) + dots(groups.tp, moved.per_tp)) / groups.P
+    slope = (dot(groups.p, moved.own_tp) + dot(groups.tp, moved.per_tp)) / groups.P
     return Influence(positive, tied, between, estimate, slope)
 
 
 def sums_from(values: FloatArray) -> FloatArray:
     """Return the sums over h >= g, g = 0..G."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values[..., ::-1], axis=-1, out=sums[..., -2::-1])
+    sums = np.zeros(values.size + 1)
+    np.cumsum(values[::-1], out=sums[-2::-1])
     return sums
 
 

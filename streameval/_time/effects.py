@@ -104,6 +104,12 @@ class Effects:
     def __len__(self) -> int:
         return self.kinds.size
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns. O(1)."""
+        columns = (self.kinds, self.event_us, self.at_us, self.scores, self.codes)
+        return sum(column.nbytes for column in columns)
+
     @classmethod
     def concat(cls, parts: Sequence[Effects]) -> Effects:
         """Join tables, in order. O(n)."""

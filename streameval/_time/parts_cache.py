@@ -24,6 +24,10 @@ V = TypeVar("V")
 P = TypeVar("P")
 
 
+_ENTRY_BYTES, _PART_BYTES = 512, 80
+"""Memory of an entry besides its value, and of each of its references to parts."""
+
+
 class _Entry(NamedTuple, Generic[V]):
     parts: tuple[weakref.ref[object], ...]
     value: V
@@ -57,11 +61,22 @@ class PartsCache(Generic[K, V]):
         self._cost_of = cost
         self._entries: dict[K, _Entry[V]] = {}
         self._cost = 0
+        self._num_parts = 0
         self._sweep_at = 1
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def cost(self) -> int:
+        """The cost of all values together. O(1)."""
+        return self._cost
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Memory of keys and references to parts, an upper bound. O(1)."""
+        return _ENTRY_BYTES * len(self._entries) + _PART_BYTES * self._num_parts
 
     def get(self, key: K, parts: Iterable[object], make: Callable[[], V]) -> V:
         """Return the value of a key; call `make` unless its parts are the same objects."""
@@ -81,6 +96,7 @@ class PartsCache(Generic[K, V]):
             self._drop(key)
             self._entries[key] = entry
             self._cost += entry.cost
+            self._num_parts += len(now)
             while self._cost > self._max_cost and len(self._entries) > 1:
                 self._drop(next(iter(self._entries)))
             if len(self._entries) > self._sweep_at:
@@ -117,6 +133,7 @@ class PartsCache(Generic[K, V]):
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._cost -= entry.cost
+            self._num_parts -= len(entry.parts)
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

@@ -34,7 +34,6 @@ class PaneState(NamedTuple):
 class WindowCounts(NamedTuple):
     """The counts of a window, undecayed."""
 
-    num_cases: int
     num_positive_ref: int
     num_negative_ref: int
     num_misses: int
@@ -43,9 +42,17 @@ class WindowCounts(NamedTuple):
     @classmethod
     def of(cls, state: State) -> WindowCounts:
         """Return the counts of a state. O(1)."""
-        return cls(
-            state.counts.total, state.P, state.N, state.missed_positives, state.missed_negatives
-        )
+        return cls(state.P, state.N, state.missed_positives, state.missed_negatives)
+
+    @property
+    def num_cases(self) -> int:
+        """All references, misses included."""
+        return self.num_positive_ref + self.num_negative_ref
+
+    @property
+    def num_scored(self) -> int:
+        """References that have a score."""
+        return self.num_cases - self.num_misses - self.num_negative_misses
 
     def without(self, part: WindowCounts) -> WindowCounts:
         """Return the difference."""
@@ -91,8 +98,13 @@ class Window(EvaluatorQueries):
 
     @property
     def num_cases(self) -> int:
-        """Scored references, undecayed."""
+        """P + N: all references, misses included; undecayed."""
         return self.counted.num_cases
+
+    @property
+    def num_scored(self) -> int:
+        """References that have a score: all but the misses; undecayed."""
+        return self.counted.num_scored
 
     @property
     def num_positive_ref(self) -> int:
@@ -212,7 +224,7 @@ def mixed_decay_error() -> InvalidInputError:
 
 
 def newest_panes(panes: Sequence[PaneState], count: int) -> Sequence[PaneState]:
-    """Return the fewest newest panes with `count` cases or more, or all panes. O(panes)."""
+    """Return the fewest newest panes with `count` scored cases or more, or all. O(panes)."""
     first = len(panes)
     while first and count > 0:
         first -= 1

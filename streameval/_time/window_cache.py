@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 
 
+_CELL_BYTES = 16
+"""Memory of a distinct score of one class, with its multiplicity."""
+
+_MIN_MERGED_CELLS = 1 << 16
+"""Distinct scores that are merged at a time in the smallest cache; in others, as many as the
+cache holds: a merge takes some 64 B for each. Summing a few states at a time takes 1.6 times as
+long, because each sum has fewer bits than the states after it."""
+
+
 class WindowCache(PartsCache[K, Window]):
     """Windows by key, with the sum of the unchanged panes of those that keep changing.
 
@@ -34,9 +43,17 @@ class WindowCache(PartsCache[K, Window]):
 
     def __init__(self, max_cells: int) -> None:
         super().__init__(max_cells, lambda window: len(window._view().counts))
+        self._merged_cells = max(max_cells, _MIN_MERGED_CELLS)
         self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
             max_cells, lambda partial: partial.max_cells
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of windows and partial sums, an upper bound. O(1)."""
+        sums = self._partial_sums
+        cells = self.cost + sums.cost
+        return _CELL_BYTES * cells + self.overhead_bytes + sums.overhead_bytes
 
     def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
         """Return the sum of states as a window; the same object until a state changes.
@@ -55,8 +72,27 @@ class WindowCache(PartsCache[K, Window]):
             if partial.num_uses > 1:
                 known = set(map(id, same))
                 changed = [state for state in states if id(state) not in known]
-                return merge_states([partial.sum(same), *changed], revision=0)
-        return merge_states(states, revision=0)
+                return _merged(
+                    [partial.sum(same, self._merged_cells), *changed], self._merged_cells
+                )
+        return _merged(states, self._merged_cells)
+
+
+def _merged(states: Sequence[State], max_cells: int) -> State:
+    """Return the sum of states, of about `max_cells` at a time if all are capped. O(S log S).
+
+    Cells are nested, so summing a few states at a time gives the same cells.
+    """
+    total: list[State] = []
+    chunk: list[State] = []
+    cells = 0
+    for state in states:
+        if chunk and state.max_cells is not None and cells > max_cells:
+            total = [merge_states([*total, *chunk], revision=0)]
+            chunk, cells = [], len(total[0].counts)
+        chunk.append(state)
+        cells += len(state.counts)
+    return merge_states([*total, *chunk], revision=0)
 
 
 class _PartialSum:
@@ -78,8 +114,8 @@ class _PartialSum:
         self.num_uses = 0
         self._sum: State | None = None
 
-    def sum(self, states: Sequence[State]) -> State:
-        """Return the sum of its states, computed once."""
+    def sum(self, states: Sequence[State], max_cells: int) -> State:
+        """Return the sum of its states, computed once, of about `max_cells` at a time."""
         if self._sum is None:
-            self._sum = merge_states(states, revision=0)
+            self._sum = _merged(states, max_cells)
         return self._sum

@@ -326,10 +326,10 @@ class WindowedEvaluator:
         return self._between_us(start_us, end_us)
 
     def last_cases(self, count: int) -> Window:
-        """Return the newest panes with `count` cases or more together, or all panes.
+        """Return the newest panes with `count` scored cases or more together, or all panes.
 
         Panes are taken whole, so there may be more cases than `count`; there are fewer
-        only if the evaluator has fewer. O(panes + S log S).
+        only if the evaluator has fewer. Misses do not count towards `count`. O(panes + S log S).
 
         Examples
         --------

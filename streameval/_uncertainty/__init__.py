@@ -11,7 +11,7 @@
 
 # What the server may use; the library imports the modules themselves.
 from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
-from streameval._uncertainty.intervals import Interval
+from streameval._uncertainty.interval import Interval
 
 __all__ = [
     "Comparison",

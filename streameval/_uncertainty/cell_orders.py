@@ -56,13 +56,6 @@ def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
     return replace(groups, fp=groups.fp + moved, n=groups.n - moved)
 
 
-def both_orders(groups: Groups, hidden: BoolArray) -> Groups:
-    """Return the groups in both orders, stacked: positives first, then negatives first. O(G)."""
-    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
-    n, fp = (np.stack([getattr(order, name) for order in orders]) for name in ("n", "fp"))
-    return replace(groups, n=n, fp=fp)
-
-
 def rows_of(groups: Groups, rows: BoolArray) -> Groups:
     """Return the chosen groups with their ranks in the whole. O(G)."""
     return replace(

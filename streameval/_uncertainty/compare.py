@@ -22,7 +22,6 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.intervals import (
-    Interval,
     check_level,
     check_prevalence,
     uncertain_metric,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import FloatArray
+    from streameval._uncertainty.interval import Interval
     from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._uncertainty.limits import Limits
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metric_registry import BY_NAME
-from streameval._uncertainty.cell_orders import both_orders, hides_order, rows_of
+from streameval._uncertainty.cell_orders import hides_order, rows_of
+from streameval._uncertainty.cell_variance import greatest_variance
 from streameval._uncertainty.limits import (
     MIN_ANYTIME_POSITIVES,
     UNDEFINED,
@@ -21,12 +22,12 @@ from streameval._uncertainty.limits import (
     Limits,
     auc_roc_limits,
     precision_limits,
+    precision_turns,
     proportion_limits,
 )
 from streameval._uncertainty.sampling_variance import sampling_variance
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
     from streameval._metric_registry import Estimator
@@ -45,13 +46,8 @@ def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Fig
 
 def variance_of(groups: Groups, name: str, prevalence: float | None) -> float:
     """Return an area's variance, nan without two of each class. O(G)."""
-    return float(variances_of(groups, name, prevalence))
-
-
-def variances_of(groups: Groups, name: str, prevalence: float | None) -> FloatArray:
-    """Return an area's variance in each order that the groups are in. O(G)."""
     if min(groups.P, groups.N) < 2:
-        return np.full(groups.fp.shape[:-1], math.nan)
+        return math.nan
     estimator = estimator_of(name)
     counted = estimator.counted(groups)
     influence = estimator.influence(counted, prevalence)
@@ -87,6 +83,17 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
     return precision_limits(figure, alpha, anytime=anytime)
 
 
+def limits_between(
+    figures: tuple[Figure, ...], name: str, alpha: float, *, anytime: bool = False
+) -> Limits:
+    """Return the least lower and the greatest upper limit between `hidden_figures`. O(1)."""
+    limits = [limits_of(each, name, alpha, anytime=anytime) for each in figures]
+    if BY_NAME[name].interval == "influence-logit" and not math.isnan(limits[0][0]):
+        turns = precision_turns(figures[0], figures[-1], alpha, anytime=anytime)
+        limits += [precision_limits(each, alpha, anytime=anytime) for each in turns]
+    return min(lower for lower, _ in limits), max(upper for _, upper in limits)
+
+
 def hidden_figures(
     view: View, figure: Figure, bounds: Limits, name: str, prevalence: float | None
 ) -> tuple[Figure, ...]:
@@ -101,10 +108,9 @@ def hidden_figures(
       add to it, so the variance is at least the exact one. It is also at most that of
       placements that are all 0 or 1. The limits are monotone between the bounds and the
       estimates where these two variances are equal; at those the figures are.
-    - In precision-recall space: the bounds, with a standard error that is beyond the
-      greatest of three orders (cells as ties, with positives first, with negatives first)
-      by as much as these differ. That is no proven maximum: some order of positives that
-      are ranked one by one gives average precision a greater variance.
+    - In precision-recall space: the bounds, with a variance that no order exceeds
+      (`cell_variance`). That the limits are furthest out at the bounds, and not between
+      them, is measured and not proven.
     """
     lowest, highest = bounds
     groups = view.groups
@@ -120,9 +126,11 @@ def hidden_figures(
         if weight == 1:
             return _placement_figures(spread, lowest, highest)
         return replace(spread, estimate=lowest), replace(spread, estimate=highest)
-    first, last = variances_of(both_orders(groups, hidden), name, prevalence) * weight
-    errors = np.sqrt([figure.variance, first, last])
-    greatest = float(2 * errors.max() - errors.min()) ** 2
+    estimator = estimator_of(name)
+    counted = estimator.counted(groups)
+    if counted is not groups:  # the misses are a real tie
+        hidden = np.append(hidden, False)
+    greatest = greatest_variance(counted, hidden, estimator, prevalence, weight) * weight
     return (
         replace(figure, estimate=lowest, variance=greatest),
         replace(figure, estimate=highest, variance=greatest),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -21,90 +21,19 @@ from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
     figure_of,
     hidden_figures,
+    limits_between,
     limits_of,
     value_of,
     variance_of,
 )
+from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from streameval._uncertainty.rates import rate_interval, share_counts
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
 _LIMIT_ROUNDING = 2.0**-48
 """A limit of AUC-ROC is bisected to 2^-50; those of a bounded evaluator enclose that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A confidence interval of one metric.
-
-    It unpacks as ``lower, upper = interval``. A format of a float applies to its
-    three numbers: ``f"{interval:.3f}"``.
-
-    Attributes
-    ----------
-    lower, upper : float
-        The limits, in [0, 1]; nan with too few references.
-    level : float
-        The nominal coverage, for instance 0.95.
-    method : str
-        How it is made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
-        (areas in precision-recall space), ``"wilson"`` (prevalence) or
-        ``"bootstrap"``.
-    estimate : float
-        The metric; nan where it is undefined.
-    anytime : bool
-        Whether it holds at any number of looks (a confidence sequence).
-
-    Examples
-    --------
-    >>> interval = Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
-    >>> 0.8 in interval
-    True
-    >>> lower, upper = interval
-    >>> lower, upper
-    (0.7, 0.9)
-    >>> print(interval)
-    0.8200 (0.7000 to 0.9000)
-    >>> f"{interval:.2f}"
-    '0.82 (0.70 to 0.90)'
-    """
-
-    lower: float
-    upper: float
-    level: float
-    method: str
-    estimate: float = math.nan
-    anytime: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        return self.lower <= value <= self.upper
-
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.lower, self.upper))
-
-    def __str__(self) -> str:
-        return format(self)
-
-    def __format__(self, spec: str) -> str:
-        """Format the estimate and the limits, or say why there are none; ".4f" by default."""
-        spec = spec or ".4f"
-        limits = f"{self.lower:{spec}} to {self.upper:{spec}}"
-        if self.reason is not None:
-            limits = f"no interval: {self.reason}"
-        return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
-
-    @property
-    def reason(self) -> str | None:
-        """``"TOO_FEW"`` references where there are no limits; None where there are."""
-        return "TOO_FEW" if math.isnan(self.lower) else None
-
-    @property
-    def width(self) -> float:
-        """Upper minus lower limit."""
-        return self.upper - self.lower
 
 
 class UncertaintyQueries(BoundsQueries):
@@ -117,6 +46,7 @@ class UncertaintyQueries(BoundsQueries):
         level: float = 0.95,
         anytime: bool = False,
         prevalence: float | None = None,
+        threshold: float | None = None,
         method: Method = "analytic",
         resamples: int = 1000,
         seed: int = 0,
@@ -125,10 +55,12 @@ class UncertaintyQueries(BoundsQueries):
 
         Parameters
         ----------
-        metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
-            The metric. A hull has no interval: it is chosen on the data that it
-            is scored on, so its area is a biased estimate for new data, and no
-            interval around it would hold its nominal coverage.
+        metric : str
+            "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
+            "precision", "recall", "fpr", "specificity", "f_measure". A hull and a
+            maximum over thresholds have no interval: they are chosen on the data that
+            they are scored on, so they are biased estimates for new data, and no
+            interval around them would hold its nominal coverage.
         level : float
             Nominal coverage, between 0 and 1.
         anytime : bool
@@ -140,6 +72,9 @@ class UncertaintyQueries(BoundsQueries):
             For the areas in precision-recall space: the prevalence to rescale
             to, taken as known; by default that of the data, whose uncertainty
             is included.
+        threshold : float, optional
+            Of the rates at a threshold, which was chosen on other data. The threshold
+            of a bounded evaluator is rounded up to the next cell.
         method : {"analytic", "bootstrap"}
             "bootstrap" resamples the groups and takes percentiles: slower, with
             no better coverage (docs/intervals.md).
@@ -150,8 +85,8 @@ class UncertaintyQueries(BoundsQueries):
         -------
         Interval
             Limits are nan with fewer than two positives or negatives (for the
-            prevalence: than two references), and with `anytime` below 50
-            positives.
+            prevalence and rates: than two cases in the denominator), and with
+            `anytime` below 50 positives, or cases that count for the rate.
 
         Raises
         ------
@@ -163,7 +98,8 @@ class UncertaintyQueries(BoundsQueries):
         O(G) for G distinct scores with positives; cached for each revision.
         AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
         precision-recall space: the variance of the influence function, shrunk,
-        on the logit scale. Prevalence: Wilson. Anytime: Waudby-Smith et al. (2024).
+        on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
+        function of the share TP/(TP + FP + FN). Anytime: Waudby-Smith et al. (2024).
 
         Examples
         --------
@@ -176,9 +112,15 @@ class UncertaintyQueries(BoundsQueries):
         """
         check_level(level)
         check_prevalence(prevalence, metric)
+        check_threshold(threshold, metric)
         view = self._view()
         cells = view.resolution is not None and not _is_proportion(metric)
         check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
+        if threshold is not None:
+            rate = BY_NAME[metric]
+            estimate = rate.function(self, threshold=threshold)
+            counts = self._share_counts(metric, threshold)
+            return rate_interval(rate, estimate, counts, level, anytime=anytime)
         if method == "bootstrap":
             figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
@@ -202,6 +144,10 @@ class UncertaintyQueries(BoundsQueries):
         value = value_of_view(view, BY_NAME[name], **_prevalence_argument(prevalence))
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
+    def _share_counts(self, name: str, threshold: float) -> tuple[float, float]:
+        """Return the two counts of a rate's share; weighted windows override it. O(log K)."""
+        return share_counts(self._view(), name, threshold)
+
 
 @dataclass(frozen=True, slots=True)
 class UncertainMetric:
@@ -213,10 +159,9 @@ class UncertainMetric:
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
-        limits = [limits_of(each, self.name, alpha, anytime=anytime) for each in self.figures]
-        if len(limits) == 1:
-            return limits[0]
-        lower, upper = min(each[0] for each in limits), max(each[1] for each in limits)
+        if len(self.figures) == 1:
+            return limits_of(self.figure, self.name, alpha, anytime=anytime)
+        lower, upper = limits_between(self.figures, self.name, alpha, anytime=anytime)
         if math.isnan(lower):
             return UNDEFINED
         return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
@@ -281,7 +226,7 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
     if method == "bootstrap" and (anytime or cells or _is_proportion(name)):
-        lacks = "an anytime interval" if anytime else "one for the prevalence"
+        lacks = "an anytime interval" if anytime else "one for a share of cases"
         if cells:
             lacks = "one from scores that kept few bits"
         raise InvalidInputError(
@@ -301,6 +246,12 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
             field="metric",
         )
+    if metric is not None and metric.is_maximum:
+        raise InvalidInputError(
+            f"{name} has no interval: its threshold is chosen on the data it is scored on, so it "
+            "is optimistic by an unknown amount; use a rate at a threshold chosen on other data",
+            field="metric",
+        )
     if metric is None or metric.interval is None:
         raise InvalidInputError(
             f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
@@ -314,3 +265,14 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         raise InvalidInputError(
             f"prevalence must be between 0 and 1, got {shown(prevalence)}", field="prevalence"
         )
+
+
+def check_threshold(threshold: float | None, name: str) -> None:
+    """Refuse a threshold where it has no meaning, and a rate without one."""
+    if BY_NAME[name].share is None:
+        if threshold is not None:
+            message = f"{name} does not depend on a threshold"
+            raise InvalidInputError(message, field="threshold")
+    elif threshold is None:
+        message = f"the interval of {name} needs a threshold: interval({name!r}, threshold=0.5)"
+        raise InvalidInputError(message, field="threshold")

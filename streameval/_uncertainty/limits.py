@@ -18,7 +18,7 @@ has the coverage measurements that chose the constants, and those of other metho
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
@@ -31,18 +31,26 @@ _PRIOR_CASES = 2.0
 # With fewer positives there is no confidence sequence: its coverage is asymptotic.
 MIN_ANYTIME_POSITIVES = 50
 
+_TINY = 2.0**-53
+"""Estimates nearer to 0 or 1 than this have no logit."""
+
 Limits = tuple[float, float]
 UNDEFINED: Limits = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An estimate, its variance and the effective class sizes: the input of its limits."""
+    """An estimate, its variance and the effective class sizes: the input of its limits.
+
+    `freedom` is the degrees of freedom of the variance, where they are not those of the
+    smaller class's cases.
+    """
 
     estimate: float
     variance: float
     positives: float
     negatives: float
+    freedom: float | None = None
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -82,11 +90,23 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     [0.744, 0.965]
     """
     estimate, P = figure.estimate, figure.positives
-    quantile = _quantile(P, alpha, anytime=anytime)
+    cases = P if figure.freedom is None else figure.freedom + 1
+    quantile = _quantile(cases, alpha, anytime=anytime)
     if not 0 < estimate < 1:
         normal = anytime_quantile(alpha, P) if anytime else normal_quantile(alpha / 2)
         edge = P / (P + normal**2)
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
+    (lower, upper), inner = _logit_and_wilson(figure, quantile)
+    # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
+    # error far beyond its range. Wilson's limit, with the same variance, bounds it.
+    if estimate > 0.5:
+        return max(lower, inner[0]), upper
+    return lower, min(upper, inner[1])
+
+
+def _logit_and_wilson(figure: Figure, quantile: float) -> tuple[Limits, Limits]:
+    """Return the limits that are symmetric on the logit scale, and Wilson's, 0 < estimate < 1."""
+    estimate, P = figure.estimate, figure.positives
     binomial = estimate * (1 - estimate)
     effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
     expected = _PRIOR_CASES * binomial / P
@@ -94,13 +114,31 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     variance = max(figure.variance, shrunk)
     centre = math.log(estimate / (1 - estimate))
     half = quantile * math.sqrt(variance) / binomial
-    lower, upper = _logistic(centre - half), _logistic(centre + half)
-    # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
-    # error far beyond its range. Wilson's limit, with the same variance, bounds it.
-    inner = _score_limits(estimate, min(P, binomial / variance), quantile)
-    if estimate > 0.5:
-        return max(lower, inner[0]), upper
-    return lower, min(upper, inner[1])
+    wilson = _score_limits(estimate, min(P, binomial / variance), quantile)
+    return (_logistic(centre - half), _logistic(centre + half)), wilson
+
+
+def precision_turns(
+    lowest: Figure, highest: Figure, alpha: float, *, anytime: bool = False
+) -> list[Figure]:
+    """Return the figures between two of one variance at which a limit of precision turns.
+
+    Towards 0 or 1 a limit on the logit scale moves with the estimate, then against it, as
+    far as Wilson's limit, which moves with it. So a limit is furthest out at an end, or
+    where the two meet.
+    """
+    quantile = _quantile(lowest.positives, alpha, anytime=anytime)
+
+    def beyond_wilson(estimate: float) -> bool:
+        logit, wilson = _logit_and_wilson(replace(lowest, estimate=estimate), quantile)
+        return logit[0] < wilson[0] if estimate > 0.5 else logit[1] > wilson[1]
+
+    least, greatest = max(lowest.estimate, _TINY), min(highest.estimate, 1 - _TINY)
+    turns = []
+    for near, far, sign in ((max(least, 0.5), greatest, 1), (min(greatest, 0.5), least, -1)):
+        if sign * far > sign * near and not beyond_wilson(near):
+            turns.append(replace(lowest, estimate=_crossing(beyond_wilson, far, near)))
+    return turns
 
 
 def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:

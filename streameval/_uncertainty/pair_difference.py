@@ -113,7 +113,7 @@ def variance_of_difference(
             )
         ).groups
         influence = estimator_of(metric).influence(groups, prevalence)
-        of_each = _of_cases(
+        of_each = influences_of_cases(
             influence,
             groups,
             quantise(getattr(positives, name), bits, state.scale),
@@ -135,10 +135,10 @@ def _coarser(run: Run, bits: int, scale: Scale) -> Run:
     return Run.of_ordered(quantise(run.scores, bits, scale), run.counts)
 
 
-def _of_cases(
+def influences_of_cases(
     influence: Influence, groups: Groups, positives: FloatArray, negatives: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Look up the influence of positives and of negatives by their scores."""
+    """Look up the influence of positives and of negatives by their scores. O(n log G)."""
     ascending = groups.scores[::-1]
     size = len(ascending)
     of_positives = influence.positive[size - 1 - np.searchsorted(ascending, positives)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.exact import dots
+from streameval._counts.exact import dot
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def sampling_variance(
     influence: Influence, groups: Groups, *, fixed_prevalence: bool = False
-) -> FloatArray:
-    """Return the metric's sampling variance, in each order of the groups. O(G).
+) -> float:
+    """Return the metric's sampling variance. O(G).
 
     It is the variance due to the cases plus that due to the prevalence; with
     `fixed_prevalence` the second part is left out. Positives in no group (misses, for
@@ -32,8 +32,8 @@ def sampling_variance(
     """
     positive = scatter(influence.positive, groups.p, groups.P)
     negative = scatter(
-        np.concatenate((influence.tied, influence.between), axis=-1),
-        np.concatenate((groups.n, negatives_between(groups)), axis=-1),
+        np.concatenate((influence.tied, influence.between)),
+        np.concatenate((groups.n, negatives_between(groups))),
         groups.N,
     )
     variance = positive / groups.P + negative / groups.N
@@ -44,25 +44,25 @@ def sampling_variance(
 
 def negatives_between(groups: Groups) -> IntArray:
     """Return how many negatives rank below g groups and are tied with none, g = 0..G. O(G)."""
-    before = np.empty((*groups.fp.shape[:-1], groups.p.size + 1), dtype=np.int64)
-    before[..., :-1] = groups.fp
-    before[..., -1] = groups.N
-    before[..., 1:] -= groups.fp + groups.n
+    before = np.empty(groups.p.size + 1, dtype=np.int64)
+    before[:-1] = groups.fp
+    before[-1] = groups.N
+    before[1:] -= groups.fp + groups.n
     return before
 
 
-def scatter(values: FloatArray, counts: IntArray, total: int) -> FloatArray:
+def scatter(values: FloatArray, counts: IntArray, total: int) -> float:
     """Return the unbiased variance of `values` that occur `counts` times each. O(n).
 
     Parameters
     ----------
-    values : float64[..., n]
-    counts : int64[n] or int64[..., n]
+    values : float64[n]
+    counts : int64[n]
     total : int
         The number of values in all; those that `counts` leaves out are 0.
     """
-    mean = dots(counts, values)[..., None] / total
+    mean = dot(counts, values) / total
     centred = values - mean
-    squares = dots(counts, centred * centred)
-    squares += (total - counts.sum(axis=-1)) * mean[..., 0] ** 2
+    squares = dot(counts, centred * centred)
+    squares += (total - int(counts.sum())) * mean**2
     return squares / (total - 1)

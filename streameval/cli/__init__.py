@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from streameval._common.grpc_log import silence_grpc_log
+
 
 def main() -> None:
     """Run the ``streameval`` command; exit code 2 means wrong input."""
+    silence_grpc_log()
     try:
         from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:

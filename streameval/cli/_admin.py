@@ -18,9 +18,12 @@ from streameval.cli._options import (
     Data,
     SegmentOption,
     Window,
+    parse_span,
 )
 
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
+clock = typer.Typer(help="Decide what a server does about a clock in doubt.", no_args_is_help=True)
+admin.add_typer(clock, name="clock")
 
 
 @admin.command()
@@ -89,9 +92,9 @@ def verify(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row of a log, and its checkpoint against a replay.
+    """Check every row of a log, what was acknowledged of it, and its checkpoint against a replay.
 
-    Reads only; a server may be running. Exit code 1 when something is damaged.
+    Reads only; a server may be running. Exit code 1 when something is damaged or lost.
     """
     with one_line_errors():
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
@@ -104,7 +107,10 @@ def verify(
 @admin.command()
 @connects
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="The file to write, which must not exist yet; - for standard output."),
+    ],
     address: AddressOrData = None,
     *,
     data: Data = None,
@@ -116,14 +122,15 @@ def backup(
     """
     with one_line_errors():
         _either(address, data)
+        target = None if str(file) == "-" else file
         if address is None:
             from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
-            _offline.backup(file, data, config)
+            _offline.backup(target, data, config)
         else:
             from streameval.cli import _online  # noqa: PLC0415 - as above
 
-            _online.backup(file, address)
+            _online.backup(target, address)
 
 
 @admin.command()
@@ -163,6 +170,54 @@ def compact(
             from streameval.cli import _online  # noqa: PLC0415 - as above
 
             _online.compact(address)
+
+
+@clock.command()
+@connects
+def accept(address: Address) -> None:
+    """Confirm that the server's clock is right, after a step or a long stop put it in doubt.
+
+    What is due by that clock then expires, and that cannot be undone: compare the times that
+    'streameval admin status' prints with a clock that you trust.
+    """
+    with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+
+        _online.accept_clock(address)
+
+
+@admin.command()
+def repair(
+    data: Annotated[
+        Path,
+        typer.Argument(exists=True, file_okay=False, help="Data directory of a stopped server."),
+    ],
+    *,
+    to: Annotated[Path, typer.Option(help="An empty or new directory for the mended log.")],
+    first: Annotated[
+        int | None,
+        typer.Option(
+            metavar="REVISION",
+            help="The first row that was received with a wrong time. [default: the first one "
+            "that is later than this machine's clock]",
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(metavar="REVISION", help="The last such row. [default: the last of the log]"),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Mend a log that was written while the clock was ahead, from its rows.
+
+    A clock that was set ahead made ids expire and dropped panes. The log holds all rows still:
+    each gets the time of its own latest event, or of the row before, and is applied anew. The
+    directory is only read. This machine's clock must be right.
+    """
+    with one_line_errors():
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+
+        _offline.repair(data, to, first, last, config)
 
 
 @admin.command(name="export")
@@ -228,18 +283,20 @@ def token_command(
             help="This stream and those below; may be repeated. [default: all]",
         ),
     ] = None,
+    valid_for: Annotated[
+        str | None,
+        typer.Option("--valid-for", metavar="SPAN", help="Like 12h or 90d. [default: for ever]"),
+    ] = None,
 ) -> None:
     """Make a token, add its hash to the tokens file, and print it; it is stored nowhere else.
 
     A running server reads the change within a second. Delete the entry to revoke the token.
     """
     with one_line_errors():
-        try:
-            from streameval_server import create_token  # noqa: PLC0415 - the extra may be absent
-        except ModuleNotFoundError as error:
-            message = f"{error.name} is missing; pip install 'streameval[server]'"
-            raise StreamEvalError(message) from error
-        print(create_token(file, name, scopes, streams or None))
+        from streameval_server import create_token  # noqa: PLC0415 - the extra may be absent
+
+        span = None if valid_for is None else parse_span(valid_for, "--valid-for")
+        print(create_token(file, name, scopes, streams or None, valid_for=span))
 
 
 @admin.command(name="replay")

@@ -6,12 +6,16 @@ longer to import than ``health`` and ``--version`` take to run.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from streameval import __version__
+from streameval._common.errors import StreamEvalError
+from streameval._common.redaction import redact_tokens
 from streameval.cli._admin import admin
 from streameval.cli._connection import connects
 from streameval.cli._errors import one_line_errors
@@ -28,16 +32,51 @@ from streameval.cli._options import (
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UsageError: Any = typer.BadParameter.__base__
+"""The error of a wrong command line: click's, or of the copy of click in newer typers."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The group of all commands. Its errors quote arguments, which may hold a mistyped token."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Parse the options before the command."""
+        with _redacted_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse and run a command."""
+        with _redacted_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _redacted_errors() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.message = redact_tokens(error.message)
+        raise
+
+
 app = typer.Typer(
     name="streameval",
+    cls=_Commands,
     help="Live, exact evaluation of binary scorers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
+_FILES = (
+    "A .csv, .ndjson or .jsonl file (or .gz of one), a .parquet or .npz file, or a directory "
+    "of .parquet files."
+)
 File = Annotated[
     Path,
-    typer.Argument(exists=True, dir_okay=False, help="A .csv, .csv.gz, .parquet or .npz file."),
+    typer.Argument(exists=True, help=_FILES),
 ]
 ScoreColumn = Annotated[
     str, typer.Option("--score", help="Column of the scores, higher = more positive.")
@@ -67,12 +106,37 @@ def evaluate(
             help="Significant bits kept of a score: memory is bounded, figures have bounds.",
         ),
     ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to group by: one row a group, the worst first. May be repeated.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What groups are ranked by. [default: auc_pr]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a file of scores and labels."""
     with one_line_errors():
         from streameval.cli import _evaluate  # noqa: PLC0415 - slow to import
 
+        if by:
+            _evaluate.evaluate_by(
+                file,
+                by=tuple(by),
+                score=score,
+                label=label,
+                positive=positive,
+                plot=plot,
+                metric=metric,
+                resolution=resolution,
+                as_json=as_json,
+            )
+            return
+        if metric is not None:
+            raise StreamEvalError("--metric is what groups are ranked by: give --by COLUMN")
         _evaluate.evaluate(
             file,
             score=score,
@@ -123,7 +187,7 @@ def auc_command(
 def push(
     file: Annotated[
         Path | None,
-        typer.Argument(exists=True, dir_okay=False, help="A .csv, .csv.gz, .parquet or .npz file."),
+        typer.Argument(exists=True, help=_FILES),
     ] = None,
     *,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Address of the server.")],
@@ -165,7 +229,7 @@ def push(
     to join with them, or both. All files are checked completely before the first row is sent.
     """
     with one_line_errors():
-        from streameval.cli import _remote  # noqa: PLC0415 - slow to import
+        from streameval.cli import _push  # noqa: PLC0415 - slow to import
         from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
 
         layout = Layout(
@@ -176,7 +240,7 @@ def push(
             segments=tuple(segment or ()),
             positive=positive,
         )
-        _remote.push(
+        _push.push(
             file,
             layout=layout,
             labels=labels,
@@ -199,9 +263,9 @@ def query(
 ) -> None:
     """Print a stream's figures."""
     with one_line_errors():
-        from streameval.cli import _remote  # noqa: PLC0415 - slow to import
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
-        _remote.query(address, stream, window=window, segment=segment, as_json=as_json)
+        _query.query(address, stream, window=window, segment=segment, as_json=as_json)
 
 
 @app.command()
@@ -209,13 +273,13 @@ def query(
 def health(
     address: Address,
     *,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
 ) -> None:
     """Print a server's health; exit code 1 when it does not serve. For probes."""
     with one_line_errors():
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
-        serving = _health.health(address, timeout)
+        serving = _health.health(address, timeout_s)
     if not serving:
         raise typer.Exit(1)
 

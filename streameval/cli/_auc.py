@@ -17,10 +17,9 @@ from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._metrics.operating_points import OperatingPoints, precision_of
 from streameval._metrics.roc_pr_space import PrPoints, pr_between, pr_to_roc
-from streameval.cli._files import ROWS_PER_CHUNK, FileError
+from streameval.cli._file_values import BOOLEAN_LABELS, ROWS_PER_CHUNK, FileError
 from streameval.cli._options import Format
 from streameval.cli._output import out
-from streameval.cli._rows import BOOLEAN_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

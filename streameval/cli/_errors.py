@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.redaction import redact_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,9 @@ _MISSING_CREDENTIALS = (
     "this server requires a token: give the file that holds it with --token-file, or the token "
     "itself in the variable STREAMEVAL_TOKEN"
 )
+
+_EXTRAS = {"pyarrow": "files"}
+"""The extra of a package that is not in `cli`."""
 
 
 @contextmanager
@@ -33,14 +37,16 @@ def one_line_errors() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if not package or package.startswith("streameval"):
             raise
-        reason = f"{package} is missing; pip install 'streameval[cli]'"
+        extra = _EXTRAS.get(package, "cli")
+        reason = f"{package} is missing; pip install 'streameval[{extra}]'"
     except OSError as error:
         if error.filename is None:
             raise
         reason = f"{error.filename}: {error.strerror}"
     else:
         return
-    print(f"streameval: {one_line(reason)}", file=sys.stderr)
+    # A token that was given for an address or a file must not get into a terminal's log.
+    print(f"streameval: {one_line(redact_tokens(reason))}", file=sys.stderr)
     raise SystemExit(WRONG_INPUT)
 
 

@@ -1,16 +1,24 @@
-"""``streameval evaluate``: all figures of one file."""
+"""``streameval evaluate``: all figures of one file, or one figure of each group of rows."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from streameval._breakdown.factors import factor_of_columns
+from streameval._breakdown.groups import rank_groups
 from streameval._common.errors import StreamEvalError
 from streameval._evaluator import Evaluator
-from streameval.cli._output import print_json, print_snapshot, progress_bar
+from streameval._metric_registry import HEADLINE
+from streameval._uncertainty.intervals import check_prevalence
+from streameval.cli._output import print_json, print_ranking, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -42,3 +50,56 @@ def evaluate(
         print_json(snapshot.to_dict())
     else:
         print_snapshot(snapshot, heading=str(file))
+
+
+def evaluate_by(
+    file: Path,
+    *,
+    by: tuple[str, ...],
+    score: str,
+    label: str,
+    positive: str | None,
+    plot: Path | None,
+    metric: str | None,
+    resolution: int | None,
+    as_json: bool,
+) -> None:
+    """Print one figure of each group of a file's rows, the worst group first."""
+    if plot is not None:
+        raise StreamEvalError("--plot draws the curves of all rows: leave --by out")
+    metric = HEADLINE if metric is None else metric
+    check_prevalence(None, metric)
+    layout = Layout(score=score, label=label, by=by, positive=positive)
+    evaluators: dict[Any, Evaluator] = {}
+    with progress_bar(f"reading {file.name}", show=True) as progress:
+        for rows in read_rows(file, layout):
+            values, codes = factor_of_columns(rows.by, "by")
+            for code, value in enumerate(values):
+                group = value if len(layout.by) > 1 else value[0]
+                if group not in evaluators:
+                    evaluators[group] = Evaluator(resolution=resolution)
+                chosen = np.flatnonzero(codes == code)
+                evaluators[group].add_cases(labels=rows.labels[chosen], scores=rows.scores[chosen])
+            progress(rows.progress)
+    ranking = rank_groups(
+        evaluators, keys=layout.by, metric=metric, level=0.95, prevalence="common"
+    )
+    if as_json:
+        print_json(
+            {
+                "metric": ranking.metric,
+                "level": ranking.level,
+                "prevalence": ranking.prevalence,
+                "groups": [
+                    {name: _plain(value) for name, value in row.items()}
+                    for row in ranking.to_rows()
+                ],
+            }
+        )
+    else:
+        print_ranking(ranking, heading=str(file))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can hold: None for nan."""
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,8 +1,9 @@
-"""Reads named columns from CSV, Parquet and NPZ files, in chunks.
+"""Reads named columns from CSV, NDJSON, Parquet and NPZ files, in chunks.
 
 A file is never in memory as a whole: a chunk is at most 65,536 rows, so files larger
 than memory work, whatever sizes their headers claim and however far they decompress.
-CSV columns are read as strings, others in their own types; `_rows` interprets them.
+Columns of CSV and NDJSON are read as strings, others in their own types; `_rows`
+interprets them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,10 @@ from __future__ import annotations
 import csv
 import io
 import lzma
-import os
 import re
 import zipfile
 import zlib
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,20 +24,20 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from streameval._common.errors import StreamEvalError
+from streameval.cli._chunks import BLOCK_BYTES, RawChunk, check_columns, unpacked
+from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
+from streameval.cli._ndjson import read_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-ROWS_PER_CHUNK = 1 << 16
-CSV_BLOCK_BYTES = 4 << 20
 _PLAIN_KINDS = "biufSUM"
 _MAX_TEXT_BYTES = 1 << 16
 """Largest text value in an NPZ; chunks of long texts have fewer rows."""
 _CHUNK_BYTES = 8 << 20
 _NPY_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 _MAX_NPY_HEADER_BYTES = 10_000
-_MAX_SHOWN_NAMES = 20
 
 _UNREADABLE = (
     OSError,
@@ -52,27 +50,9 @@ _UNREADABLE = (
     # from zipfile: encrypted members, unknown compression
     RuntimeError,
 )
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
-
-
-class FileError(StreamEvalError):
-    """A file cannot be read; the message names the file and the row."""
-
-
-@dataclass(frozen=True, slots=True)
-class RawChunk:
-    """Some rows of a file.
-
-    Attributes
-    ----------
-    columns : dict of str to pyarrow.Array
-        The requested columns, of equal length.
-    progress : float
-        Share of the file that has been read, in [0, 1].
-    """
-
-    columns: dict[str, pa.Array]
-    progress: float
+_CSV = (".csv", ".csv.gz")
+_NDJSON = (".ndjson", ".ndjson.gz", ".jsonl", ".jsonl.gz")
+SUFFIXES = (*_CSV, *_NDJSON, ".parquet", ".npz")
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
@@ -81,9 +61,9 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     Parameters
     ----------
     path : Path
-        A ``.csv``, ``.csv.gz``, ``.parquet`` or ``.npz`` file.
+        A file with one of the `SUFFIXES`.
     names : sequence of str
-        Names of columns (CSV, Parquet) or arrays (NPZ).
+        Names of columns (CSV, Parquet), keys of objects (NDJSON) or arrays (NPZ).
 
     Raises
     ------
@@ -91,8 +71,10 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         For a file or column that cannot be read.
     """
     name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz")):
+    if name.endswith(_CSV):
         chunks = _csv(path, names)
+    elif name.endswith(_NDJSON):
+        chunks = read_objects(path, names)
     elif name.endswith(".parquet"):
         chunks = _parquet(path, names)
     elif name.endswith(".npz"):
@@ -109,34 +91,20 @@ def _reason(error: Exception) -> str:
     """Return the message of a library's error, reworded where it would mislead."""
     reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
     if "straddles two block boundaries" in reason:
-        return f"a row is longer than {CSV_BLOCK_BYTES >> 20} MiB: is a quote left open?"
+        return f"a row is longer than {BLOCK_BYTES >> 20} MiB: is a quote left open?"
     # Arrow counts the header as a row.
     reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
     return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
 
 
-def _check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None:
-    for name in wanted:
-        if name not in present:
-            shown = ", ".join(present[:_MAX_SHOWN_NAMES])
-            more = (
-                f" and {len(present) - _MAX_SHOWN_NAMES} more"
-                if len(present) > _MAX_SHOWN_NAMES
-                else ""
-            )
-            raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
-        if present.count(name) > 1:
-            raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
-
-
 def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     size = max(path.stat().st_size, 1)
-    with _unpacked(path) as (source, _):
-        _check_columns(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
-    with _unpacked(path) as (source, raw):
+    with unpacked(path) as (source, _):
+        check_columns(path, names, _csv_header(path, source.read(BLOCK_BYTES)))
+    with unpacked(path) as (source, raw):
         reader = pyarrow.csv.open_csv(
             source,
-            read_options=pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
+            read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
             # Strings: `_rows` can then name the row of a bad value, Arrow's casts cannot.
             convert_options=pyarrow.csv.ConvertOptions(
                 include_columns=names,
@@ -146,16 +114,6 @@ def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         )
         for batch in reader:
             yield RawChunk({name: batch.column(name) for name in names}, raw.tell() / size)
-
-
-@contextmanager
-def _unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
-    """Open a file that may be compressed; yield its content and the file itself."""
-    # Arrow's files, not Python's: Arrow's read-ahead thread may still run when the process
-    # exits, and reading a Python file without the interpreter would abort the process.
-    with pa.OSFile(os.fsencode(path)) as raw:
-        packed = path.suffix.lower() == ".gz"
-        yield pa.CompressedInputStream(raw, "gzip") if packed else raw, raw
 
 
 def _csv_header(path: Path, block: bytes) -> list[str]:
@@ -175,7 +133,7 @@ def _csv_header(path: Path, block: bytes) -> list[str]:
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with pyarrow.parquet.ParquetFile(path) as file:
-        _check_columns(path, names, file.schema_arrow.names)
+        check_columns(path, names, file.schema_arrow.names)
         total, done = max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK, columns=list(names)):
             done += batch.num_rows
@@ -184,7 +142,7 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with zipfile.ZipFile(path) as archive, ExitStack() as stack:
-        _check_columns(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
+        check_columns(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
         streams = {name: stack.enter_context(archive.open(f"{name}.npy")) for name in names}
         headers = {name: _npy_header(path, name, stream) for name, stream in streams.items()}
         rows = headers[names[0]][0]

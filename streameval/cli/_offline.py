@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._options import parse_segment, parse_span
-from streameval.cli._output import out, print_backup, print_json, print_snapshot, progress_bar
+from streameval.cli._output import (
+    out,
+    print_backup,
+    print_json,
+    print_snapshot,
+    progress_bar,
+    standard_output,
+)
+from streameval.cli._status import format_duration
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import Selection
 from streameval.v1 import query_pb2
-
-try:
-    from streameval_server import configure, maintenance, snapshot_then
-except ModuleNotFoundError as error:
-    message = f"{error.name} is missing; pip install 'streameval[server]'"
-    raise StreamEvalError(message) from error
+from streameval_server import configure, maintenance, snapshot_then
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streameval_server import Limits
     from streameval_server.maintenance import Verification
 
@@ -72,10 +77,18 @@ def _print(path: Path, found: Verification) -> None:
     out.print(verdict, style="bold" if found.ok else "bold red")
 
 
-def backup(file: Path, data: Path | None, config: Path | None) -> None:
-    """Copy a directory's log to a file."""
+def backup(file: Path | None, data: Path | None, config: Path | None) -> None:
+    """Copy a directory's log to a file; None is standard output."""
     directory, _ = _directory(data, config)
-    made = maintenance.backup(directory, file)
+    if file is None:
+        # SQLite copies to files only.
+        with standard_output() as stream, TemporaryDirectory(prefix="streameval-") as temporary:
+            copy = Path(temporary) / "backup.db"
+            made = maintenance.backup(directory, copy)
+            with copy.open("rb") as source:
+                shutil.copyfileobj(source, stream)
+    else:
+        made = maintenance.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
@@ -101,6 +114,20 @@ def compact(data: Path | None, config: Path | None) -> None:
         f"were dropped; {done.before:,} bytes before, {done.after:,} now",
         soft_wrap=True,
     )
+
+
+def repair(data: Path, to: Path, first: int | None, last: int | None, config: Path | None) -> None:
+    """Write a mended copy of a log whose rows were received ahead of time."""
+    limits = _configured(None, config)[1]
+    now_us = time.time_ns() // 1000
+    done = maintenance.repair(data, to, limits, now_us=now_us, first=first, last=last)
+    out.print(
+        f"rows {done.first:,} to {done.last:,} were moved back by up to "
+        f"{format_duration(done.moved_us / 1e6)}: start the server with --data {to}",
+        soft_wrap=True,
+        markup=False,
+    )
+    out.print(f"revision {done.revision}  {done.state_hash}", soft_wrap=True)
 
 
 def replay(

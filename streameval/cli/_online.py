@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
-from streameval.cli._output import out, print_backup, print_json, progress_bar
+from streameval.cli._output import (
+    out,
+    print_backup,
+    print_json,
+    progress_bar,
+    standard_output,
+)
 from streameval.cli._status import print_status, to_plain_values
 from streameval.client._delivery.merge_upload import PIECE_BYTES
 from streameval.client._wire.calls import Call
@@ -47,11 +54,11 @@ def state_hash(address: str) -> None:
     out.print(f"revision {found.revision}  {found.sha256}", soft_wrap=True)
 
 
-def backup(file: Path, address: str) -> None:
-    """Download a copy of a server's log to a file."""
+def backup(file: Path | None, address: str) -> None:
+    """Download a copy of a server's log to a file; None is standard output."""
     call = _call("Backup", admin_pb2.BackupRequest())
-    with closing(transport(address)) as server, write_atomically(file) as partial:
-        last, digest = _download(server, call, partial, title=f"backing up {address}")
+    with closing(transport(address)) as server, _target(file) as target:
+        last, digest = _download(server, call, target, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
                 f"the copy from {address} is damaged: its SHA-256 differs. Try again"
@@ -59,11 +66,21 @@ def backup(file: Path, address: str) -> None:
     print_backup(file, last.revision, last.total_bytes, digest)
 
 
+@contextmanager
+def _target(file: Path | None) -> Iterator[BinaryIO]:
+    if file is None:
+        with standard_output() as stream:
+            yield stream
+    else:
+        with write_atomically(file) as partial, partial.open("wb") as stream:
+            yield stream
+
+
 def export_stream(address: str, stream: str, file: Path) -> None:
     """Download an export of a stream to a file."""
     call = _call("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
-    with closing(transport(address)) as server, write_atomically(file) as partial:
-        last, _ = _download(server, call, partial, title=f"exporting {stream}")
+    with closing(transport(address)) as server, _target(file) as target:
+        last, _ = _download(server, call, target, title=f"exporting {stream}")
     out.print(
         f"{stream} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
         soft_wrap=True,
@@ -96,16 +113,27 @@ def compact(address: str) -> None:
     )
 
 
+def accept_clock(address: str) -> None:
+    """Confirm a server's wall clock."""
+    with closing(transport(address)) as server:
+        call = _call("AcceptClock", admin_pb2.AcceptClockRequest())
+        done: admin_pb2.AcceptClockResponse = server.ask(call, _TIMEOUT_S)
+    accepted = done.time.ToDatetime(UTC).isoformat(" ", "seconds")
+    out.print(f"the server believes its clock: {accepted}", soft_wrap=True, highlight=False)
+
+
 def _call(method: str, request: Message) -> Call[Any]:
     return Call("AdminService", method, request, lambda response: response)
 
 
-def _download(server: Transport, call: Call[Any], target: Path, *, title: str) -> tuple[Any, str]:
-    """Write the answer's pieces to a file; return the last piece, and the SHA-256 of all."""
+def _download(
+    server: Transport, call: Call[Any], target: BinaryIO, *, title: str
+) -> tuple[Any, str]:
+    """Write the answer's pieces; return the last piece, and the SHA-256 of all."""
     digest, size, piece = hashlib.sha256(), 0, None
-    with target.open("wb") as file, progress_bar(title, show=True) as progress:
+    with progress_bar(title, show=True) as progress:
         for piece in server.watch(call):
-            file.write(piece.data)
+            target.write(piece.data)
             digest.update(piece.data)
             size += len(piece.data)
             progress(size / max(piece.total_bytes, 1))

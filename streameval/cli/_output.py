@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from streameval._common.errors import StreamEvalError
 from streameval._metric_registry import SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from streameval._breakdown.groups import GroupRanking
     from streameval._snapshot import Snapshot
 
 REASONS = {
@@ -31,7 +35,10 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar on stderr; yields a function that sets it to a share in [0, 1]."""
+    """Show a bar on a terminal's stderr; yield a function that sets it to a share in [0, 1]."""
+    if not (show and err.is_terminal):
+        yield lambda _share: None
+        return
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -39,7 +46,6 @@ def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]
         TimeRemainingColumn(),
         console=err,
         transient=True,
-        disable=not (show and err.is_terminal),
     )
     with bar:
         task = bar.add_task(title, total=1.0)
@@ -51,10 +57,33 @@ def print_json(values: object) -> None:
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
-def print_backup(file: Path, revision: int, size: int, digest: str) -> None:
-    """Print the revision, size and hash of a backup."""
-    out.print(f"revision {revision} is in {file}: {size:,} bytes", soft_wrap=True, markup=False)
-    out.print(f"sha256 {digest}", soft_wrap=True)
+@contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Yield standard output for bytes, flushed at the end.
+
+    Raises
+    ------
+    StreamEvalError
+        When it is a terminal, or its reader ends early.
+    """
+    if sys.stdout.isatty():
+        raise StreamEvalError("- writes bytes to standard output: redirect it, or give a file")
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The interpreter flushes again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise StreamEvalError("what read standard output ended early: it is incomplete") from None
+
+
+def print_backup(file: Path | None, revision: int, size: int, digest: str) -> None:
+    """Print the revision, size and hash of a backup: on stderr where it is standard output."""
+    console, target = (err, "standard output") if file is None else (out, file)
+    console.print(
+        f"revision {revision} is in {target}: {size:,} bytes", soft_wrap=True, markup=False
+    )
+    console.print(f"sha256 {digest}", soft_wrap=True)
 
 
 def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
@@ -92,6 +121,12 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
         out.print(f"{snapshot.coverage}", soft_wrap=True)
     for warning in snapshot.warnings:
         out.print(f"note: {warning}", soft_wrap=True, markup=False)
+
+
+def print_ranking(ranking: GroupRanking, *, heading: str) -> None:
+    """Print groups as a table, in their order."""
+    out.print(heading, soft_wrap=True, markup=False)
+    out.print(str(ranking), soft_wrap=True, markup=False)
 
 
 def _interval(snapshot: Snapshot, name: str) -> str:

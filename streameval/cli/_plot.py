@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common.extras import needs_extra
+from streameval.display import PrecisionRecallDisplay, RocCurveDisplay
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -12,16 +15,9 @@ if TYPE_CHECKING:
 
 def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
     """Draw the ROC and PR curves with their hulls into a file. Needs matplotlib."""
-    try:
+    with needs_extra("plot"):
         from matplotlib.figure import Figure  # noqa: PLC0415 - the extra may be absent
-
-        from streameval.display import PrecisionRecallDisplay, RocCurveDisplay  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        from streameval._common.errors import StreamEvalError  # noqa: PLC0415
-
-        message = f"{error.name} is missing; pip install 'streameval[plot]'"
-        raise StreamEvalError(message) from error
-    figure = Figure(figsize=(10.5, 5.0), layout="constrained")
+    figure = Figure(figsize=(10.5, 5.8), layout="constrained")
     roc, pr = figure.subplots(1, 2)
     RocCurveDisplay.from_evaluator(evaluator, name=name, ax=roc)
     PrecisionRecallDisplay.from_evaluator(evaluator, name=name, ax=pr)

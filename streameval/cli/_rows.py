@@ -1,6 +1,7 @@
 """Interprets a file's columns as scores, labels, ids, event times and segments.
 
-Rows are numbered from 1 without the header; every error names the file and the row.
+Rows are numbered from 1 in each file, without the header; every error names the file
+and the row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.cli._files import FileError, read_columns
+from streameval.cli._file_values import BOOLEAN_LABELS, FileError
+from streameval.cli._parquet_directory import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from streameval.cli._parquet_directory import Part
+
     Fail = Callable[[int, str], FileError]
 
 _NUMBER = r"^[0-9]+(\.[0-9]*)?$"
-
-BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": False, "0.0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Layout:
         Names of columns.
     segments : tuple of str
         Names of the columns of segment values, which are the segment keys.
+    by : tuple of str
+        Names of the columns to group by, whose values may be missing.
     positive : str or None
         The label of the positive class; None for 0/1/true/false.
     """
@@ -46,13 +50,14 @@ class Layout:
     id: str | None = None
     time: str | None = None
     segments: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
     positive: str | None = None
 
     @property
     def columns(self) -> list[str]:
         """The names of all columns."""
-        named = (self.score, self.label, self.id, self.time, *self.segments)
-        return [name for name in named if name is not None]
+        named = (self.score, self.label, self.id, self.time, *self.segments, *self.by)
+        return list(dict.fromkeys(name for name in named if name is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Rows:
     times : datetime64[us][n]
         UTC.
     segments : dict of str to list of str
+    by : dict of str to list of (str or None)
+        None where a value is missing or empty.
     count : int
         How many rows.
     progress : float
@@ -81,10 +88,11 @@ class Rows:
     ids: list[str]
     times: npt.NDArray[np.datetime64]
     segments: dict[str, list[str]] = field(default_factory=dict)
+    by: dict[str, list[str | None]] = field(default_factory=dict)
 
 
 def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
-    """Yield the rows of a file, in chunks.
+    """Yield the rows of a file, or of all Parquet files of a directory, in chunks.
 
     Raises
     ------
@@ -92,12 +100,17 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
         For a file, column or row that cannot be read.
     """
     labels = LabelReader(layout.positive)
+    for part in files_of(path):
+        yield from _rows_of(part, layout, labels)
+
+
+def _rows_of(part: Part, layout: Layout, labels: LabelReader) -> Iterator[Rows]:
     before = 0
 
     def fail(index: int, what: str) -> FileError:
-        return FileError(f"{path}: row {before + index + 1}: {what}")
+        return FileError(f"{part.path}: row {before + index + 1}: {what}")
 
-    for chunk in read_columns(path, layout.columns):
+    for chunk in part.read(layout.columns):
         columns = chunk.columns
 
         def read(name: str | None, columns: dict[str, pa.Array] = columns) -> pa.Array:
@@ -112,6 +125,7 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
             ids=_strings(read(layout.id), "id", fail),
             times=_times(read(layout.time), fail),
             segments={key: _strings(columns[key], key, fail) for key in layout.segments},
+            by={key: _groups(columns[key], key, fail) for key in layout.by},
         )
         before += count
 
@@ -193,6 +207,13 @@ def _times(column: pa.Array, fail: Fail) -> npt.NDArray[np.datetime64]:
 def _strings(column: pa.Array, name: str, fail: Fail) -> list[str]:
     values: list[str] = _cast(column, pa.string(), name, "text", fail).to_pylist()
     return values
+
+
+def _groups(column: pa.Array, name: str, fail: Fail) -> list[str | None]:
+    """Read values to group by; a missing one is None, as is an empty text."""
+    values = iter(_cast(column.drop_null(), pa.string(), name, "text", fail).to_pylist())
+    present = column.is_valid().to_pylist()
+    return [(next(values) or None) if there else None for there in present]
 
 
 def _cast(  # noqa: PLR0917 - the cast, and the parts of its error's message

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streameval._common.errors import StreamEvalError
 from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -53,6 +52,13 @@ def serve(
     tokens: Annotated[
         Path | None, typer.Option(help="The tokens file; see 'streameval admin token'.")
     ] = None,
+    accept_loss: Annotated[
+        bool | None,
+        typer.Option(
+            "--accept-loss/--no-accept-loss",
+            help="For one start: go on although the log has lost acknowledged rows.",
+        ),
+    ] = None,
     auto_create: Annotated[
         bool | None,
         typer.Option(
@@ -74,6 +80,10 @@ def serve(
     ] = None,
     metrics_interval_s: Annotated[
         float | None, typer.Option(help="Seconds between scrapes of /metrics.")
+    ] = None,
+    state_check_interval_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds between checks of the state against the log; 0 makes none."),
     ] = None,
     max_state_bytes: Annotated[
         int | None,
@@ -100,12 +110,14 @@ def serve(
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
         "tokens": tokens,
+        "accept_loss": accept_loss,
         "auto_create": auto_create,
         "stop_grace_s": stop_grace_s,
         "log_format": log_format,
         "log_level": log_level,
         "metrics_window_s": metrics_window_s,
         "metrics_interval_s": metrics_interval_s,
+        "state_check_interval_s": state_check_interval_s,
         "limits.max_state_bytes": max_state_bytes,
     }
     with one_line_errors():
@@ -113,11 +125,8 @@ def serve(
 
 
 def _run(flags: Mapping[str, object], config: Path | None, *, only_print: bool) -> None:
-    try:
-        from streameval_server import configure, run  # noqa: PLC0415 - the extra may be absent
-    except ModuleNotFoundError as error:
-        message = f"{error.name} is missing; pip install 'streameval[server]'"
-        raise StreamEvalError(message) from error
+    from streameval_server import configure, run  # noqa: PLC0415 - the extra may be absent
+
     configuration = configure(flags, config=config)
     if only_print:
         print(configuration)

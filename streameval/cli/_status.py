@@ -31,7 +31,7 @@ def to_plain_values(message: Message) -> dict[str, Any]:
 def _field_value(message: Any, name: str, *, is_list: bool) -> Any:
     value = getattr(message, name)
     if is_list:
-        return list(value)
+        return [to_plain_values(each) if hasattr(each, "DESCRIPTOR") else each for each in value]
     if isinstance(value, Timestamp):
         return value.ToDatetime(UTC).isoformat() if message.HasField(name) else None
     if hasattr(value, "DESCRIPTOR"):
@@ -65,6 +65,7 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
     limit = f" of {format_bytes(status.max_state_bytes)}" if status.max_state_bytes else ""
     rows = [
         ("version", status.version),
+        ("clock", _clock(status)),
         ("up", format_duration(up_s)),
         ("durable revision", f"{status.durable_revision:,}"),
         ("applied revision", f"{status.applied_revision:,} ({status.lag_rows:,} rows behind)"),
@@ -88,16 +89,25 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
     if status.HasField("commits"):
         commits = status.commits
         times = ", ".join(
-            f"{name} {seconds * 1e3:.2f} ms"
-            for name, seconds in (
-                ("half within", commits.p50_s),
-                ("99 % within", commits.p99_s),
-                ("longest", commits.max_s),
+            f"{name} {duration.ToNanoseconds() / 1e6:.2f} ms"
+            for name, duration in (
+                ("half within", commits.p50),
+                ("99 % within", commits.p99),
+                ("longest", commits.max),
             )
         )
         plural = "" if commits.count == 1 else "s"
         rows.append((f"last {commits.count:,} commit{plural}", times))
     return rows
+
+
+def _clock(status: admin_pb2.GetServerStatusResponse) -> str:
+    """Return the wall clock, and the server's time while that is another."""
+    wall = status.time.ToDatetime(UTC).isoformat(" ", "seconds")
+    if not status.clock_in_doubt:
+        return wall
+    engine = status.engine_time.ToDatetime(UTC).isoformat(" ", "seconds")
+    return f"{wall}, IN DOUBT; the server's time is {engine}"
 
 
 def format_bytes(count: float) -> str:

@@ -128,7 +128,10 @@ def update(
     expired: ExpiredOption = None,
     segment: Annotated[
         list[str] | None,
-        typer.Option(help="Key of segments to add; may be given several times."),
+        typer.Option(
+            help="Key of segments to add; may be given several times. Reads the present keys "
+            "first, so the token needs the scope query beside admin."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -12,39 +12,42 @@ Layers, from the caller to the wire:
 - `_wire`: the calls, their requests and decoded answers, and gRPC itself.
 """
 
-from streameval.client._async_client import AsyncClient
-from streameval.client._client import Client
-from streameval.client._delivery.merge_upload import MergeState
-from streameval.client._delivery.statistics import ClientStatistics
-from streameval.client._errors import (
-    AccessError,
-    AlreadyExistsError,
-    ClientError,
-    ClosedError,
-    DeadlineError,
-    FencedError,
-    InvalidRequestError,
-    NotFoundError,
-    OutOfRangeError,
-    PreconditionError,
-    RefusedBatch,
-    ResourceExhaustedError,
-    RowsLostError,
-    UnavailableError,
-    UnimplementedError,
-    Violation,
-)
-from streameval.client._stream import AsyncStream, Stream
-from streameval.client._wire.answers import (
-    RankedSegment,
-    SegmentRanking,
-    StreamComparison,
-    StreamCounters,
-    StreamCoverage,
-    StreamInfo,
-    StreamSettings,
-)
-from streameval.client._wire.selection import Selection
+from streameval._common.extras import needs_extra as _needs_extra
+
+with _needs_extra("client"):
+    from streameval.client._async_client import AsyncClient
+    from streameval.client._client import Client
+    from streameval.client._delivery.merge_upload import MergeState
+    from streameval.client._delivery.statistics import ClientStatistics
+    from streameval.client._errors import (
+        AccessError,
+        AlreadyExistsError,
+        ClientError,
+        ClosedError,
+        DeadlineError,
+        FencedError,
+        InvalidRequestError,
+        NotFoundError,
+        OutOfRangeError,
+        PreconditionError,
+        RefusedBatch,
+        ResourceExhaustedError,
+        RowsLostError,
+        UnavailableError,
+        UnimplementedError,
+        Violation,
+    )
+    from streameval.client._stream import AsyncStream, Stream
+    from streameval.client._wire.answers import (
+        RankedSegment,
+        SegmentRanking,
+        StreamComparison,
+        StreamCounters,
+        StreamCoverage,
+        StreamInfo,
+        StreamSettings,
+    )
+    from streameval.client._wire.selection import Selection
 
 __all__ = [
     "AccessError",

@@ -182,12 +182,12 @@ class ClientVerbs(Generic[C]):
     # -- the whole client --------------------------------------------------------
 
     @verb
-    async def flush(self, timeout: float | None = 30.0) -> int:
+    async def flush(self, timeout_s: float | None = 30.0) -> int:
         """Wait until everything added so far, to any stream, is durable.
 
         Parameters
         ----------
-        timeout : float or None
+        timeout_s : float or None
             The longest wait, in seconds; None waits without limit.
 
         Returns
@@ -208,19 +208,19 @@ class ClientVerbs(Generic[C]):
         AccessError, UnimplementedError, InvalidRequestError
             When the server refuses the connection itself.
         """
-        return await self._servers.flush(timeout)
+        return await self._servers.flush(timeout_s)
 
     def statistics(self) -> ClientStatistics:
         """Return the counters of rows added, sent, acked, refused, dropped, retried. O(1)."""
         return self._servers.statistics()
 
     @verb
-    async def close(self, timeout: float | None = 30.0) -> None:
+    async def close(self, timeout_s: float | None = 30.0) -> None:
         """Flush, and close the connections. Closing again does nothing.
 
         Parameters
         ----------
-        timeout : float or None
+        timeout_s : float or None
             The longest wait for the flush, in seconds; None waits without limit.
 
         Raises
@@ -228,7 +228,7 @@ class ClientVerbs(Generic[C]):
         ClientError
             What `flush` raises; the client is closed nevertheless.
         """
-        await self._servers.close(timeout)
+        await self._servers.close(timeout_s)
 
 
 def selection_of(side: Selection | StreamVerbs | str) -> Selection:

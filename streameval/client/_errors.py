@@ -16,7 +16,7 @@
         ├── UnimplementedError       UNIMPLEMENTED
         ├── UnavailableError         UNAVAILABLE: no server at the address, or it is stopping
         ├── DeadlineError            DEADLINE_EXCEEDED, a flush that timed out (also TimeoutError)
-        ├── RowsLostError            flush: rows were refused or dropped, listed once
+        ├── RowsLostError            flush: rows were refused, dropped or lost, listed once
         └── ClosedError              the client was closed
 
 The text of an error from a server is the server's own.
@@ -137,7 +137,10 @@ class AlreadyExistsError(ClientError):
 
 
 class FencedError(ClientError):
-    """A newer producer uses this producer's name, so this one must stop.
+    """Another process uses this producer's name, so this one must stop.
+
+    It has a higher epoch (``EPOCH_FENCED``), or the same epoch and has sent other rows under
+    the same numbers (``SEQUENCE_REUSED``).
 
     Rows that are not durable by then are counted as dropped.
     """
@@ -212,7 +215,7 @@ class ClosedError(ClientError):
 
 
 class RowsLostError(ClientError):
-    """Rows are lost: refused by the server, or dropped by the client.
+    """Rows are lost: refused or lost by the server, or dropped by the client.
 
     Attributes
     ----------
@@ -220,6 +223,9 @@ class RowsLostError(ClientError):
         The refused batches since the last such error, at most the last 100.
     refused_rows, dropped_rows : int
         Rows since the last such error.
+    lost_rows : int
+        Rows since the last such error that the server had acknowledged and has lost: its log
+        was damaged, or is another one.
     """
 
     __module__ = "streameval.client"
@@ -233,11 +239,13 @@ class RowsLostError(ClientError):
         refusals: tuple[RefusedBatch, ...] = (),
         refused_rows: int = 0,
         dropped_rows: int = 0,
+        lost_rows: int = 0,
     ) -> None:
         super().__init__(message)
         self.refusals = refusals
         self.refused_rows = refused_rows
         self.dropped_rows = dropped_rows
+        self.lost_rows = lost_rows
 
 
 _BY_CODE: dict[str, type[ClientError]] = {
@@ -254,7 +262,10 @@ _BY_CODE: dict[str, type[ClientError]] = {
     "DEADLINE_EXCEEDED": DeadlineError,
 }
 
-_BY_REASON: dict[str, type[ClientError]] = {"EPOCH_FENCED": FencedError}
+_BY_REASON: dict[str, type[ClientError]] = {
+    "EPOCH_FENCED": FencedError,
+    "SEQUENCE_REUSED": FencedError,
+}
 
 
 def error_for(

@@ -34,12 +34,12 @@ class Stream(StreamVerbs, BlockingVerbs):
     def __init__(self, connection: Connection, name: str) -> None:
         super().__init__(connection, name)
 
-    def flush(self, timeout: float | None = 30.0) -> int:
+    def flush(self, timeout_s: float | None = 30.0) -> int:
         """Wait until everything added to the *client* so far is durable.
 
         The same as `Client.flush`: the batches of all streams share one sequence.
         """
-        return self._connection.worker.flush(timeout)
+        return self._connection.worker.flush(timeout_s)
 
     def watch(
         self,
@@ -103,9 +103,9 @@ class AsyncStream(StreamVerbs, AsyncVerbs):
     def __init__(self, connection: AsyncConnection, name: str) -> None:
         super().__init__(connection, name)
 
-    async def flush(self, timeout: float | None = 30.0) -> int:
+    async def flush(self, timeout_s: float | None = 30.0) -> int:
         """Wait until everything added to the *client* so far is durable; as `Stream.flush`."""
-        return await self._connection.worker.flush(timeout)
+        return await self._connection.worker.flush(timeout_s)
 
     def watch(
         self,

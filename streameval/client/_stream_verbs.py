@@ -52,7 +52,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         epoch: int,
         at: datetime | np.datetime64 | None = None,
         segments: Mapping[str, str] | None = None,
-        timeout: float | None = 30.0,
+        timeout_s: float | None = 30.0,
     ) -> int:
         """Add counts from elsewhere: from an edge process, a batch job, a cluster.
 
@@ -74,7 +74,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             appear in all-time figures only.
         segments : mapping of str to str, optional
             The slices where it counts.
-        timeout : float or None
+        timeout_s : float or None
             The longest wait, repetitions included, in seconds; None waits without
             limit.
 
@@ -101,7 +101,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         streameval.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
         """
         upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
-        return await self._connection.merge(upload, timeout)
+        return await self._connection.merge(upload, timeout_s)
 
     def select(
         self,

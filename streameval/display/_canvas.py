@@ -6,10 +6,12 @@ vision can distinguish. Everything that is not data is grey.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval._common.extras import needs_extra
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from streameval._common.arrays import FloatArray
+    from streameval._uncertainty.interval import Interval
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GUIDE = "#8C8C8C"
@@ -29,7 +32,10 @@ REGION = "#EDEDED"
 GUIDE_TEXT_POINTS = 8.0
 """Points: the font size of guide text."""
 
-Corner: TypeAlias = Literal["best", "lower left", "lower right", "upper left", "upper right"]
+BAND_ALPHA = 0.13
+"""Opacity of a confidence band."""
+RARE = 0.05
+"""Prevalence: below it, axes are logarithmic, because all that matters is near 0."""
 
 _CURVE = "streameval-curve"
 
@@ -45,12 +51,9 @@ def axes_for(ax: Axes | None) -> Axes:
     """Return `ax`, or new square axes that fit the width of a text column."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib import pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
-    except ModuleNotFoundError as error:
-        message = f"displays need {error.name}: pip install 'streameval[plot]'"
-        raise ModuleNotFoundError(message, name=error.name) from error
-    return plt.subplots(figsize=(4.8, 4.8), layout="constrained")[1]
+    with needs_extra("plot"):
+        from matplotlib import pyplot as plt  # noqa: PLC0415 - slow to import
+    return plt.subplots(figsize=(4.8, 5.4), layout="constrained")[1]
 
 
 def figure_of(ax: Axes) -> Figure | SubFigure:
@@ -65,6 +68,33 @@ def unit_square(ax: Axes, xlabel: str, ylabel: str) -> None:
     ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xticks=ticks, yticks=ticks, aspect="equal")
     label_axes(ax, xlabel, ylabel)
+
+
+def is_rare(P: int, N: int) -> bool:
+    """Return whether positives are rare, and there are both classes."""
+    return P > 0 and P < RARE * (P + N)
+
+
+def use_log_axis(ax: Axes, side: str, least: float) -> None:
+    """Make one axis logarithmic, from `least` to 1, of a square box."""
+    ax.set_aspect("auto")
+    ax.set_box_aspect(1)
+    ax.set(**{f"{side}scale": "log", f"{side}lim": (least, 1.05)})
+    axis = ax.xaxis if side == "x" else ax.yaxis
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda _, __: "")
+
+
+def log_path(x: FloatArray, y: FloatArray, least: float) -> tuple[FloatArray, FloatArray]:
+    """Return a rising line for a logarithmic axis of x: straight pieces are curved there.
+
+    What is left of `least` is drawn at `least`.
+    """
+    nodes = np.geomspace(least, 1.0, 400)
+    nodes = nodes[(nodes > x.min()) & (nodes < x.max())]
+    xs, ys = np.concatenate((x, nodes)), np.concatenate((y, np.interp(nodes, x, y)))
+    order = np.lexsort((ys, xs))
+    return np.maximum(xs[order], least), ys[order]
 
 
 def label_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
@@ -83,7 +113,7 @@ def next_color(ax: Axes) -> str:
 
 
 def mark_curve(artist: Artist) -> None:
-    """Mark the artist as a curve, for `next_color` and `free_corner`."""
+    """Mark the artist as a curve, for `next_color`."""
     artist.set_gid(_CURVE)
 
 
@@ -137,24 +167,38 @@ def format_metric(value: float) -> str:
 
 def legend_label(name: str | None, metric: str) -> str:
     """Return the legend's text: the name, if any, with the metric."""
-    return metric if name is None else f"{name} ({metric})"
+    return metric if name is None else f"{name}: {metric}"
 
 
-def free_corner(ax: Axes) -> Corner:
-    """Return the corner, lower left or upper right, with fewer points of curves."""
-    lower_left = upper_right = 0
-    for line in ax.get_lines():
-        if line.get_gid() == _CURVE:
-            x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
-            lower_left += int(np.count_nonzero((x < 0.6) & (y < 0.35)))
-            upper_right += int(np.count_nonzero((x > 0.4) & (y > 0.65)))
-    return "lower left" if lower_left < upper_right else "upper right"
+def format_interval(value: float, interval: Interval | None) -> str:
+    """Return a metric with its limits, if any.
+
+    >>> format_interval(0.84321, None)
+    '0.843'
+    """
+    if interval is None or interval.reason is not None or math.isnan(value):
+        return format_metric(value)
+    lower, upper = map(format_metric, interval)
+    return f"{format_metric(value)} ({lower} to {upper})"
 
 
-def legend(ax: Axes, loc: Corner, *, above: float = 0.0) -> None:
-    """Redraw the legend without a frame; in a lower corner, above the height `above` if low."""
-    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": GUIDE_TEXT_POINTS + 1}
-    if loc.startswith("lower") and 0 < above < 0.4:
-        ax.legend(loc=loc, bbox_to_anchor=(0.0, above), bbox_transform=ax.transData, **style)
-    else:
-        ax.legend(loc=loc, **style)
+def legend(ax: Axes) -> None:
+    """Redraw the legend above the axes, where no curve is, and let the layout make room for it.
+
+    Without a layout engine the figure's margins would cut the legend off.
+    """
+    whole = figure_of(ax).figure  # that of a subfigure is the figure it is in
+    if whole.get_layout_engine() is None:
+        whole.set_layout_engine("constrained")
+    handles, labels = ax.get_legend_handles_labels()
+    # Intervals and bands last: they belong to all curves.
+    order = sorted(range(len(labels)), key=lambda row: labels[row].startswith("95 %"))
+    ax.legend(
+        [handles[row] for row in order],
+        [labels[row] for row in order],
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.01),
+        borderaxespad=0.0,
+        frameon=False,
+        fontsize=GUIDE_TEXT_POINTS + 1,
+    )

@@ -63,12 +63,16 @@ def _nodes(above: float, size: float) -> FloatArray:
     return np.unique(np.clip(np.concatenate((even, geometric)), 0.0, 1.0))
 
 
-def thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the visible vertices; `x` is ascending. Up to `_MAX_VERTICES` all are returned."""
+def thin(x: FloatArray, y: FloatArray, *, log: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Return the visible vertices; `x` is ascending. Up to `_MAX_VERTICES` all are returned.
+
+    With `log` they are those on a logarithmic axis of x, which is above 0 then.
+    """
     if x.size <= _MAX_VERTICES:
         return x, y
-    width = float(x[-1] - x[0]) or 1.0
-    column = ((x - x[0]) * (_COLUMNS / width)).astype(np.int64)
+    place = np.log(x) if log else x
+    width = float(place[-1] - place[0]) or 1.0
+    column = ((place - place[0]) * (_COLUMNS / width)).astype(np.int64)
     first = np.flatnonzero(np.append(True, column[1:] != column[:-1]))
     last = np.append(first[1:], x.size) - 1
     # Sorted by column and then by y, a column's ends are its extremes.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._common.keywords import by_keyword
+from streameval.display._bands import fill_band, pr_band
 from streameval.display._canvas import (
     GUIDE,
     REGION,
@@ -14,9 +15,10 @@ from streameval.display._canvas import (
     draw_hull,
     evaluator_of,
     figure_of,
+    format_interval,
     format_metric,
-    free_corner,
     guide_text,
+    is_rare,
     is_undrawn,
     legend,
     legend_label,
@@ -24,6 +26,7 @@ from streameval.display._canvas import (
     mark_threshold,
     next_color,
     unit_square,
+    use_log_axis,
 )
 from streameval.display._paths import pr_path
 
@@ -32,19 +35,23 @@ if TYPE_CHECKING:
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Polygon
 
     from streameval._evaluator import Evaluator
     from streameval._metrics.curves import PrHull
     from streameval._metrics.operating_points import OperatingPoints
+    from streameval._uncertainty.interval import Interval
 
+_DRAWN = "streameval-precision-recall"
 _ISO_F = "streameval-iso-f"
 _LEVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 class PrecisionRecallDisplay:
-    """The precision-recall curve of a scorer, with the achievable curve.
+    """The precision-recall curve of a scorer, with its band and the achievable curve.
 
-    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
+    the references are positive, the axis of the precision is logarithmic.
 
     Parameters
     ----------
@@ -52,6 +59,8 @@ class PrecisionRecallDisplay:
         The points to draw; between them the line is curved, as AUC-PR is computed.
     achievable : PrHull or None
         The achievable curve, drawn dashed with its true curvature.
+    interval : Interval or None
+        That of AUC-PR, for the legend; with it the band is drawn.
     name : str or None
         The scorer's name, for the legend.
 
@@ -63,6 +72,8 @@ class PrecisionRecallDisplay:
         The curve.
     achievable_ : Line2D or None
         The achievable curve.
+    band_ : Polygon or None
+        At each threshold the 95 % region of its point, assuming independent cases.
     prevalence_ : Line2D or None
         The precision of calling everything positive; None if another display of the
         same prevalence has drawn it.
@@ -82,13 +93,14 @@ class PrecisionRecallDisplay:
     >>> ax = Figure().subplots()
     >>> display = PrecisionRecallDisplay.from_evaluator(ev, name="model", ax=ax)
     >>> display.line_.get_label()
-    'model (AUC-PR 0.797)'
+    'model: AUC-PR 0.797 (0.007 to 1.00000)'
     """
 
     ax_: Axes
     figure_: Figure | SubFigure
     line_: Line2D
     achievable_: Line2D | None
+    band_: Polygon | None
     prevalence_: Line2D | None
     unachievable_: PolyCollection | None
     iso_f_: list[Line2D]
@@ -99,10 +111,12 @@ class PrecisionRecallDisplay:
         points: OperatingPoints,
         *,
         achievable: PrHull | None = None,
+        interval: Interval | None = None,
         name: str | None = None,
     ) -> None:
         self.points = points
         self.achievable = achievable
+        self.interval = interval
         self.name = name
 
     @classmethod
@@ -114,6 +128,7 @@ class PrecisionRecallDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         achievable: bool = True,
+        interval: bool = True,
         iso_f: bool = True,
         threshold: float | None = None,
         color: str | None = None,
@@ -127,10 +142,13 @@ class PrecisionRecallDisplay:
         name : str or None
             The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            The axes to draw on; None creates a new figure.
+            The axes to draw on; None creates a new figure. A figure without a layout
+            engine gets the constrained one, which makes room for the legend above the axes.
         achievable : bool
             Whether to draw the achievable curve too. It is chosen on the cases
             that it is drawn from, so it is optimistic.
+        interval : bool
+            Whether to show the 95 % interval of AUC-PR in the legend, and the band.
         iso_f : bool
             Whether to draw lines of equal F.
         threshold : float or None
@@ -147,7 +165,9 @@ class PrecisionRecallDisplay:
         O(n) for n distinct scores.
         """
         shown = evaluator.pr_hull() if achievable else None
-        display = cls(evaluator.operating_points(), achievable=shown, name=name)
+        limits = evaluator.interval("auc_pr") if interval else None
+        points = evaluator.operating_points()
+        display = cls(points, achievable=shown, interval=limits, name=name)
         return display.plot(ax=ax, iso_f=iso_f, threshold=threshold, color=color)
 
     @classmethod
@@ -160,6 +180,7 @@ class PrecisionRecallDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         achievable: bool = True,
+        interval: bool = True,
         iso_f: bool = True,
         threshold: float | None = None,
         color: str | None = None,
@@ -170,7 +191,7 @@ class PrecisionRecallDisplay:
         ----------
         labels, scores : columns
             As for :meth:`streameval.Evaluator.add_cases`.
-        name, ax, achievable, iso_f, threshold, color
+        name, ax, achievable, interval, iso_f, threshold, color
             As for :meth:`from_evaluator`.
 
         Returns
@@ -188,6 +209,7 @@ class PrecisionRecallDisplay:
             name=name,
             ax=ax,
             achievable=achievable,
+            interval=interval,
             iso_f=iso_f,
             threshold=threshold,
             color=color,
@@ -205,14 +227,21 @@ class PrecisionRecallDisplay:
         ax = axes_for(ax)
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
-        unit_square(ax, "Recall", "Precision")
         points = self.points
+        if is_undrawn(ax, _DRAWN):
+            unit_square(ax, "Recall", "Precision")
+            if is_rare(points.P, points.N):
+                use_log_axis(ax, "y", points.P / (points.P + points.N) / 2)
+            ax.xaxis.set_gid(_DRAWN)
         self.iso_f_ = _iso_f(ax) if iso_f and is_undrawn(ax, _ISO_F) else []
         self.unachievable_, self.prevalence_ = _prevalence(ax, points.P, points.N)
-        label = legend_label(self.name, f"AUC-PR {format_metric(points.auc_pr())}")
+        area = format_interval(points.auc_pr(), self.interval)
+        label = legend_label(self.name, f"AUC-PR {area}")
         (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
-        self.achievable_ = self.threshold_ = None
+        self.achievable_ = self.threshold_ = self.band_ = None
+        if self.interval is not None and points.P > 0 and points.N > 0:
+            self.band_ = fill_band(ax, pr_band(points), color)
         if self.achievable is not None and points.P > 0:
             label = f"achievable ({format_metric(self.achievable.auc_pr())})"
             self.achievable_ = draw_hull(ax, *pr_path(self.achievable), color, label)
@@ -221,7 +250,7 @@ class PrecisionRecallDisplay:
             self.threshold_ = mark_threshold(
                 ax, at.recall[1:2], at.precision[1:2], color, threshold
             )
-        legend(ax, free_corner(ax), above=points.P / max(points.P + points.N, 1))
+        legend(ax)
         return self
 
 

@@ -16,12 +16,14 @@ from streameval.display._canvas import (
     figure_of,
     format_metric,
     guide_text,
+    is_rare,
     is_undrawn,
     legend,
     legend_label,
     mark_curve,
     next_color,
     unit_square,
+    use_log_axis,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 _DIAGONAL = "streameval-diagonal"
 _MAX_BAR_HEIGHT = 0.16
-"""Rate: the height of the largest bin's bar."""
+"""Share of the axes: the height of the largest bin's bar."""
 _MIN_BAR_WIDTH = 0.003
 """Score: the width of the bar of a bin with one score."""
 
@@ -45,7 +47,9 @@ class ReliabilityDisplay:
     """Observed rate against mean score, bin by bin, with 95 % intervals.
 
     Created by :meth:`from_evaluator` or :meth:`from_predictions`. Bars at the bottom
-    show the number of cases of each bin.
+    show the number of cases of each bin. Where less than 5 % of the scored cases are
+    positive, both axes are logarithmic; a bin without positives is an open mark at the
+    bottom.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ class ReliabilityDisplay:
     line_ : Line2D
         A point for each bin that has cases.
     intervals_ : LineCollection
-        Wilson's interval of each observed rate, assuming independent cases.
+        Wilson's 95 % interval of each observed rate, assuming independent cases.
     shares_ : BarContainer
         Cases in each bin, relative to the largest bin.
     diagonal_ : Line2D or None
@@ -98,7 +102,7 @@ class ReliabilityDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         bins: SupportsIndex = 10,
-        strategy: Literal["width", "mass"] = "width",
+        strategy: Literal["width", "mass"] | None = None,
         color: str | None = None,
     ) -> Self:
         """Draw the reliability of an evaluator's scores.
@@ -110,9 +114,12 @@ class ReliabilityDisplay:
         name : str or None
             The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            The axes to draw on; None creates a new figure.
+            The axes to draw on; None creates a new figure. A figure without a layout
+            engine gets the constrained one, which makes room for the legend above the axes.
         bins, strategy
-            As for :meth:`streameval.Evaluator.reliability`.
+            As for :meth:`streameval.Evaluator.reliability`; by default bins of equal
+            mass where less than 5 % of the scored cases are positive, because nearly all
+            cases would be in one bin of equal width.
         color : str or None
             None takes the next of a palette that is safe for all colour vision.
 
@@ -129,6 +136,12 @@ class ReliabilityDisplay:
         -----
         O(n) for n distinct scores.
         """
+        if strategy is None:
+            rare = is_rare(
+                evaluator.num_positive_ref - evaluator.num_misses,
+                evaluator.num_negative_ref - evaluator.num_negative_misses,
+            )
+            strategy = "mass" if rare else "width"
         display = cls(evaluator.reliability(bins, strategy=strategy), name=name)
         return display.plot(ax=ax, color=color)
 
@@ -142,7 +155,7 @@ class ReliabilityDisplay:
         name: str | None = None,
         ax: Axes | None = None,
         bins: SupportsIndex = 10,
-        strategy: Literal["width", "mass"] = "width",
+        strategy: Literal["width", "mass"] | None = None,
         color: str | None = None,
     ) -> Self:
         """Draw the reliability of columns, as :meth:`from_evaluator` does.
@@ -173,9 +186,17 @@ class ReliabilityDisplay:
         ax = axes_for(ax)
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
-        unit_square(ax, "Mean score", "Observed rate of positives")
-        self.diagonal_ = _diagonal(ax) if is_undrawn(ax, _DIAGONAL) else None
         table = self.table
+        is_first = is_undrawn(ax, _DIAGONAL)
+        if is_first:
+            unit_square(ax, "Mean score", "Observed rate of positives")
+            positives, cases = int(table.positives.sum()), int(table.counts.sum())
+            if is_rare(positives, cases - positives):
+                for side in ("x", "y"):
+                    use_log_axis(ax, side, _least_rate(table))
+        elif ax.get_xscale() == "log":
+            ax.set_xlim(left=min(ax.get_xlim()[0], _least_rate(table)))
+        self.diagonal_ = _diagonal(ax) if is_first else None
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
@@ -183,18 +204,12 @@ class ReliabilityDisplay:
             proportion_limits(_estimate(int(positives), int(count)), 0.05)
             for positives, count in zip(table.positives, table.counts)
         ]
-        self.intervals_ = ax.vlines(
-            table.mean_score,
-            [low for low, _ in limits],
-            [high for _, high in limits],
-            color=color,
-            linewidth=1.0,
-            alpha=0.6,
-            zorder=2.5,
-        )
+        is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
             table.mean_score,
-            table.observed_rate,
+            np.where(table.positives > 0, table.observed_rate, np.nan)
+            if is_log
+            else table.observed_rate,
             color=color,
             linewidth=1.4,
             marker="o",
@@ -204,18 +219,47 @@ class ReliabilityDisplay:
             label=label,
             zorder=3,
         )
+        bottom = ax.get_ylim()[0]  # a limit of 0 has no place on a logarithmic axis
+        self.intervals_ = ax.vlines(
+            table.mean_score,
+            [max(low, bottom) for low, _ in limits],
+            [high for _, high in limits],
+            color=color,
+            linewidth=1.0,
+            alpha=0.6,
+            zorder=2.5,
+            label="95 % interval of the rate" if is_first else "_nolegend_",
+        )
         mark_curve(self.line_)
+        if is_log:
+            empty = table.mean_score[table.positives == 0]
+            style: dict[str, Any] = {"marker": "v", "markerfacecolor": "white", "linestyle": "none"}
+            height = np.full(empty.size, 0.02)
+            ax.plot(
+                empty, height, color=color, zorder=3, transform=ax.get_xaxis_transform(), **style
+            )
         self.shares_ = self._shares(color)
-        legend(ax, "upper left")
+        legend(ax)
         return self
 
     def _shares(self, color: str) -> BarContainer:
         """Draw bars at the bottom with the number of cases of each bin."""
         table = self.table
         height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
-        width = np.maximum(table.upper - table.lower, _MIN_BAR_WIDTH)
+        is_log = self.ax_.get_xscale() == "log"
+        least = 0.01 * table.upper if is_log else _MIN_BAR_WIDTH
+        left = np.maximum(table.lower, self.ax_.get_xlim()[0]) if is_log else table.lower
+        width = np.maximum(table.upper - left, least)
         return self.ax_.bar(
-            table.lower, height, width, align="edge", color=color, alpha=0.18, linewidth=0, zorder=1
+            left,
+            height,
+            width,
+            align="edge",
+            color=color,
+            alpha=0.18,
+            linewidth=0,
+            zorder=1,
+            transform=self.ax_.get_xaxis_transform(),
         )
 
 
@@ -224,9 +268,17 @@ def _estimate(positives: int, count: int) -> Estimate:
     return Estimate(rate, rate * (1 - rate) / count, positives, count - positives)
 
 
+def _least_rate(table: ReliabilityTable) -> float:
+    """Return half of the least mean score or rate above 0, for the start of both axes."""
+    rates = np.concatenate((table.mean_score, table.observed_rate))
+    return float(rates[rates > 0].min()) / 2
+
+
 def _diagonal(ax: Axes) -> Line2D:
     """Draw the line on which the observed rate equals the score."""
-    (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
+    ends = [max(ax.get_xlim()[0], 0.0), 1.0]
+    (line,) = ax.plot(ends, ends, color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_DIAGONAL)
-    guide_text(ax, "cases", (0.0, _MAX_BAR_HEIGHT), (3, 2))
+    style = {"xycoords": "axes fraction"}
+    guide_text(ax, "cases", (0.0, _MAX_BAR_HEIGHT), (3, 2), **style)
     return line

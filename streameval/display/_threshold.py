@@ -10,24 +10,29 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._metrics.confusion import f_weights
+from streameval.display._bands import LEVEL, wilson
 from streameval.display._canvas import (
+    BAND_ALPHA,
     GUIDE,
     PALETTE,
     axes_for,
     evaluator_of,
     figure_of,
     format_metric,
+    is_rare,
     label_axes,
     legend,
+    use_log_axis,
 )
 from streameval.display._paths import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import FillBetweenPolyCollection
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._evaluator import Evaluator
     from streameval._metrics.operating_points import OperatingPoints
 
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
 class ThresholdDisplay:
     """Precision, recall and F if every score >= threshold is called positive.
 
-    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
+    the references are positive, the axis of the values is logarithmic, and that of the
+    threshold too if all scores are in (0, 1].
 
     Parameters
     ----------
@@ -50,6 +57,9 @@ class ThresholdDisplay:
         The axes and the figure of the plot.
     precision_, recall_, f_ : Line2D
         The three lines, over ascending thresholds.
+    bands_ : list of FillBetweenPolyCollection
+        Wilson's 95 % intervals of precision and recall at each threshold, assuming
+        independent cases. F has none.
     threshold_ : Line2D or None
         The vertical line at the chosen threshold.
 
@@ -69,6 +79,7 @@ class ThresholdDisplay:
     precision_: Line2D
     recall_: Line2D
     f_: Line2D
+    bands_: list[FillBetweenPolyCollection]
     threshold_: Line2D | None
 
     def __init__(self, points: OperatingPoints, *, beta: float = 1.0) -> None:
@@ -94,7 +105,8 @@ class ThresholdDisplay:
         evaluator : Evaluator
             The evaluator to draw; without positives only the axes are drawn.
         ax : matplotlib Axes or None
-            The axes to draw on; None creates a new figure.
+            The axes to draw on; None creates a new figure. A figure without a layout
+            engine gets the constrained one, which makes room for the legend above the axes.
         beta : float
             Weight of recall against precision in F, positive and finite.
         threshold : float or None
@@ -162,11 +174,13 @@ class ThresholdDisplay:
         precision, recall = points.precision[shown], points.recall[shown]
         f = self._f(points, shown)
         name = f"F{'' if self.beta == 1 else f'{self.beta:g}'}"
+        is_rare_class = is_rare(points.P, points.N) and thresholds.size > 0
+        is_log = bool(is_rare_class and thresholds[0] > 0 and thresholds[-1] <= 1)
         lines = []
         styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
         for (label, values, style), color in zip(styles, PALETTE):
             (line,) = ax.plot(
-                *thin(thresholds, values),
+                *thin(thresholds, values, log=is_log),
                 color=color,
                 linestyle=style,
                 linewidth=1.6,
@@ -175,17 +189,43 @@ class ThresholdDisplay:
             )
             lines.append(line)
         self.precision_, self.recall_, self.f_ = lines
+        self.bands_ = self._bands(points, shown, log=is_log) if thresholds.size else []
         self.threshold_ = None
         if thresholds.size and threshold is None:
             # Among equal F, take the last, highest threshold, which calls the fewest positive.
             threshold = float(thresholds[thresholds.size - 1 - int(np.argmax(f[::-1]))])
         if thresholds.size and threshold is not None:
             self.threshold_ = self._mark(threshold)
-        ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+        if ax.get_yscale() != "log":
+            ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
         label_axes(ax, "Threshold", "Precision, recall, F")
         ax.margins(x=0.01)
-        legend(ax, "best")
+        if is_rare_class:
+            use_log_axis(ax, "y", points.P / (points.P + points.N) / 2)
+        if is_log:
+            # Below the last positive's score recall is 1, and nothing else changes much.
+            last = thresholds[np.flatnonzero(recall == recall[0])[-1]]
+            use_log_axis(ax, "x", float(last) / 2)
+            ax.set_xlim(right=1.05 * float(thresholds[-1]))
+        legend(ax)
         return self
+
+    def _bands(
+        self, points: OperatingPoints, rows: IntArray, *, log: bool
+    ) -> list[FillBetweenPolyCollection]:
+        """Fill the intervals of precision, over what is called, and of recall, over P."""
+        tp, fp = points.tp[rows], points.fp[rows]
+        bands = []
+        for line, whole in ((self.precision_, tp + fp), (self.recall_, points.P)):
+            lower, upper = wilson(tp, whole, LEVEL)
+            x, low = thin(points.thresholds[rows], lower, log=log)
+            high = np.interp(x, points.thresholds[rows], upper)
+            band = self.ax_.fill_between(
+                x, low, high, step="pre", color=line.get_color(), alpha=BAND_ALPHA, linewidth=0
+            )
+            bands.append(band)
+        bands[0].set_label("95 % interval at each threshold")
+        return bands
 
     def _f(self, points: OperatingPoints, rows: Any) -> FloatArray:
         of_recall, of_precision = f_weights(self.beta)
@@ -204,7 +244,9 @@ class ThresholdDisplay:
             (self.recall_, float(chosen.recall[row][0])),
             (self.f_, float(self._f(chosen, row)[0])),
         )
-        for curve, value in marks:
+        tp, fp = chosen.tp[row], chosen.fp[row]
+        limits = (wilson(tp, tp + fp, LEVEL), wilson(tp, self.points.P, LEVEL), None)
+        for (curve, value), interval in zip(marks, limits, strict=True):
             ax.plot(
                 [threshold],
                 [value],
@@ -213,6 +255,10 @@ class ThresholdDisplay:
                 markeredgecolor="white",
                 color=curve.get_color(),
             )
-            curve.set_label(f"{curve.get_label()} {format_metric(value)}")
+            text = f"{curve.get_label()} {format_metric(value)}"
+            if interval is not None:
+                low, high = (format_metric(float(each[0])) for each in interval)
+                text = f"{text} ({low} to {high})"
+            curve.set_label(text)
         line.set_label(f"at threshold {threshold:.3g}")
         return line

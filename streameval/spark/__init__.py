@@ -17,7 +17,10 @@ Arrow's), `_partial` (rows to states, in each task), `_result_rows` (states to m
 installed on every node.
 """
 
-from streameval.spark._evaluate import evaluate, states
-from streameval.spark._push import push, push_stream
+from streameval._common.extras import needs_extra as _needs_extra
+
+with _needs_extra("spark"):
+    from streameval.spark._evaluate import evaluate, states
+    from streameval.spark._push import push, push_stream
 
 __all__ = ["evaluate", "push", "push_stream", "states"]

@@ -247,7 +247,7 @@ def _send(
                     part,
                     source=source,
                     epoch=(epoch << _PART_BITS) + number,
-                    timeout=timeout_s,
+                    timeout_s=timeout_s,
                 )
             yield name, revision
 

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -65,6 +66,11 @@ class GetServerStatusResponse(_message.Message):
     GRPC_ADDRESS_FIELD_NUMBER: _builtins.int
     BATCH_ROWS_FIELD_NUMBER: _builtins.int
     REFUSED_BATCHES_FIELD_NUMBER: _builtins.int
+    ENGINE_TIME_FIELD_NUMBER: _builtins.int
+    CLOCK_IN_DOUBT_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
+    STATE_CHECKS_FIELD_NUMBER: _builtins.int
+    STATE_PROBLEMS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the server."""
     serving: _builtins.bool
@@ -99,13 +105,25 @@ class GetServerStatusResponse(_message.Message):
     """The address of gRPC, HOST:PORT."""
     refused_batches: _builtins.int
     """Batches of producers that were durably refused since start_time."""
+    clock_in_doubt: _builtins.bool
+    """Whether the wall clock is in doubt: then ingest goes on, but nothing
+    expires. One of the warnings says why.
+    """
+    state_checks: _builtins.int
+    """Checks since start_time, each of one stream, that the state in memory is
+    what the log gives.
+    """
+    state_problems: _builtins.int
+    """Streams of which it is not, or whose log cannot be read back. The warnings
+    name them.
+    """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started to serve."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """The server's clock."""
+        """The server's wall clock."""
 
     @_builtins.property
     def checkpoint_time(self) -> _timestamp_pb2.Timestamp:
@@ -126,6 +144,18 @@ class GetServerStatusResponse(_message.Message):
     @_builtins.property
     def batch_rows(self) -> Global___RowCounts:
         """Rows of batches that became durable since start_time."""
+
+    @_builtins.property
+    def engine_time(self) -> _timestamp_pb2.Timestamp:
+        """The time by which the server counts and expires. It is the wall clock,
+        unless that is in doubt.
+        """
+
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLoss]:
+        """Acknowledged rows that the log has lost, in its whole life, with the
+        operator's consent; oldest first.
+        """
 
     def __init__(
         self,
@@ -153,14 +183,57 @@ class GetServerStatusResponse(_message.Message):
         grpc_address: _builtins.str = ...,
         batch_rows: Global___RowCounts | None = ...,
         refused_batches: _builtins.int = ...,
+        engine_time: _timestamp_pb2.Timestamp | None = ...,
+        clock_in_doubt: _builtins.bool = ...,
+        losses: _abc.Iterable[Global___LogLoss] | None = ...,
+        state_checks: _builtins.int = ...,
+        state_problems: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "engine_time", b"engine_time", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "clock_in_doubt", b"clock_in_doubt", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "engine_time", b"engine_time", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "losses", b"losses", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "state_checks", b"state_checks", "state_problems", b"state_problems", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerStatusResponse: _TypeAlias = GetServerStatusResponse  # noqa: Y015
+
+@_typing.final
+class LogLoss(_message.Message):
+    """Acknowledged rows that the log has lost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEPT_REVISION_FIELD_NUMBER: _builtins.int
+    ACKED_REVISION_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ACCEPT_TIME_FIELD_NUMBER: _builtins.int
+    kept_revision: _builtins.int
+    """The last log revision that was left; 0 when that is not known."""
+    acked_revision: _builtins.int
+    """The last revision that is known to have been acknowledged. Later entries
+    have reused the numbers in between.
+    """
+    cause: _builtins.str
+    """What was found."""
+    @_builtins.property
+    def accept_time(self) -> _timestamp_pb2.Timestamp:
+        """When the operator started the server with --accept-loss."""
+
+    def __init__(
+        self,
+        *,
+        kept_revision: _builtins.int = ...,
+        acked_revision: _builtins.int = ...,
+        cause: _builtins.str = ...,
+        accept_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_time", b"accept_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_time", b"accept_time", "acked_revision", b"acked_revision", "cause", b"cause", "kept_revision", b"kept_revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogLoss: _TypeAlias = LogLoss  # noqa: Y015
 
 @_typing.final
 class RowCounts(_message.Message):
@@ -214,7 +287,7 @@ class Disk(_message.Message):
     directory: _builtins.str
     """The data directory."""
     used_bytes: _builtins.int
-    """Bytes of the log with its checkpoints, and of SQLite's files beside it."""
+    """Bytes of the log with its checkpoints, and of the files beside it."""
     reusable_bytes: _builtins.int
     """Of these, bytes that later writes will reuse."""
     free_bytes: _builtins.int
@@ -245,28 +318,34 @@ class CommitTimes(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNT_FIELD_NUMBER: _builtins.int
-    P50_S_FIELD_NUMBER: _builtins.int
-    P99_S_FIELD_NUMBER: _builtins.int
-    MAX_S_FIELD_NUMBER: _builtins.int
+    P50_FIELD_NUMBER: _builtins.int
+    P99_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
     count: _builtins.int
     """Number of commits: the last ones, at most 1,024."""
-    p50_s: _builtins.float
-    """The median, in seconds."""
-    p99_s: _builtins.float
-    """The 99th percentile, in seconds."""
-    max_s: _builtins.float
-    """The longest, in seconds."""
+    @_builtins.property
+    def p50(self) -> _duration_pb2.Duration:
+        """The median."""
+
+    @_builtins.property
+    def p99(self) -> _duration_pb2.Duration:
+        """The 99th percentile."""
+
+    @_builtins.property
+    def max(self) -> _duration_pb2.Duration:
+        """The longest."""
+
     def __init__(
         self,
         *,
         count: _builtins.int = ...,
-        p50_s: _builtins.float = ...,
-        p99_s: _builtins.float = ...,
-        max_s: _builtins.float = ...,
+        p50: _duration_pb2.Duration | None = ...,
+        p99: _duration_pb2.Duration | None = ...,
+        max: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "max_s", b"max_s", "p50_s", b"p50_s", "p99_s", b"p99_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -553,3 +632,44 @@ class CompactLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompactLogResponse: _TypeAlias = CompactLogResponse  # noqa: Y015
+
+@_typing.final
+class AcceptClockRequest(_message.Message):
+    """Confirms the wall clock."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptClockRequest: _TypeAlias = AcceptClockRequest  # noqa: Y015
+
+@_typing.final
+class AcceptClockResponse(_message.Message):
+    """The server believes its wall clock."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """What it says."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptClockResponse: _TypeAlias = AcceptClockResponse  # noqa: Y015

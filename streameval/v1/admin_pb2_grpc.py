@@ -66,6 +66,11 @@ class AdminServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_admin__pb2.CompactLogRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_admin__pb2.CompactLogResponse.FromString,
                 _registered_method=True)
+        self.AcceptClock = channel.unary_unary(
+                '/streameval.v1.AdminService/AcceptClock',
+                request_serializer=streameval_dot_v1_dot_admin__pb2.AcceptClockRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_admin__pb2.AcceptClockResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -122,6 +127,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptClock(self, request, context):
+        """Confirms that the server's wall clock is right, after a step or a long stop
+        put it in doubt: what is due by it expires. Nothing changes if it is not in
+        doubt. FAILED_PRECONDITION while the log is far ahead of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -154,6 +168,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CompactLog,
                     request_deserializer=streameval_dot_v1_dot_admin__pb2.CompactLogRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_admin__pb2.CompactLogResponse.SerializeToString,
+            ),
+            'AcceptClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptClock,
+                    request_deserializer=streameval_dot_v1_dot_admin__pb2.AcceptClockRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_admin__pb2.AcceptClockResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -320,6 +339,33 @@ class AdminService(object):
             '/streameval.v1.AdminService/CompactLog',
             streameval_dot_v1_dot_admin__pb2.CompactLogRequest.SerializeToString,
             streameval_dot_v1_dot_admin__pb2.CompactLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.AdminService/AcceptClock',
+            streameval_dot_v1_dot_admin__pb2.AcceptClockRequest.SerializeToString,
+            streameval_dot_v1_dot_admin__pb2.AcceptClockResponse.FromString,
             options,
             channel_credentials,
             insecure,

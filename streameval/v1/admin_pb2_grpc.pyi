@@ -59,6 +59,11 @@ class AdminServiceStub:
     shorter; ingest continues meanwhile. Answers as of revisions before it
     can no longer be replayed.
     """
+    AcceptClock: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptClockRequest, _admin_pb2.AcceptClockResponse]
+    """Confirms that the server's wall clock is right, after a step or a long stop
+    put it in doubt: what is due by it expires. Nothing changes if it is not in
+    doubt. FAILED_PRECONDITION while the log is far ahead of it.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -90,6 +95,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Takes a checkpoint and drops the log before it. Answers when the log is
     shorter; ingest continues meanwhile. Answers as of revisions before it
     can no longer be replayed.
+    """
+    AcceptClock: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptClockRequest, _admin_pb2.AcceptClockResponse]  # type: ignore[assignment]
+    """Confirms that the server's wall clock is right, after a step or a long stop
+    put it in doubt: what is due by it expires. Nothing changes if it is not in
+    doubt. FAILED_PRECONDITION while the log is far ahead of it.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -155,6 +165,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes a checkpoint and drops the log before it. Answers when the log is
         shorter; ingest continues meanwhile. Answers as of revisions before it
         can no longer be replayed.
+        """
+
+    @_abc_1.abstractmethod
+    def AcceptClock(
+        self,
+        request: _admin_pb2.AcceptClockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AcceptClockResponse, _abc.Awaitable[_admin_pb2.AcceptClockResponse]]:
+        """Confirms that the server's wall clock is right, after a step or a long stop
+        put it in doubt: what is due by it expires. Nothing changes if it is not in
+        doubt. FAILED_PRECONDITION while the log is far ahead of it.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

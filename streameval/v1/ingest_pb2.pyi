@@ -65,7 +65,8 @@ class Open(_message.Message):
     epoch: _builtins.int
     """When the producer started, in microseconds since 1970. A lower epoch than
     the server has seen is fenced (FAILED_PRECONDITION); a higher one restarts
-    the sequence at 1.
+    the sequence at 1. Resume is sent when that is durable: from then on no
+    batch of a lower epoch counts, also of a stream that is still open.
     """
     def __init__(
         self,
@@ -132,6 +133,7 @@ class Resume(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TIME_US_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     last_sequence: _builtins.int
     """The last durable sequence of this (producer, epoch); 0 when there is none.
     Send the one after it next.
@@ -147,6 +149,12 @@ class Resume(_message.Message):
     time_us: _builtins.int
     """The server's clock, in microseconds since 1970, for producers that date
     their rows.
+    """
+    history: _builtins.int
+    """Names the history of the log: a random number that changes when the log has
+    lost acknowledged rows, or is another log. While it is the same and
+    last_sequence is 0, a producer that was acknowledged more was idle for long
+    and is forgotten; its rows count. Otherwise they are lost.
     """
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchRefused]:
@@ -165,10 +173,11 @@ class Resume(_message.Message):
         revision: _builtins.int = ...,
         time_us: _builtins.int = ...,
         refused: _abc.Iterable[Global___BatchRefused] | None = ...,
+        history: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes", "refused", b"refused", "revision", b"revision", "time_us", b"time_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history", b"history", "last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes", "refused", b"refused", "revision", b"revision", "time_us", b"time_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

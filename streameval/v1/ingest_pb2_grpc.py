@@ -32,8 +32,11 @@ class IngestServiceStub(object):
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     def __init__(self, channel):
@@ -66,8 +69,11 @@ class IngestServiceServicer(object):
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     def Ingest(self, request_iterator, context):
@@ -126,8 +132,11 @@ class IngestService(object):
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     @staticmethod

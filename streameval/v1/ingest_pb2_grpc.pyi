@@ -33,8 +33,11 @@ class IngestServiceStub:
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     @_typing.overload
@@ -60,8 +63,11 @@ class IngestServiceAsyncStub(IngestServiceStub):
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -83,8 +89,11 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
     before: acknowledged, or refused if it is among the 64 newest refusals of its
-    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
-    the sequence that was expected.
+    producer and the 16,384 newest of all. A repetition is the same batch, byte for
+    byte: another one under the number of an acknowledged batch ends the call with
+    FAILED_PRECONDITION (SEQUENCE_REUSED) and is not counted. The server compares
+    the 1,024 newest batches of a producer, and the 262,144 newest of all. A gap is
+    answered with OUT_OF_RANGE and the sequence that was expected.
     """
 
     @_abc_1.abstractmethod

@@ -166,18 +166,30 @@ class BatchGetSnapshotsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    SERVER_WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSnapshot]:
-        """In the order of the request. Streams that do not exist are left out."""
+        """In the order of the request, without those that are missing."""
+
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of streams that do not exist, in the order of the request."""
+
+    @_builtins.property
+    def server_warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Warnings about the server, which each snapshot has too."""
 
     def __init__(
         self,
         *,
         snapshots: _abc.Iterable[Global___StreamSnapshot] | None = ...,
+        missing: _abc.Iterable[_builtins.str] | None = ...,
+        server_warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshots", b"snapshots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing", b"missing", "server_warnings", b"server_warnings", "snapshots", b"snapshots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1086,7 +1098,7 @@ class RankedSegment(_message.Message):
 Global___RankedSegment: _TypeAlias = RankedSegment  # noqa: Y015
 
 @_typing.final
-class WatchRequest(_message.Message):
+class WatchSnapshotRequest(_message.Message):
     """Asks for the newest figures whenever they change."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1127,10 +1139,10 @@ class WatchRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
+Global___WatchSnapshotRequest: _TypeAlias = WatchSnapshotRequest  # noqa: Y015
 
 @_typing.final
-class WatchResponse(_message.Message):
+class WatchSnapshotResponse(_message.Message):
     """The newest figures."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1151,7 +1163,7 @@ class WatchResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+Global___WatchSnapshotResponse: _TypeAlias = WatchSnapshotResponse  # noqa: Y015
 
 @_typing.final
 class WatchSnapshotsRequest(_message.Message):
@@ -1183,7 +1195,7 @@ class WatchSnapshotsRequest(_message.Message):
 
     @_builtins.property
     def min_interval(self) -> _duration_pb2.Duration:
-        """As in WatchRequest."""
+        """As in WatchSnapshotRequest."""
 
     def __init__(
         self,
@@ -1210,8 +1222,9 @@ class WatchSnapshotsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
-    GONE_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    SERVER_WARNINGS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     @_builtins.property
@@ -1221,21 +1234,26 @@ class WatchSnapshotsResponse(_message.Message):
         """
 
     @_builtins.property
-    def gone(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Streams of earlier answers that no longer exist, or that did not exist at the
         first one.
         """
+
+    @_builtins.property
+    def server_warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Warnings about the server, which each snapshot has too."""
 
     def __init__(
         self,
         *,
         snapshots: _abc.Iterable[Global___StreamSnapshot] | None = ...,
-        gone: _abc.Iterable[_builtins.str] | None = ...,
+        missing: _abc.Iterable[_builtins.str] | None = ...,
         revision: _builtins.int = ...,
+        server_warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gone", b"gone", "revision", b"revision", "snapshots", b"snapshots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing", b"missing", "revision", b"revision", "server_warnings", b"server_warnings", "snapshots", b"snapshots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

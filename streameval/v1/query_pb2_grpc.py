@@ -80,10 +80,10 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
                 _registered_method=True)
-        self.Watch = channel.unary_stream(
-                '/streameval.v1.QueryService/Watch',
-                request_serializer=streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
-                response_deserializer=streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
+        self.WatchSnapshot = channel.unary_stream(
+                '/streameval.v1.QueryService/WatchSnapshot',
+                request_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotResponse.FromString,
                 _registered_method=True)
         self.WatchSnapshots = channel.unary_stream(
                 '/streameval.v1.QueryService/WatchSnapshots',
@@ -160,7 +160,7 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Watch(self, request, context):
+    def WatchSnapshot(self, request, context):
         """A snapshot at once, and then whenever the stream or the time that the
         selection covers changes; always the latest, never a queue of old ones.
         """
@@ -223,10 +223,10 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.SerializeToString,
             ),
-            'Watch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Watch,
-                    request_deserializer=streameval_dot_v1_dot_query__pb2.WatchRequest.FromString,
-                    response_serializer=streameval_dot_v1_dot_query__pb2.WatchResponse.SerializeToString,
+            'WatchSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchSnapshot,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotResponse.SerializeToString,
             ),
             'WatchSnapshots': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSnapshots,
@@ -489,7 +489,7 @@ class QueryService(object):
             _registered_method=True)
 
     @staticmethod
-    def Watch(request,
+    def WatchSnapshot(request,
             target,
             options=(),
             channel_credentials=None,
@@ -502,9 +502,9 @@ class QueryService(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/streameval.v1.QueryService/Watch',
-            streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
-            streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
+            '/streameval.v1.QueryService/WatchSnapshot',
+            streameval_dot_v1_dot_query__pb2.WatchSnapshotRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.WatchSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,7 +53,7 @@ class QueryServiceStub:
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
     """The values of a segment key, ranked by how much worse each is than the rest."""
-    Watch: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]
+    WatchSnapshot: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
     """
@@ -85,7 +85,7 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
     """The values of a segment key, ranked by how much worse each is than the rest."""
-    Watch: _aio.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]  # type: ignore[assignment]
+    WatchSnapshot: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]  # type: ignore[assignment]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
     """
@@ -170,11 +170,11 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         """The values of a segment key, ranked by how much worse each is than the rest."""
 
     @_abc_1.abstractmethod
-    def Watch(
+    def WatchSnapshot(
         self,
-        request: _query_pb2.WatchRequest,
+        request: _query_pb2.WatchSnapshotRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchResponse], _abc.AsyncIterator[_query_pb2.WatchResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchSnapshotResponse], _abc.AsyncIterator[_query_pb2.WatchSnapshotResponse]]:
         """A snapshot at once, and then whenever the stream or the time that the
         selection covers changes; always the latest, never a queue of old ones.
         """

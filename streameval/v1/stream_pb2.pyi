@@ -295,6 +295,13 @@ class CreateStreamRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STREAM_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes the call repeatable: 1 to 64 bytes of UTF-8, a new UUID for each change.
+    A call with the id of a durable one changes nothing and is answered as a
+    duplicate; with other content it ends with INVALID_ARGUMENT. The server
+    remembers an id for 7 days, in its log. Empty means no protection.
+    """
     @_builtins.property
     def stream(self) -> Global___Stream:
         """Its name and settings; other fields are ignored."""
@@ -303,10 +310,11 @@ class CreateStreamRequest(_message.Message):
         self,
         *,
         stream: Global___Stream | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -320,21 +328,27 @@ class CreateStreamResponse(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that includes it."""
+    duplicate: _builtins.bool
+    """True when the request had been applied before; nothing changed."""
     @_builtins.property
     def stream(self) -> Global___Stream:
-        """The new stream."""
+        """The new stream. For a duplicate the stream as it is now; NOT_FOUND when it was
+        deleted since.
+        """
 
     def __init__(
         self,
         *,
         stream: Global___Stream | None = ...,
         revision: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "revision", b"revision", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -460,6 +474,9 @@ class UpdateStreamRequest(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """As in CreateStreamRequest."""
     @_builtins.property
     def stream(self) -> Global___Stream:
         """Its name and the new settings."""
@@ -473,10 +490,11 @@ class UpdateStreamRequest(_message.Message):
         *,
         stream: Global___Stream | None = ...,
         update_mask: _field_mask_pb2.FieldMask | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "update_mask", b"update_mask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "stream", b"stream", "update_mask", b"update_mask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -490,8 +508,11 @@ class UpdateStreamResponse(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that includes the change."""
+    duplicate: _builtins.bool
+    """True when the request had been applied before; nothing changed."""
     @_builtins.property
     def stream(self) -> Global___Stream:
         """The stream with its new settings."""
@@ -501,10 +522,11 @@ class UpdateStreamResponse(_message.Message):
         *,
         stream: Global___Stream | None = ...,
         revision: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "revision", b"revision", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -517,16 +539,20 @@ class DeleteStreamRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
+    request_id: _builtins.str
+    """As in CreateStreamRequest."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -539,16 +565,20 @@ class DeleteStreamResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REVISION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that includes the deletion."""
+    duplicate: _builtins.bool
+    """True when the request had been applied before; nothing changed."""
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

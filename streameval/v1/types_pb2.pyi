@@ -257,7 +257,9 @@ class Selection(_message.Message):
     the log has not reached it.
     """
     last_cases: _builtins.int
-    """The newest panes that together hold this many labelled cases."""
+    """The newest panes that together hold this many scored cases; misses are
+    not counted.
+    """
     @_builtins.property
     def last(self) -> _duration_pb2.Duration:
         """The time before the server's clock."""
@@ -483,6 +485,8 @@ class Snapshot(_message.Message):
     COVERAGE_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    NUM_CASES_FIELD_NUMBER: _builtins.int
+    NUM_SCORED_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -497,6 +501,10 @@ class Snapshot(_message.Message):
     """Negative references that were never scored."""
     resolution: _builtins.int
     """Significant bits of a score that are kept; absent when the state is exact."""
+    num_cases: _builtins.int
+    """All references of both classes, misses included; undecayed."""
+    num_scored: _builtins.int
+    """References that have a score: num_cases without the misses; undecayed."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Metric]:
         """The figures."""
@@ -537,10 +545,12 @@ class Snapshot(_message.Message):
         coverage: Global___Coverage | None = ...,
         resolution: _builtins.int | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        num_cases: _builtins.int = ...,
+        num_scored: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "resolution", b"resolution", "segment", b"segment", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
+from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streameval.client import Client
-from streameval_server import Settings, create_token
+from streameval_server import Limits, Settings, create_token
 from streameval_server.testing import running_service
 
 from .conftest import HOSTILE, IN_MEMORY, STREAM, Served, expect
@@ -197,3 +199,28 @@ def test_the_vendored_library_is_what_it_says() -> None:
     assert hashlib.sha256(content).hexdigest() == known[1]
     assert "Apache License" in (vendor / "LICENSE").read_text()
     assert "Apache ECharts" in (vendor / "NOTICE").read_text()
+
+
+def test_a_clock_in_doubt_is_a_warning_on_each_view(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It appears while the page is open, and goes when the clock is right again."""
+    ahead_ns = 0
+    actual = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: actual() + ahead_ns)
+    settings = replace(IN_MEMORY, limits=Limits(tick_us=20_000))
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        for name in ("fraud/v1", "fraud/v2"):
+            client.stream(name).add_cases(labels=[True, False], scores=[0.7, 0.2])
+        client.flush()
+        page.goto(f"{addresses.http}/")
+        expect(page.locator("table.streams tbody tr")).to_have_count(2)
+        expect(page.locator("#server-warnings")).to_be_hidden()
+        ahead_ns = 365 * 86_400 * 10**9
+        expect(page.locator("#server-warnings li")).to_have_count(1)
+        expect(page.locator("#server-warnings")).to_contain_text("365 d ahead of the server's time")
+        page.goto(f"{addresses.http}/#/stream/fraud/v1")
+        expect(page.locator("#warnings")).to_contain_text("streameval admin clock accept")
+        ahead_ns = 0
+        expect(page.locator("#warnings")).to_be_hidden()
+        page.goto("about:blank")

@@ -207,7 +207,7 @@ def naming(stream: str) -> list[tuple[str, Any]]:
         ("query.WatchSnapshots", query_pb2.WatchSnapshotsRequest(streams=["fraud/v1", stream])),
         ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),
         ("query.RankSegments", query_pb2.RankSegmentsRequest(selection=chosen)),
-        ("query.Watch", query_pb2.WatchRequest(selection=chosen)),
+        ("query.WatchSnapshot", query_pb2.WatchSnapshotRequest(selection=chosen)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=chosen, b=mine)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=mine, b=chosen)),
         ("streams.GetStream", stream_pb2.GetStreamRequest(name=stream)),
@@ -442,9 +442,9 @@ def test_tokens_change_without_a_restart(
         feed.end()
 
 
-@pytest.mark.parametrize("narrowed", [False, True])
-def test_watching_ends_with_the_token(tmp_path: Path, narrowed: bool) -> None:
-    """The next answer of Watch and WatchSnapshots is refused, whatever takes it away."""
+@pytest.mark.parametrize("reason", ["TOKEN_REVOKED", "TOKEN_EXPIRED", "STREAM_FORBIDDEN"])
+def test_watching_ends_with_the_token(tmp_path: Path, reason: str) -> None:
+    """The next answer of WatchSnapshot and WatchSnapshots is refused, whatever takes it away."""
     path = tmp_path / "tokens.toml"
     create_token(path, "writer", ["ingest"])
     before = path.read_text()
@@ -467,21 +467,24 @@ def test_watching_ends_with_the_token(tmp_path: Path, narrowed: bool) -> None:
 
         until(sends)
         metadata = bearer(token)
-        watched = query_pb2.WatchRequest(selection=selection("a"))
+        watched = query_pb2.WatchSnapshotRequest(selection=selection("a"))
         listed = query_pb2.WatchSnapshotsRequest(streams=["a"])
         calls = [
-            wire.query.Watch(watched, metadata=metadata, timeout=60),
+            wire.query.WatchSnapshot(watched, metadata=metadata, timeout=60),
             wire.query.WatchSnapshots(listed, metadata=metadata, timeout=60),
         ]
         for call in calls:
             next(call)
         text = path.read_text()
-        changed = text.replace('streams = ["a"]', 'streams = ["b"]')
-        if not narrowed:
-            changed = before + text[text.index("[[token]]", text.index("reader")) :]
-        path.write_text(changed)
+        streams = 'streams = ["a"]'
+        changed = {
+            "TOKEN_REVOKED": before + text[text.index("[[token]]", text.index("reader")) :],
+            "TOKEN_EXPIRED": text.replace(streams, f"{streams}\nexpires = 2020-01-01T00:00:00Z"),
+            "STREAM_FORBIDDEN": text.replace(streams, 'streams = ["b"]'),
+        }
+        path.write_text(changed[reason])
         writer = create_token(path, "last", ["ingest"])  # known once the file was read again
         until(sends)
         for call in calls:
             ended = failure(lambda call=call: list(call))
-            assert ended.reason == ("STREAM_FORBIDDEN" if narrowed else "TOKEN_REVOKED")
+            assert ended.reason == reason

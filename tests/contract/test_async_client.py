@@ -100,8 +100,8 @@ def test_every_verb(address: str) -> None:
             stream.add_cases(labels=[1, 0], scores=[2, 1], segments={"country": "DE"})
             stream.add_misses(1)
             await client.flush()
-            assert (await stream.snapshot(window=HOUR)).num_cases == 2
-            assert (await stream.evaluator(segment=("country", "US"))).num_cases == 2
+            assert (await stream.snapshot(window=HOUR)).num_scored == 2
+            assert (await stream.evaluator(segment=("country", "US"))).num_scored == 2
             assert (await stream.operating_points(window=3 * HOUR)).P == 3
             few = await stream.operating_points(max_points=2)
             assert few.tp[-1] == (await stream.operating_points()).tp[-1]
@@ -162,7 +162,7 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
             stream = client.stream("aio/restarted")
             stream.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, 0.3])
             with pytest.raises(DeadlineError, match=r"^3 rows not durable after 0.1 s"):
-                await client.flush(timeout=0.1)
+                await client.flush(timeout_s=0.1)
             with pytest.raises(UnavailableError):
                 await stream.snapshot()
             for round_ in range(2):

@@ -54,7 +54,7 @@ def test_waits_for_a_server(free_address: str) -> None:
         stream = client.stream("late/server")
         stream.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, 0.3])
         with pytest.raises(DeadlineError, match=r"^3 rows not durable after 0.1 s"):
-            client.flush(timeout=0.1)
+            client.flush(timeout_s=0.1)
         with pytest.raises(UnavailableError):
             stream.snapshot()
         with running_server(Settings(listen=free_address, memory=True)):
@@ -85,15 +85,21 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
 
 
 def test_goes_on_with_a_server_that_has_forgotten(free_address: str) -> None:
-    """A server that lost its state gets the later rows, under a new epoch."""
+    """A server that lost its state gets the later rows, under a new epoch; the loss is an error."""
     with Client(free_address) as client:
         stream = client.stream("for/gotten")
-        for _ in range(2):
+        for life in range(2):
             with running_server(Settings(listen=free_address, memory=True)):
                 for score in range(5):
                     stream.add_case(True, float(score))
-                    stream.flush()
+                    if life and not score:
+                        with pytest.raises(RowsLostError, match="has lost 5 rows that it had ack"):
+                            stream.flush()
+                    else:
+                        stream.flush()
                 assert stream.snapshot().num_cases == 5
+        statistics = client.statistics()
+        assert (statistics.added, statistics.acked, statistics.lost) == (10, 5, 5)
 
 
 def test_keeps_to_the_servers_limits() -> None:
@@ -216,7 +222,7 @@ def test_closing_frees_who_waits(free_address: str) -> None:
     adder.start()
     adder.join(0.05)
     with pytest.raises(DeadlineError):
-        client.close(timeout=0.05)
+        client.close(timeout_s=0.05)
     adder.join(10)
     assert [str(error) for error in caught] == ["the client is closed"]
 

@@ -132,7 +132,7 @@ def _cut_again_and_again(address: str) -> None:
         for part in range(40):
             stream.add_cases(labels=np.ones(2000, bool), scores=np.arange(2000.0) + 2000 * part)
             time.sleep(0.01)
-        client.flush(timeout=60)
+        client.flush(timeout_s=60)
         statistics = client.statistics()
     cutter.close()
     assert cutter.cuts > 5

@@ -71,7 +71,7 @@ def test_a_merge_that_was_cut_off_is_repeated(free_address: str, tmp_path: Path)
     with Client(free_address) as client:
         stream = client.stream("mer/ged")
         with pytest.raises(UnavailableError):
-            stream.merge(edge, source="edge", epoch=1, timeout=0.3)
+            stream.merge(edge, source="edge", epoch=1, timeout_s=0.3)
 
         def serve() -> None:
             time.sleep(0.5)

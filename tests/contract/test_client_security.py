@@ -65,14 +65,14 @@ def test_a_client_without_them_is_told(made: Certificates, tmp_path: Path) -> No
             client = Client(address, token=token, root_certificates=made.root)
             client.stream("fraud").add_case(True, 0.5)
             with pytest.raises(AccessError, match=words):
-                client.flush(timeout=20)
+                client.flush(timeout_s=20)
             with pytest.raises(AccessError):
-                client.close(timeout=20)
+                client.close(timeout_s=20)
         client = Client(address, token=spam, root_certificates=made.root)
         client.stream("fraud").add_case(True, 0.5)
         client.stream("spam/v1").add_case(True, 0.5)
         with pytest.raises(RowsLostError, match="is not for the stream 'fraud', but for spam"):
-            client.flush(timeout=20)
+            client.flush(timeout_s=20)
         assert client.statistics().acked == 1
         client.close()
         # The system's authorities did not sign the test's certificate.

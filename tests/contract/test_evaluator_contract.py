@@ -32,6 +32,7 @@ FIGURES = (
 )
 COUNTS = (
     "num_cases",
+    "num_scored",
     "num_positive_ref",
     "num_negative_ref",
     "num_misses",
@@ -134,7 +135,7 @@ class TestContract:
     def test_empty(self, subject: Subject) -> None:
         """Without references every figure is undefined, with the reason EMPTY."""
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (0, 0, 0, 0, 0)
+        assert _counts(snapshot) == (0, 0, 0, 0, 0, 0)
         assert all(math.isnan(getattr(snapshot, name)) for name in FIGURES)
         assert snapshot.reasons == dict.fromkeys(FIGURES, "EMPTY")
         assert snapshot.hull is None
@@ -166,7 +167,7 @@ class TestContract:
             subject.add_case(bool(label), score)
         subject.add_misses(1)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (10, 5, 6, 1, 0)
+        assert _counts(snapshot) == (11, 10, 5, 6, 1, 0)
         precisions = (Fraction(1, 2), Fraction(2, 4), Fraction(3, 5), Fraction(4, 9))
         assert snapshot.average_precision == pytest.approx(float(sum(precisions) / 5), abs=1e-15)
         # Positives rank above 5 + 4 + 4 + 1 negatives; the miss is below them all.
@@ -181,7 +182,7 @@ class TestContract:
         for label, score in zip(labels[2500:].tolist(), scores[2500:].tolist()):
             subject.add_case(label, score)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (3000, labels.sum(), (~labels).sum(), 0, 0)
+        assert _counts(snapshot) == (3000, 3000, labels.sum(), (~labels).sum(), 0, 0)
         assert snapshot.auc_roc == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
         assert snapshot.average_precision == pytest.approx(
             average_precision_score(labels, scores), abs=1e-12
@@ -209,7 +210,7 @@ class TestContract:
         subject.add_misses(4)
         subject.add_negative_misses(5)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (5, 6, 8, 4, 5)
+        assert _counts(snapshot) == (14, 5, 6, 8, 4, 5)
         # 2 positives above 8 negatives, 4 tied with 5 and below 3.
         assert snapshot.auc_roc == pytest.approx((2 * 8 + 4 * 5 / 2) / 48, abs=1e-15)
         assert snapshot.average_precision == pytest.approx(2 / 6, abs=1e-15)
@@ -233,7 +234,7 @@ class TestContract:
         subject.add_cases(labels=[], scores=[])
         subject.add_cases(labels=np.array([], bool), scores=np.array([]), counts=[])
         subject.add_misses(0)
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0)
+        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
     @pytest.mark.parametrize(
         ("columns", "message", "field", "index"),
@@ -311,7 +312,7 @@ class TestContract:
             field,
             index,
         )
-        assert _counts(subject.snapshot()) == (1, 1, 0, 0, 0)
+        assert _counts(subject.snapshot()) == (1, 1, 1, 0, 0, 0)
 
     @pytest.mark.parametrize(
         ("positive", "score", "message"),
@@ -329,7 +330,7 @@ class TestContract:
         with pytest.raises(InvalidInputError) as caught:
             subject.add_case(positive, score)
         assert str(caught.value) == message
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0)
+        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
     @pytest.mark.parametrize("count", [-1, 0.5, NAN, "3", True])
     def test_bad_miss_count(self, subject: Subject, count: Any) -> None:
@@ -339,7 +340,7 @@ class TestContract:
                 InvalidInputError, match=r"^count must be a non-negative integer, got"
             ):
                 add(count)
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0)
+        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
 
 def test_unknown_stream() -> None:

@@ -245,7 +245,9 @@ def test_many_streams_at_a_glance(wire: Wire, history: tuple, fresh: str) -> Non
     request = query_pb2.BatchGetSnapshotsRequest(
         streams=[fresh, "queries/unknown", name], last=Duration(seconds=5 * DAY), steps=24
     )
-    empty, full = wire.query.BatchGetSnapshots(request, timeout=20).snapshots
+    found = wire.query.BatchGetSnapshots(request, timeout=20)
+    assert list(found.missing) == ["queries/unknown"]
+    empty, full = found.snapshots
     assert [empty.snapshot.stream, full.snapshot.stream] == [fresh, name]
     assert not empty.HasField("newest_pane")
     assert {each.undefined_reason for each in empty.series} == {types_pb2.UNDEFINED_REASON_EMPTY}
@@ -429,7 +431,9 @@ def test_bad_selections_are_refused_everywhere(wire: Wire, history: tuple, field
             query_pb2.GetCurveRequest(selection=chosen, kind=query_pb2.CURVE_KIND_HULL), timeout=20
         ),
         lambda: list(query.GetState(query_pb2.GetStateRequest(selection=chosen), timeout=20)),
-        lambda: list(query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=20)),
+        lambda: list(
+            query.WatchSnapshot(query_pb2.WatchSnapshotRequest(selection=chosen), timeout=20)
+        ),
         lambda: query.CompareStreams(
             query_pb2.CompareStreamsRequest(a=chosen, b=selection("other")), timeout=20
         ),
@@ -447,7 +451,9 @@ def test_unknown_streams_are_not_found(wire: Wire) -> None:
     query = wire.query
     for call in (
         lambda: query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=unknown), timeout=20),
-        lambda: list(query.Watch(query_pb2.WatchRequest(selection=unknown), timeout=20)),
+        lambda: list(
+            query.WatchSnapshot(query_pb2.WatchSnapshotRequest(selection=unknown), timeout=20)
+        ),
         lambda: query.RankSegments(query_pb2.RankSegmentsRequest(selection=unknown), timeout=20),
         lambda: query.ListWindows(
             query_pb2.ListWindowsRequest(

@@ -87,4 +87,4 @@ def test_the_client_reports_the_refusal() -> None:
             client.create_stream(DOTTED)
         client.stream(DOTTED).add_case(True, 0.5)
         with pytest.raises(RowsLostError, match="no segment"):
-            client.flush(timeout=20)
+            client.flush(timeout_s=20)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import ssl
+import subprocess
+import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -12,13 +16,17 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from streameval.client import Client
 from streameval_server import Server, Settings, SettingsError
 from streameval_server.testing import running_service
 
+from ..pages import codes
 from .security import Certificates, secure_channel, secured
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+PAGE = Path(__file__).parents[2] / "docs" / "server.md"
 
 
 def works(channel: grpc.Channel) -> bool:
@@ -201,3 +209,33 @@ def test_a_server_does_not_start_with_certificates_that_cannot_work(
     )
     with pytest.raises(SettingsError, match=problem):
         Server(settings)
+
+
+def test_the_pages_certificates_work(tmp_path: Path, require_command: Callable[[str], str]) -> None:
+    """Made by its commands, they serve gRPC and HTTP, and pass OpenSSL's strict checks."""
+    require_command("openssl")
+    (block,) = codes(PAGE.read_text(encoding="utf-8"), "console", "openssl")
+    lines = [*block.splitlines(), "$ openssl verify -x509_strict -CAfile ca.crt tls.crt"]
+    for line in lines:
+        command = shlex.split(line.removeprefix("$ "))
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tls_certificate=tmp_path / "tls.crt",
+        tls_key=tmp_path / "tls.key",
+    )
+    with running_service(settings) as addresses:
+        for host in ("localhost", "127.0.0.1"):
+            address = addresses.grpc.replace("127.0.0.1", host)
+            with Client(address, root_certificates=(tmp_path / "ca.crt").read_bytes()) as client:
+                assert client.list_streams() == []
+            assert addresses.http is not None
+            trusted = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+            trusted.verify_flags |= ssl.VERIFY_X509_STRICT
+            url = addresses.http.replace("127.0.0.1", host) + "/readyz"
+            with urllib.request.urlopen(url, context=trusted, timeout=20) as answer:
+                assert answer.status == 200

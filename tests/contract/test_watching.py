@@ -1,4 +1,4 @@
-"""Watch over gRPC: changes, until the watcher, the stream or the server ends it."""
+"""WatchSnapshot over gRPC: changes, until the watcher, the stream or the server ends it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def case(wire: Wire, name: str, score: float) -> int:
 def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
     """A snapshot at once, later ones with the rows counted since, until it is cancelled."""
     first = case(wire, fresh, 0.5)
-    request = query_pb2.WatchRequest(
+    request = query_pb2.WatchSnapshotRequest(
         selection=selection(fresh, last=Duration(seconds=HOUR), min_revision=first),
         metrics=["auc_pr"],
     )
-    call = wire.query.Watch(request, timeout=60)
+    call = wire.query.WatchSnapshot(request, timeout=60)
     answer = next(call).snapshot
     assert answer.revision >= first
     assert answer.num_positive_ref == 1
@@ -43,7 +43,7 @@ def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
 def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
     """NOT_FOUND after the stream is deleted."""
     chosen = selection(fresh, min_revision=case(wire, fresh, 0.5))
-    call = wire.query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=60)
+    call = wire.query.WatchSnapshot(query_pb2.WatchSnapshotRequest(selection=chosen), timeout=60)
     next(call)
     wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=fresh), timeout=20)
     assert failure(lambda: next(call)).code == Code.NOT_FOUND
@@ -55,8 +55,10 @@ def test_watchers_do_not_hold_up_a_stop() -> None:
         with running_server() as address:
             wire = Wire(channels.enter_context(grpc.insecure_channel(address)))
             chosen = selection("s", min_revision=case(wire, "s", 0.5))
-            request = query_pb2.WatchRequest(selection=chosen, min_interval=Duration(seconds=3600))
-            calls = [wire.query.Watch(request, timeout=60) for _ in range(5)]
+            request = query_pb2.WatchSnapshotRequest(
+                selection=chosen, min_interval=Duration(seconds=3600)
+            )
+            calls = [wire.query.WatchSnapshot(request, timeout=60) for _ in range(5)]
             for call in calls:
                 next(call)
             begun = time.monotonic()
@@ -77,7 +79,9 @@ def test_a_reader_that_stands_still_is_not_queued_for() -> None:
             rows = ingest_pb2.Cases(scores=scores, positives=[positive] * size, counts=counts)
             revision = send(wire, "s", cases=rows)
         chosen = selection("s", min_revision=revision)
-        call = wire.query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=60)
+        call = wire.query.WatchSnapshot(
+            query_pb2.WatchSnapshotRequest(selection=chosen), timeout=60
+        )
         first = next(call)
         assert first.ByteSize() > 500_000
         newest = 0

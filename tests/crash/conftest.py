@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """A server process."""
+    """A server process; it logs warnings and errors only, unless a flag says otherwise."""
 
     def __init__(self, *command: str) -> None:
         self.popen = subprocess.Popen(
@@ -23,6 +24,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={"STREAMEVAL_LOG_LEVEL": "warning", **os.environ},
         )
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()

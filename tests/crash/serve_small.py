@@ -13,5 +13,6 @@ run(
         listen="127.0.0.1:0",
         data=Path(sys.argv[1]),
         limits=Limits(checkpoint_bytes=256 << 10, max_commit_bytes=64 << 10),
+        log_level="warning",  # a stop is silent, or something is wrong
     )
 )

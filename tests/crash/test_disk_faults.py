@@ -19,7 +19,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
+from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
 from ..conftest import refuse
 from .faults import DEADLINE_S, Fault
@@ -200,7 +200,10 @@ def test_a_start_on_a_failing_disk(start, disk):
     log = disk.with_name("strace.txt")
     options = ["-f", "-o", str(log), "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
     command = ["strace", *options, sys.executable, *MODULE, str(disk)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    quiet = {**os.environ, "STREAMEVAL_LOG_LEVEL": "warning"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, env=quiet
+    )
     assert (done.returncode, done.stdout) == (1, "")
     expected = f"streameval_server: cannot open {disk / 'streameval.db'}: disk I/O error\n"
     assert done.stderr == expected
@@ -255,27 +258,50 @@ def test_a_disk_that_fills(start, small_disk):
     load.check(start(*MODULE, str(data)).address)
 
 
-def test_a_start_on_a_full_disk(start, small_disk):
-    """It refuses in one line, or starts and answers; with free space everything is there."""
-    data = small_disk / "data"
+def refusal(address: str) -> grpc.RpcError:
+    """Return the error that a producer gets."""
+    with grpc.insecure_channel(address) as channel:
+        opening = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="late", epoch=1))
+        answers = ingest_pb2_grpc.IngestServiceStub(channel).Ingest(iter([opening]), timeout=10)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(answers)
+        return caught.value
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_a_start_on_a_full_disk(start, small_disk, end):
+    """It answers queries, refuses rows, and serves by itself once there is room."""
+    data, ballast = small_disk / "data", small_disk / "ballast"
     load = Load()
     server = start(*MODULE, str(data))
     work(load, server)
-    server.kill()
-    ballast = small_disk / "ballast"
+    if end == "killed":
+        server.kill()
+    else:
+        server.terminate()
     fill(ballast)
     server = start(*MODULE, str(data))
-    if server.address:
-        ask(server.address, load)
-        code, said = server.terminate()
-        assert code == 0
-    else:
-        code, said = server.ended()
-        assert code == 1
-        assert said.startswith("streameval_server: ")
-        assert said.count("\n") == 1
+    assert server.address, server.ended()
+    assert health(server.address) == NOT_SERVING
+    ask(server.address, load)
+    error = refusal(server.address)
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert "disk is full" in error.details()
+    assert "free some space" in error.details()
+    code, said = server.terminate()
+    assert code == 0
     assert "Traceback" not in said
+    server = start(*MODULE, str(data))
+    ask(server.address, load)
     ballast.unlink()
+    wait_for(lambda: health(server.address) == SERVING, "it does not serve")
+    work(load, server)
+    load.check(server.address)
+    code, said = server.terminate()
+    assert code == 0
+    assert "started for reading only, ingest is refused until there is room: cannot " in said
+    assert "the log is open again, at revision" in said
+    assert "Traceback" not in said
     load.check(start(*MODULE, str(data)).address)
 
 

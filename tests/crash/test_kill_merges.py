@@ -38,7 +38,7 @@ class Source:
         self.at = datetime.now(UTC) - timedelta(minutes=5)
         self.returned = 0
 
-    def merge(self, client: Client, epoch: int, timeout: float) -> None:
+    def merge(self, client: Client, epoch: int, timeout_s: float) -> None:
         """Merge an epoch."""
         scores = np.random.default_rng(epoch).random(NEGATIVES).round(4) - 1.0
         counted = Evaluator()
@@ -50,7 +50,7 @@ class Source:
             epoch=epoch,
             at=self.at,
             segments=dict([SEGMENT]),
-            timeout=timeout,
+            timeout_s=timeout_s,
         )
 
     def run(self, address: str, kill: Callable[[], None], after_s: float) -> None:
@@ -60,7 +60,7 @@ class Source:
         def merging() -> None:
             try:
                 while True:
-                    self.merge(client, self.returned + 1, timeout=0.7)
+                    self.merge(client, self.returned + 1, timeout_s=0.7)
                     self.returned += 1
                     answered.set()
             except ClientError:
@@ -111,11 +111,11 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
             assert counted in (source.returned, source.returned + 1)
             under_way += counted == source.returned + 1
             # A client without an answer repeats the merge: it counts exactly once.
-            source.merge(client, source.returned + 1, timeout=30.0)
+            source.merge(client, source.returned + 1, timeout_s=30.0)
             source.returned += 1
             assert source.counted(client) == source.returned
             # Older epochs are duplicates too.
-            source.merge(client, 1, timeout=30.0)
+            source.merge(client, 1, timeout_s=30.0)
             assert source.counted(client) == source.returned
     assert source.returned > rounds
     print(f"seed {seed}: {source.returned} merges, {under_way} were durable and not heard of")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 
 from streameval.client import Client
+from streameval_server import Settings
 from streameval_server._core.recovery import open_core
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.limits import Limits
@@ -49,7 +53,7 @@ def test_two_servers_cannot_share_a_directory(start: Callable[..., Process], dis
     )
     with Client(first.address) as client:
         client.stream("a").add_case(True, 0.5)
-        assert client.flush() == 1
+        assert client.flush() == 2  # after the entry of the client's start
     assert first.terminate() == (0, "")
     # A killed server leaves no lock behind.
     start(*MODULE, "--data", str(disk)).kill()
@@ -88,15 +92,74 @@ def test_the_log_of_a_process_is_one_object_a_line(start: Callable[..., Process]
     assert methods == ["streameval.v1.IngestService/Ingest"]
 
 
+def test_start_and_stop_are_in_the_log(start: Callable[..., Process], disk: Path) -> None:
+    """At the default level: what was restored, how long it took, where it serves, the end."""
+    command = (*MODULE, "--data", str(disk), "--log-format", "json", "--log-level", "info")
+    server = start(*command)
+    with Client(server.address) as client:
+        stream = client.stream("a")
+        stream.add_case(True, 0.5)
+        revision = stream.flush()
+    code, said = server.terminate()
+    assert code == 0
+    again = start(*command)
+    _, second = again.terminate()
+    first, entries = ([json.loads(line) for line in text.splitlines()] for text in (said, second))
+    assert [entry["message"] for entry in first] == [
+        *("starting", "restored", "serving", "stopping", "stopped")
+    ]
+    starting, restored, serving, stopping, stopped = entries
+    assert (starting["data"], starting["pid"]) == (str(disk), again.popen.pid)
+    assert first[-1]["revision"] == restored["revision"] == stopped["revision"] >= revision
+    assert restored["replayed_entries"] == 0
+    assert restored["seconds"] >= 0
+    assert (serving["grpc"], stopping["signal"]) == (again.address, "SIGTERM")
+    assert Settings().log_level == "info"
+
+
+def test_a_failure_is_an_object_too(start: Callable[..., Process], disk: Path) -> None:
+    """A server that cannot start says why in the log's format."""
+    first = start(*MODULE, "--data", str(disk))
+    code, said = start(*MODULE, "--data", str(disk), "--log-format", "json").ended()
+    entry = json.loads(said)
+    assert (code, entry["level"]) == (1, "critical")
+    assert f"(process {first.popen.pid})" in entry["message"]
+
+
+def test_strangers_cannot_fill_the_log(start: Callable[..., Process], tmp_path: Path) -> None:
+    """What does not speak TLS to a TLS port leaves no line, neither gRPC's nor HTTP's."""
+    authority = trustme.CA()
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(key)
+    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    tls = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    server = start(*MODULE, *tls, "--memory", "--log-format", "json", "--log-level", "info")
+    assert server.popen.stdout is not None
+    http = server.popen.stdout.readline().rstrip("/\n").rpartition("//")[2]
+    for address in (server.address, http):
+        host, port = address.split(":")
+        for words in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01 no hello", b"") * 10:
+            with socket.create_connection((host, int(port)), 10) as stranger:
+                stranger.sendall(words)
+                stranger.shutdown(socket.SHUT_WR)
+                with suppress(ConnectionResetError):
+                    while stranger.recv(1000):  # until the server has ended the handshake
+                        pass
+    code, said = server.terminate()
+    assert code == 0
+    messages = [json.loads(line)["message"] for line in said.splitlines()]
+    assert messages == ["starting", "restored", "serving", "stopping", "stopped"]
+
+
 def test_a_port_has_one_server(start: Callable[..., Process]) -> None:
     """A second server on a port is an error, not half of the requests."""
     first = start(*MODULE, "--memory")
     command = ("-m", "streameval_server", "--listen", first.address, "--memory", "--http", "off")
     code, errors = start(*command).ended()
     assert code == 1
-    # gRPC itself logs a line before.
-    said = errors.splitlines()[-1]
-    assert said.startswith(f"streameval_server: cannot listen on {first.address}: ")
+    assert errors.startswith(f"streameval_server: cannot listen on {first.address}: ")
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])

@@ -32,7 +32,9 @@ START_US = 1_800_000_000_000_000
 ROUND_US = 15_000_000  # longer than the time after which a tick is logged
 LIMITS = Limits(checkpoint_bytes=1 << 30)  # checkpoints are only taken on request
 PRODUCERS = ("p", "q")
-ROUNDS = 12
+ROUNDS = 15
+HOLD, RELEASE = 12, 14
+"""The rounds in which the clock comes into doubt, and is trusted again."""
 checkpoint.PIECE_BYTES = 2_048  # the parts of some states take two steps to write
 KEPT = ("a", "ids", "due")
 """Streams that exist at the end; "gone" is created, filled and deleted."""
@@ -61,6 +63,11 @@ class Operation(NamedTuple):
     rows: Rows | None = None
 
 
+def is_acked(operation: Operation) -> bool:
+    """Return whether an operation has an ack: it is more than a change of the clock."""
+    return operation.verb not in {"hold", "release"}
+
+
 def rounds(seed: int) -> list[list[Operation]]:
     """Return all operations, by rounds."""
     rng = random.Random(seed)
@@ -78,7 +85,7 @@ def rounds(seed: int) -> list[list[Operation]]:
         return Rows(stream, cases=cases)
 
     found = [[Operation("create", "due"), batch(some("a"), "p"), batch(None, "p")]]
-    for number in range(1, ROUNDS):
+    for number in range(1, ROUNDS - 2):
         if number % 6 == 5:
             found.append([])  # time passes: ids expire, panes coarsen
             continue
@@ -107,6 +114,8 @@ def rounds(seed: int) -> list[list[Operation]]:
                 chosen.append(Operation("delete", "gone"))
                 chosen.append(Operation("import", rows=some(f"copy/{number}")))
         found.append(chosen)
+    found.insert(HOLD, [Operation("hold")])
+    found.insert(RELEASE, [Operation("release")])
     return found
 
 
@@ -259,6 +268,8 @@ class Run:
                 session = self._session(operation.who, now)
                 frame = pb.IngestRequest(batch=message(operation))
                 session.feed(frame.SerializeToString(), now)
+            elif not is_acked(operation):
+                self.core.committer.disputed_us = now if operation.verb == "hold" else None
             else:
                 self._call(operation, now)
 
@@ -321,6 +332,8 @@ class Run:
             if committer.state is not State.FAILED:
                 break
         assert committer.state is State.SERVING, committer.error
+        # The last round is repeated at its own time, when the clock was as the log has it.
+        committer.disputed_us = committer.held_us
         self.core.applier.finish()
         self._workload.check(self.core)
 

@@ -12,11 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from streameval.client import AccessError, Client
 from streameval_server import Settings
@@ -46,6 +48,22 @@ def here(text: str, service: dict[str, Any], volumes: Path) -> str:
         if text.startswith(target):
             return folder + text[len(target) :]
     return text
+
+
+def test_the_constraints_of_the_image_permit_what_the_project_requires():
+    """Every direct dependency of the parts in the image has one version, which it accepts."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    lines = (ROOT / "deploy/docker/constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    wanted = [
+        requirement
+        for text in (*project["dependencies"], *extras["server"], *extras["client"], *extras["cli"])
+        if (requirement := Requirement(text)).name != "streameval"
+    ]
+    assert len(wanted) > 15
+    for requirement in wanted:
+        assert requirement.specifier.contains(pinned[requirement.name]), requirement
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +299,9 @@ def test_the_time_to_stop_is_one_number():
     assert said == {calls_s}
     assert f"| `stop_grace_s` | `{Settings().stop_grace_s}` |" in pages["server"]
     process_s = re.fullmatch(r"(\d+)s", SERVICES["server"]["stop_grace_period"])[1]
-    assert set(re.findall(r"terminationGracePeriodSeconds: (\d+)", pages["kubernetes"])) == {
-        process_s
-    }
+    manifest = (ROOT / "deploy" / "kubernetes" / "statefulset.yaml").read_text()
+    for text in (pages["kubernetes"], manifest):
+        assert set(re.findall(r"terminationGracePeriodSeconds: (\d+)", text)) == {process_s}
     assert f"give a container {process_s} s" in pages["containers"]
     assert int(process_s) > float(calls_s)
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import trustme
 
 from streameval import Evaluator
 from streameval.client import Client
@@ -129,3 +130,27 @@ def test_a_producer_outlives_its_server(example, tmp_path, free_address):
             node.kill()
             node.wait()
             node.stdout.close()
+
+
+def test_node_speaks_tls(example, tmp_path):
+    """It trusts the authority that it is given, sends its token, and nothing without TLS."""
+    authority = trustme.CA()
+    pair = authority.issue_cert("localhost", "127.0.0.1")
+    names = ca, certificate, key = [tmp_path / name for name in ("ca.pem", "tls.crt", "tls.key")]
+    sources = (authority.cert_pem, pair.cert_chain_pems[0], pair.private_key_pem)
+    for source, path in zip(sources, names, strict=True):
+        source.write_to_path(path)
+    tokens = tmp_path / "tokens.json"
+    secret = create_token(tokens, "node", scopes=["ingest", "query"], streams=["node"])
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tokens=tokens,
+        tls_certificate=certificate,
+        tls_key=key,
+    )
+    with running_server(settings) as address:
+        named = address.replace("127.0.0.1", "localhost")
+        done = run(example, named, STREAMEVAL_TOKEN=secret, STREAMEVAL_ROOT_CERTIFICATES=str(ca))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "labelled 1000 of 1000" in done.stdout

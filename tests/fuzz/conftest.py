@@ -65,7 +65,9 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """Every method of every service, by its path."""
 
-ENDLESS = {path for path in METHODS if path.endswith(("/Watch", "/WatchSnapshots"))}
+ENDLESS = {
+    path for path in METHODS if path.endswith(("/Watch", "/WatchSnapshot", "/WatchSnapshots"))
+}
 """Methods that stream responses until the client cancels."""
 
 BAD_CODES = {
@@ -125,6 +127,9 @@ class Target:
             assert answer.message, answer
             assert "metadata size" not in answer.message, answer  # else the status was lost
         found, self.problems[:] = list(self.problems), []
+        if path == "/streameval.v1.AdminService/AcceptClock" and answer.code is grpc.StatusCode.OK:
+            # What an operator confirms is logged as a warning.
+            found = [each for each in found if each != "an operator has confirmed the clock"]
         assert not found, found
 
     def check_alive(self) -> None:

@@ -226,7 +226,7 @@ def _rank() -> Iterator[Message]:
 
 def _watch() -> Iterator[Message]:
     for chosen in selections():
-        yield query_pb2.WatchRequest(selection=chosen, min_interval=Duration(seconds=1))
+        yield query_pb2.WatchSnapshotRequest(selection=chosen, min_interval=Duration(seconds=1))
 
 
 def _update() -> Iterator[Message]:
@@ -307,7 +307,7 @@ _MAKERS = {
     _SERVICE + "QueryService.ListWindows": _windows,
     _SERVICE + "QueryService.CompareStreams": _compare,
     _SERVICE + "QueryService.RankSegments": _rank,
-    _SERVICE + "QueryService.Watch": _watch,
+    _SERVICE + "QueryService.WatchSnapshot": _watch,
     _SERVICE + "QueryService.BatchGetSnapshots": _many,
     _SERVICE + "QueryService.WatchSnapshots": _watch_many,
     _SERVICE + "QueryService.GetHistogram": _histogram,

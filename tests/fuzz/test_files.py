@@ -19,7 +19,6 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 import pyarrow as pa
 import pyarrow.parquet as pq
-from typer.testing import CliRunner
 
 from streameval.cli import _auc
 from streameval.cli._app import app
@@ -27,7 +26,14 @@ from streameval.cli._errors import one_line
 from streameval.cli._files import FileError
 from streameval.cli._rows import Layout, read_rows
 
+from ..commands import CommandRunner
+
 SCORES, LABELS = np.array([0.9, 0.2, 0.7]), np.array([1, 0, 1])
+NDJSON = (
+    b'{"score": 0.9, "label": 1, "other": ["a"]}\n'
+    b'{"label": "FALSE", "score": "0.2"}\n'
+    b'{"score": 7e-1, "label": true, "label": 1.0}\n'
+)
 CSV = b"score,label,other\n0.9,1,a\n0.2,0,b\n0.7,1,\n"
 
 
@@ -96,6 +102,19 @@ BAD = {
     "cut.csv.gz": gzip.compress(CSV * 1000)[:50],
     "plain.csv.gz": CSV,
     "trailing.csv.gz": gzip.compress(CSV) + b"junk",
+    "array.ndjson": b'[{"score": 0.9, "label": 1}]\n',
+    "pretty.ndjson": b'{\n  "score": 0.9,\n  "label": 1\n}\n',
+    "deep.ndjson": b'{"score": ' + b"[" * 200_000 + b"\n",
+    "nul.ndjson": b'{"score": "0.\0", "label": 1}\n',
+    "escape.ndjson": b'{"\\u001b[2J": 0.9, "label": 1}\n',
+    "surrogate.ndjson": b'{"score": "\\ud800", "label": 1}\n',
+    "utf16.ndjson": NDJSON.decode().encode("utf-16"),
+    "bytes.ndjson": b'{"score": 0.9, "label": "\xff"}\n',
+    "long.ndjson": b'{"score": 0.9, "label": "' + b"1" * (9 << 20),
+    "huge.ndjson": b'{"score": 1' + b"0" * 400 + b', "label": 1}\n',
+    "object-label.ndjson": b'{"score": 0.9, "label": {"a": "\\u202e"}}\n',
+    "cut.ndjson.gz": gzip.compress(NDJSON * 1000)[:50],
+    "plain.jsonl.gz": NDJSON,
     "empty.parquet": b"",
     "magic.parquet": b"PAR1" * 3,
     "cut.parquet": parquet()[:100],
@@ -160,6 +179,11 @@ GOOD = {
     .replace(b",b", b",,,")
     .replace(b"1,\n", b"1,,,\n"),
     "packed.csv.gz": gzip.compress(CSV),
+    "plain.ndjson": NDJSON,
+    "mark.ndjson": b"\xef\xbb\xbf" + NDJSON,
+    "crlf.jsonl": NDJSON.replace(b"\n", b"\r\n\r\n"),
+    "no-end.jsonl": NDJSON[:-1],
+    "packed.jsonl.gz": gzip.compress(NDJSON),
     "plain.parquet": parquet(),
     "half.parquet": parquet(score=SCORES.astype(np.float16)),
     "decimal.parquet": parquet(score=[Decimal(each) for each in ("0.9", "0.2", "0.7")]),
@@ -174,7 +198,7 @@ GOOD = {
 
 def refused(arguments: list[str]) -> str:
     """Run a command that must refuse its input; return its line of output."""
-    result = CliRunner().invoke(app, arguments)
+    result = CommandRunner().invoke(app, arguments)
     assert result.exit_code == 2, (arguments, result.exception)
     lines = result.stderr.splitlines()
     assert len(lines) == 1, lines
@@ -241,7 +265,7 @@ def test_auc_of_very_many_positives(tmp_path, monkeypatch):
     path = tmp_path / "curve.txt"
     path.write_text("0 0.999999\n")
     totals = ["--positives", str(10**12), "--negatives", "5"]
-    result = CliRunner().invoke(app, ["auc", str(path), "--format", "roc", *totals])
+    result = CommandRunner().invoke(app, ["auc", str(path), "--format", "roc", *totals])
     assert result.exit_code == 0, result.stderr
     rows = np.loadtxt(tmp_path / "curve.txt.pr.csv", delimiter=",", skiprows=1)
     assert len(rows) == 2001

@@ -95,6 +95,17 @@ def rows_of(written) -> list[LogRow]:
     return rows
 
 
+def seal(path, rows: list[LogRow], before: int) -> None:
+    """Give rows the checksums that follow another row's."""
+    with sqlite3.connect(path) as connection:
+        for row in rows:
+            before = checksum(row[:8], row.payload, before)
+            connection.execute(
+                "UPDATE log SET crc32 = ? WHERE revision = ?", (before, row.revision)
+            )
+    connection.close()
+
+
 def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
     """Alter rows and correct their checksums; return how many were refused."""
     rows, rng, refused = rows_of(written), hostile.rng, 0
@@ -114,12 +125,15 @@ def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
         else:
             value = rng.choice((*INTEGERS, rng.choice(rows).received_us))
         changed = row._replace(**{column: value})
+        place = rows.index(row)
+        before = rows[place - 1].crc32 if place else 0
         try:
-            crc = checksum(changed[:8], changed.payload)
+            crc32 = checksum(changed[:8], changed.payload, before)
         except Exception:  # noqa: BLE001 - a number beyond SQLite's integers
             continue
-        changed = changed._replace(crc32=crc)
+        changed = changed._replace(crc32=crc32)
         path = altered(written, tmp_path, sealed, *changed[1:], changed.revision)
+        seal(path, rows[place + 1 :], crc32)
         try:
             refused += restored(path) is None
         except Exception:

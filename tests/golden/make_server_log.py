@@ -84,7 +84,8 @@ def main(directory: Path) -> None:
         streams[info.name] = {
             "create_us": info.create_us,
             "create_revision": info.create_revision,
-            "num_cases": evaluator.num_cases,
+            # The golden files' name for it, from before it was `num_scored`.
+            "num_cases": evaluator.num_scored,
             "num_positive_ref": evaluator.num_positive_ref,
             "num_negative_ref": evaluator.num_negative_ref,
             "auc_roc": repr(evaluator.auc_roc()),

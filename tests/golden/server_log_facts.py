@@ -1,11 +1,15 @@
-"""The checks of a log of version 2: everything that a core reports of its streams."""
+"""The checks of a log: everything that a core reports of its streams and producers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from streameval_server._model.limits import Limits
+from streameval_server._model.request_ids import PRODUCER_PREFIX
 
 if TYPE_CHECKING:
     from streameval import Evaluator
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(max_cells=100, max_segment_values=3)
 PRODUCERS = ("edge ü", "unary")
+REQUESTS = ("create-held", "update-held", "delete-replaced")
+"""The request ids of the log of version 3."""
 METRICS = ("auc_roc", "auc_pr", "average_precision")
 
 _FLOATING = {"state_bytes"}
@@ -34,6 +40,22 @@ def facts(core: ServerCore) -> dict[str, Any]:
         assert mark is not None
         marks[name] = list(mark[:3])
     return {"revision": core.engine.revision, "streams": streams, "marks": marks}
+
+
+def delivery_facts(core: ServerCore) -> dict[str, Any]:
+    """Return what the core remembers of the producers and requests of the log of version 3."""
+    found = {}
+    for name in (*PRODUCERS, "opened only", *(PRODUCER_PREFIX + each for each in REQUESTS)):
+        mark = core.committer.marks.get(name)
+        assert mark is not None, name
+        found[name] = {
+            "mark": list(mark[:3]),
+            "refusals": [
+                [each.sequence, each.revision, each.refused.message] for each in mark.refusals
+            ],
+            "checksums": mark.checksums.hex(),
+        }
+    return found
 
 
 def _sources(core: ServerCore, name: str) -> dict[str, int]:
@@ -73,7 +95,8 @@ def _slice(part: SliceView) -> dict[str, Any]:
 
 def _counts(evaluator: Evaluator) -> dict[str, Any]:
     return {
-        "num_cases": evaluator.num_cases,
+        # The golden files' name for it, from before it was `num_scored`.
+        "num_cases": evaluator.num_scored,
         "num_positive_ref": evaluator.num_positive_ref,
         "num_negative_ref": evaluator.num_negative_ref,
         "resolution": evaluator.resolution,
@@ -81,5 +104,24 @@ def _counts(evaluator: Evaluator) -> dict[str, Any]:
 
 
 def _coverage(coverage: PaneCoverage) -> dict[str, Any]:
-    quantiles = [coverage.delays.quantile_us(at) for at in (0.5, 0.99)]
+    quantiles = coverage.delays.quantiles_us((0.5, 0.99)) or [None, None]
     return {"coverage": asdict(coverage.counts), "delays": list(map(repr, quantiles))}
+
+
+def same(found: object, wanted: object, where: str = "") -> None:
+    """Compare JSON values: floats within rounding, everything else exactly."""
+    if isinstance(wanted, Mapping):
+        assert isinstance(found, Mapping)
+        assert set(found) == set(wanted), where
+        for name, value in wanted.items():
+            if name in METRICS:
+                close = pytest.approx(float(value), rel=1e-12, nan_ok=True)
+                assert float(found[name]) == close, f"{where}/{name}"
+            else:
+                same(found[name], value, f"{where}/{name}")
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), where
+        for at, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            same(one, other, f"{where}[{at}]")
+    else:
+        assert found == wanted, where

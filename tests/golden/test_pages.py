@@ -43,6 +43,14 @@ class Program:
         rows = [(tp / self.positives, tp / k) for k, tp in enumerate(found) if tp]
         return [(0.0, 1.0), *rows, (1.0, 0.0)]
 
+    def pr_score_curve(self) -> list[tuple[float, ...]]:
+        """Return the interpolated curve with ranks as scores: the limit, then each recall once."""
+        found = [sum(self.ranked[: k + 1]) for k in range(len(self.ranked))]
+        precision = [tp / (k + 1) for k, tp in enumerate(found)]
+        first = [k for k, hit in enumerate(self.ranked) if hit]
+        rows = [(found[k] / self.positives, max(precision[k:]), -float(k)) for k in first]
+        return [(0.0, 1.0), *rows]
+
     def roc_curve(self) -> list[tuple[float, float]]:
         """Return a row for each result between two limits, even if a row equals a limit."""
         found = [sum(self.ranked[:k]) for k in range(1, len(self.ranked) + 1)]

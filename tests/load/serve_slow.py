@@ -22,4 +22,5 @@ def append(storage: SqliteStorage, rows: Sequence[LogRow]) -> None:
 
 if __name__ == "__main__":
     SqliteStorage.append = append  # type: ignore[method-assign]
-    run(Settings(listen="127.0.0.1:0", http="off", data=Path(sys.argv[1]), limits=LIMITS))
+    data = Path(sys.argv[1])
+    run(Settings(listen="127.0.0.1:0", http="off", data=data, limits=LIMITS, log_level="warning"))

@@ -36,7 +36,7 @@ HALF_A_FRAME = b"\x00\x40\x00\x00\x00\x00\x00\x00\x01" + b"x" * 100
 def test_stalled_readers_of_watch(start: Callable[..., Process], disk: Path) -> None:
     """100 readers never read, and one does: it sees the last revision, and memory stays flat."""
     server = start(*MODULE, "--data", str(disk))
-    request = query_pb2.WatchRequest(selection=types_pb2.Selection(stream="watched"))
+    request = query_pb2.WatchSnapshotRequest(selection=types_pb2.Selection(stream="watched"))
     request.min_interval.FromMilliseconds(100)
     rounds = 300
 
@@ -51,9 +51,9 @@ def test_stalled_readers_of_watch(start: Callable[..., Process], disk: Path) -> 
             last = (await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=one))).revision
 
         await add(0)
-        still = [stub.Watch(request) for _ in range(100)]
+        still = [stub.WatchSnapshot(request) for _ in range(100)]
         await asyncio.gather(*(call.initial_metadata() for call in still))
-        reader = stub.Watch(request)
+        reader = stub.WatchSnapshot(request)
         seen = (await reader.read()).snapshot.revision
         for number in range(1, rounds):
             await add(number)
@@ -141,7 +141,7 @@ def test_half_open_connections(hasty: str, said: bytes) -> None:
             line.settimeout(0.01)
         with Client(hasty) as client:
             client.stream("served").add_case(True, 0.5)
-            revision = client.flush(timeout=20)
+            revision = client.flush(timeout_s=20)
         assert counted(hasty, "served", revision) > 0
         deadline = time.monotonic() + 30
         while open_lines := [line for line in lines if not is_closed(line)]:

@@ -63,7 +63,9 @@ async def stand_still(channel: grpc.aio.Channel, taken: list[grpc.aio.Call]) -> 
     stub = query_pb2_grpc.QueryServiceStub(channel)
     for number in range(PRODUCERS):
         chosen = types_pb2.Selection(stream=f"drained/{number}")
-        taken += [stub.Watch(query_pb2.WatchRequest(selection=chosen)) for _ in range(10)]
+        taken += [
+            stub.WatchSnapshot(query_pb2.WatchSnapshotRequest(selection=chosen)) for _ in range(10)
+        ]
     for number in range(10):
         call = ingest_pb2_grpc.IngestServiceStub(channel).Ingest()
         opened = ingest_pb2.Open(producer=f"deaf-{number}", epoch=1)

@@ -158,8 +158,8 @@ def test_the_client_drops_and_counts_or_slows_down(
             stream.add_cases(labels=labels, scores=scores)
         if when_full == "drop":
             with pytest.raises(RowsLostError):
-                client.flush(timeout=60)
-        revision = client.flush(timeout=60)
+                client.flush(timeout_s=60)
+        revision = client.flush(timeout_s=60)
         counts = client.statistics()
     assert counts.added + counts.dropped == rounds * 5_000
     assert counts.acked == counts.added
@@ -179,7 +179,7 @@ def test_asyncio_clients_that_fill_the_queue_together(
     async def produce() -> tuple[int, int]:
         async with AsyncClient(server.address) as client:
             client.stream("async").add_cases(labels=labels, scores=scores)
-            revision = await client.flush(timeout=60)
+            revision = await client.flush(timeout_s=60)
             return client.statistics().connections, revision
 
     async def scenario() -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval._counts.groups import Groups
@@ -350,7 +351,7 @@ def test_unit_method_above_a_recall():
     groups = chain(points, 10, 30)
     nodes = [6.5, 7, 8, 9, 10]
     precision = [t / (t + 5 + 5 * (t - 5)) for t in nodes]
-    expected = np.trapezoid(precision, nodes) / 10
+    expected = trapezoid(precision, nodes) / 10
     assert auc_pr_value(groups, method="unit", min_recall=0.65) == pytest.approx(
         expected, rel=1e-14
     )

@@ -197,7 +197,7 @@ class EvaluatorMachine(RuleBasedStateMachine):
     @invariant()
     def same_totals(self) -> None:
         scored = {label: self.held[label].total() for label in (True, False)}
-        assert self.ev.num_cases == sum(scored.values())
+        assert self.ev.num_scored == sum(scored.values())
         assert self.ev.num_positive_ref == scored[True] + self.missed[True]
         assert self.ev.num_negative_ref == scored[False] + self.missed[False]
 

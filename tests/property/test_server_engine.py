@@ -22,6 +22,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._core.engine import Engine
 from streameval_server._core.replay import entry_of
+from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.entries import Entry, Format, Kind, LogRow
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import (
@@ -394,7 +395,9 @@ def test_whatever_happens_equals_a_recount(
         checkpoint = pieces.checkpoint(since)
         since = checkpoint.revision
         parts = {name: parts[name] for name in checkpoint.unchanged} | dict(checkpoint.changed)
-        again = Engine.restore(limits, pieces.revision, pieces.received_us, parts)
+        again = Engine.restore(
+            limits, pieces.revision, pieces.received_us, LazyParts.holding(parts)
+        )
         assert again.state_hash() == pieces.state_hash()
         assert again.catalog() == pieces.catalog()
         again.apply(entries_of(stream)[end:])

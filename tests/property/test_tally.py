@@ -224,7 +224,7 @@ def test_a_refused_table_is_not_tried_at_each_addition(
 
 def test_pending_effects_keep_nothing_else_in_memory() -> None:
     """A pending row of a pane is no view that keeps the columns of all panes in memory."""
-    stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits())
+    stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits(), NOW)
     ids = [str(number).encode() for number in range(500)]
     rng = np.random.default_rng(4)
     times = NOW - rng.integers(0, 9, 500) * MINUTE

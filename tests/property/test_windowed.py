@@ -197,7 +197,7 @@ def test_decayed_snapshot_counts_are_undecayed() -> None:
     windowed.add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.3], at=NOON - 5 * DAY)
     windowed.add_misses(2, at=NOON)
     snapshot = windowed.decayed(DAY).snapshot()
-    assert (snapshot.num_cases, snapshot.num_positive_ref, snapshot.num_misses) == (3, 4, 2)
+    assert (snapshot.num_cases, snapshot.num_scored, snapshot.num_misses) == (5, 3, 2)
     assert not math.isnan(snapshot.auc_pr)
 
 

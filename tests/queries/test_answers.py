@@ -229,7 +229,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
 def test_bad_requests_for_figures(fields: dict, at: str, text: str) -> None:
     """Each is refused with the field at fault."""
     fields.setdefault("selection", types_pb2.Selection(stream="s"))
-    for request in (query_pb2.GetSnapshotRequest, query_pb2.WatchRequest):
+    for request in (query_pb2.GetSnapshotRequest, query_pb2.WatchSnapshotRequest):
         assert invalid_field(lambda of=request: parse_snapshot_request(of(**fields))) == (at, text)
 
 

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server import Limits
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.overview import parse_overview_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request
@@ -31,7 +32,7 @@ class Runtime:
         self.looks = 0
         self.calls = OpenCalls()
         self.visibility = Visibility(self.visible_revision)
-        self.queries = QueryThreads(self.visible_revision)
+        self.queries = QueryThreads(self.visible_revision, Limits())
         self.answers = QueryEngine(self.view, lambda: self.clock_us)
 
     def visible_revision(self) -> int:
@@ -68,7 +69,7 @@ class Runtime:
         )
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
-        request = query_pb2.WatchRequest(
+        request = query_pb2.WatchSnapshotRequest(
             selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
         )
         return aclosing(
@@ -243,7 +244,7 @@ def test_readers_that_leave_are_forgotten() -> None:
 def told(answer: query_pb2.WatchSnapshotsResponse) -> tuple[dict[str, int], list[str]]:
     """Return the positives of each changed stream, and the deleted streams."""
     moved = {each.snapshot.stream: each.snapshot.num_positive_ref for each in answer.snapshots}
-    return moved, list(answer.gone)
+    return moved, list(answer.missing)
 
 
 def test_watching_many_streams_yields_the_changed_ones() -> None:
@@ -304,7 +305,7 @@ def test_watching_streams_that_do_not_exist() -> None:
 
 def test_intervals() -> None:
     """At least 100 ms, which is what 0 means; a negative one is refused."""
-    request = query_pb2.WatchRequest()
+    request = query_pb2.WatchSnapshotRequest()
     assert interval_s(request) == 0.1
     request.min_interval.FromMilliseconds(2_500)
     assert interval_s(request) == 2.5

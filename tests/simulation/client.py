@@ -55,8 +55,9 @@ class Client(Process):
             start=lambda: True,
             wake=self._woken,
             max_unlocked_rows=0,  # no thread but ours
+            clock_ns=world.clock_ns,
         )
-        self.delivery = Delivery(self.buffer, producer, "the simulated server", world.clock_ns)
+        self.delivery = Delivery(self.buffer, producer, "the simulated server")
         self.sender = self.delivery.sender = Sender(producer, epoch, random=dice.random)
         self._server = server
         self._connection: Connection | None = None
@@ -179,6 +180,7 @@ class Client(Process):
         lost_late = sender.dropped_rows
         assert seen.added == seen.acked + seen.refused + lost_late + seen.pending, seen
         assert seen.pending >= 0
+        assert not seen.lost, f"{self.name}: a server that lost nothing lost {seen.lost} rows"
         assert seen.revision >= self._revision, "the client's revision falls"
         self._revision = seen.revision
         counted = sum(self.ledger.counted_rows[self.producer, epoch] for epoch in self._epochs)

@@ -55,7 +55,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
             for each, kept in wanted.ids.items()
         }, f"ids of {name}"
         assert dict(engine.catalog()[name].sources) == wanted.sources, f"sources of {name}"
-        _compare_counts(view, wanted, oracle.now_us)
+        _compare_counts(view, wanted, oracle.due_us)
 
 
 def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:

@@ -4,13 +4,20 @@ A transaction is *visible* once it is written, and *durable* once it is synced.
 After a process crash the visible transactions remain; after a power cut the durable
 ones and possibly some later ones. Other threads run while a write is in progress, and
 the process may die in the middle of it.
+
+The acknowledged revision is kept as `AckedRevisionFile` keeps it, by a thread that lags: a crash
+leaves one of the newest revisions, a power cut any that was recorded after the last sync.
 """
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
+from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._log.checkpoint import part_keys, read_base
+from streameval_server._log.history import History
+from streameval_server._log.loss import loss_of
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 
@@ -48,6 +55,11 @@ class Disk(MemoryStorage):
         self._writing: Transaction | None = None
         self._lives = 0
         self._is_open = False
+        # A source of its own: the other events of a seed do not depend on the file.
+        self._lag = random.Random(repr(world.plan))
+        self._history = History(self._lag.randrange(1, 1 << 62), 0)
+        # Recorded since the last sync, which is the first; a crash leaves one of them.
+        self._acked: list[AckedRevision] = []
 
     # -- the storage interface
 
@@ -55,8 +67,18 @@ class Disk(MemoryStorage):
         """Open; visible transactions are durable afterwards."""
         assert not self._is_open, "opened twice"
         self._fail("open")
+        self._check_loss()
         self._sync()
         self._is_open = True
+
+    def _check_loss(self) -> None:
+        """Assert that the acknowledged revision, as it is now in its file, is in the log."""
+        if self._acked:
+            acked = self._acked[-1]
+            rows = [row.crc32 for row in self.rows if row.revision == acked.revision]
+            last = super().last_revision()
+            loss = loss_of(acked, None, last, rows[0] if rows else None)
+            assert loss is None, f"a false alarm: {loss}"
 
     def close(self) -> None:
         """Close."""
@@ -75,6 +97,9 @@ class Disk(MemoryStorage):
     def append(self, rows: Sequence[LogRow]) -> None:
         """Write rows."""
         self._write("append", list(rows))
+        self._acked.append(AckedRevision(rows[-1].revision, rows[-1].crc32))
+        if self._lag.random() < 0.1:
+            del self._acked[:-1]  # synced
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
         """Write pieces."""
@@ -154,6 +179,10 @@ class Disk(MemoryStorage):
         """Crash the process, or the whole machine if `power`."""
         self._lives += 1
         self._is_open = False
+        if self._acked:
+            oldest = 0 if power else max(0, len(self._acked) - 3)
+            left = self._lag.randrange(oldest, len(self._acked))
+            del self._acked[left + 1 :]
         writing, self._writing = self._writing, None
         if writing is not None and self._world.chance(0.5):
             self._perform(*writing)

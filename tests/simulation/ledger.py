@@ -106,10 +106,14 @@ class Ledger:
     def _read_named(self, row: LogRow) -> None:
         key = (row.producer, row.epoch, row.sequence)
         epoch, last = self._last.get(row.producer, (0, 0))
+        self._last[row.producer] = (row.epoch, row.sequence)
+        if row.kind == Kind.OPEN:
+            assert row.epoch > epoch, f"the start of {key[:2]} comes after epoch {epoch}"
+            return
+        # A single call starts an epoch with its first batch.
         assert row.epoch >= epoch, f"{key} comes after epoch {epoch}"
         expected = last + 1 if row.epoch == epoch else 1
         assert row.sequence == expected, f"{key} comes after sequence {last} of {epoch}"
-        self._last[row.producer] = (row.epoch, row.sequence)
         self.revision_of[key] = row.revision
         sent = self.sent[key]
         if row.kind == Kind.REFUSED:

@@ -23,9 +23,12 @@ from streameval_server._core import recovery, transaction
 from streameval_server._core.checkpoint_tasks import CheckpointTasks, Compaction
 from streameval_server._core.committer import Committer
 from streameval_server._core.engine import Engine
+from streameval_server._core.engine_clock import EngineClock
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
+from streameval_server._log.log_time import LogTime
+from streameval_server._log.producer_marks import Marks
 from streameval_server._state import stream_parts
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.pane_store import PaneStore
@@ -119,8 +122,30 @@ MUTANTS = [
         "the log's time runs backwards",
         Committer,
         "_commit",
-        "max(now_us, self._received_us)",
+        "max(now_us, self.received_us)",
         "now_us",
+    ),
+    # -- a clock in doubt
+    Mutant(
+        "a step of the clock is believed",
+        EngineClock,
+        "read",
+        "if abs(wall_us - time_us) > self._max_step_us:",
+        "if False:",
+    ),
+    Mutant(
+        "things fall due in a held log",
+        LogTime,
+        "due_before",
+        "return self.held_us",
+        "return entry.received_us",
+    ),
+    Mutant(
+        "an accepted step forgets producers that send",
+        Marks,
+        "restart_idle",
+        "self._marks.items()",
+        "()",
     ),
     # -- once and in order
     Mutant(
@@ -133,21 +158,21 @@ MUTANTS = [
     Mutant(
         "duplicates count",
         transaction.Transaction,
-        "add",
-        "if status is not SequenceStatus.NEXT:",
-        "if status not in (SequenceStatus.NEXT, SequenceStatus.DUPLICATE):",
+        "_check_mark",
+        "if status is SequenceStatus.NEXT:",
+        "if status in (SequenceStatus.NEXT, SequenceStatus.DUPLICATE):",
     ),
     Mutant(
         "duplicates within one commit count",
         transaction.Transaction,
-        "add",
+        "_check_mark",
         "self._new_marks.get(item.producer) or self._marks.get(item.producer)",
         "self._marks.get(item.producer)",
     ),
     Mutant(
         "a repeat is acked ahead of refusals",
         IngestSession,
-        "_handle_out_of_order",
+        "feed",
         "if sequence <= self._acked:",
         "if sequence <= self._committer.marks.last_sequence(self._producer, self._epoch):\n"
         "        self._acked = max(self._acked, sequence)",
@@ -185,8 +210,15 @@ MUTANTS = [
         "what proved durable after a failed commit is not applied",
         Committer,
         "recover",
-        "self._advance(entries, sum(len(row.payload) for row in rows))",
+        "self._advance(entries, rows[-1].crc32 if rows else 0, nbytes)",
         "self.revision = last",
+    ),
+    Mutant(
+        "the chain of checksums leaves out what proved durable after a failed commit",
+        Committer,
+        "_advance",
+        "self._crc32 = crc32",
+        "if self.state is State.SERVING:\n        self._crc32 = crc32",
     ),
     Mutant(
         "a damaged checkpoint is believed after a failed write",
@@ -229,16 +261,16 @@ MUTANTS = [
         "ids expire one tick early",
         Joiner,
         "advance",
-        "self.now_us // self._bucket_us",
-        "self.now_us // self._bucket_us + 1",
+        "self.due_limit_us) // self._bucket_us",
+        "self.due_limit_us) // self._bucket_us + 1",
     ),
     Mutant(
         "a deleted stream's successor inherits it",
         Engine,
         "_create_stream",
-        "StreamState(info, self._limits)",
+        "StreamState(info, self._limits, due_us)",
         "self.__dict__.setdefault('graves', {}).setdefault(\n"
-        "        entry.stream, StreamState(info, self._limits))",
+        "        entry.stream, StreamState(info, self._limits, due_us))",
     ),
     Mutant(
         "the order of values follows their use",

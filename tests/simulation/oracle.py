@@ -65,6 +65,7 @@ class StreamOracle:
         self.values: list[list[str]] = [[] for _ in settings.segment_keys]
         self.sources: dict[str, int] = {}
         self.floor_us = 0
+        self.held_us: int | None = None
 
     # -- time
 
@@ -84,8 +85,8 @@ class StreamOracle:
         return max(self.floor_us, Grid.at(tiers, now_us).oldest_us)
 
     def pass_time(self, now_us: int) -> None:
-        """Expire the ids that are due."""
-        self.expire(self.bucket(now_us))
+        """Expire the ids that are due: in a held log, by the time of the hold."""
+        self.expire(self.bucket(now_us if self.held_us is None else self.held_us))
 
     def expire(self, before: int) -> None:
         """Expire the ids in buckets below `before`."""
@@ -261,7 +262,7 @@ class StreamOracle:
 
     def update(self, request: stream_pb2.UpdateStreamRequest, now_us: int) -> None:
         """Change the settings."""
-        self.floor_us = self.oldest_us(now_us)
+        self.floor_us = self.oldest_us(now_us if self.held_us is None else self.held_us)
         width_us = self.bucket_us
         self.settings = update_of(request).apply_to(self.settings)
         if self.bucket_us != width_us:
@@ -285,6 +286,7 @@ class Oracle:
     def __init__(self, limits: Limits, merges: dict[bytes, MergeContents]) -> None:
         self.revision = 0
         self.now_us = 0
+        self.held_us: int | None = None
         self.streams: dict[str, StreamOracle] = {}
         self._limits = limits
         self._merges = merges
@@ -295,10 +297,22 @@ class Oracle:
             self.revision += 1
             assert row.revision == self.revision
             assert row.received_us >= self.now_us, "the log's time runs backwards"
+            if row.kind == Kind.HOLD:
+                assert self.held_us is None
+                assert row.received_us == self.now_us
+                self.held_us = row.received_us
+            elif row.kind == Kind.RELEASE:
+                self.held_us = None
             self.now_us = row.received_us
             for stream in self.streams.values():
+                stream.held_us = self.held_us
                 stream.pass_time(row.received_us)
             self._row(row)
+
+    @property
+    def due_us(self) -> int:
+        """The time up to which things fell due."""
+        return self.now_us if self.held_us is None else self.held_us
 
     def _row(self, row: LogRow) -> None:
         name = row.stream
@@ -314,23 +328,25 @@ class Oracle:
             assert name not in self.streams
             request = stream_pb2.CreateStreamRequest.FromString(row.payload)
             self.streams[name] = StreamOracle(settings_of(request.stream.settings), self._limits)
+            self.streams[name].held_us = self.held_us
         elif row.kind == Kind.UPDATE_STREAM:
             request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
             self.streams[name].update(request, row.received_us)
         elif row.kind == Kind.DELETE_STREAM:
             del self.streams[name]
         else:
-            assert row.kind in {Kind.REFUSED, Kind.TICK}
+            assert row.kind in {Kind.REFUSED, Kind.TICK, Kind.OPEN, Kind.HOLD, Kind.RELEASE}
 
     def _made(self, name: str) -> StreamOracle:
         if name not in self.streams:
             self.streams[name] = StreamOracle(DEFAULTS, self._limits)
+            self.streams[name].held_us = self.held_us
         return self.streams[name]
 
 
 def batch_of(row: LogRow) -> ingest_pb2.Batch:
     """Return the batch of a row."""
-    if row.format == Format.INGEST_REQUEST:
+    if row.format == Format.CHECKED_INGEST_REQUEST:
         return ingest_pb2.IngestRequest.FromString(row.payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(row.payload).batch
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.client._errors import UnavailableError
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
+from streameval_server._core.engine_clock import EngineClock
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._model.errors import Code, CorruptLogError, RequestError, StorageError
@@ -66,20 +67,58 @@ class Server(Process):
         self.oracle = Oracle(self.limits, ledger.merges)
         self.compared = 0
         self._skew_us = 0
+        self.clock = EngineClock(self.limits)
+        # The time up to which things were due at the start, and what the monotonic clock is
+        # off by at most, before the allowed steps.
+        self._first_due_us = 0
+        self._justified_us = 0
         self._calls: list[_Call] = []
         self._seen = 0
         self._is_dead = True
         self._delivering = 0
 
     def clock_us(self) -> int:
-        """Return its clock, which may be set forwards and backwards."""
-        return self.world.now_us + self._skew_us
+        """Return its time, as the runtime does; the wall clock may be set."""
+        reading = self.clock.read(*self._clocks())
+        if self.is_up:
+            self.core.committer.disputed_us = reading.disputed_us
+        return reading.time_us
+
+    def _clocks(self) -> tuple[int, int]:
+        """Return the wall clock, and the monotonic one."""
+        return self.world.now_us + self._skew_us, self.world.clock_ns() // 1_000
 
     def set_clock(self, skew_us: int) -> None:
         """Set the clock."""
         self.world.trace(self.name, "has its clock set to %+.1f s", skew_us / S)
         self.world.tally["clock steps"] += 1
         self._skew_us = skew_us
+
+    def accept_clock(self) -> None:
+        """Confirm the wall clock, whether it is right or wrong."""
+        if not self.is_up:
+            return
+        self.clock_us()
+        committer = self.core.committer
+        committer.is_clock_accepted = committer.disputed_us is not None
+        try:
+            self.clock.accept(*self._clocks())
+        except RequestError as error:
+            committer.is_clock_accepted = False
+            self.world.trace(self.name, "%s", error)
+            return
+        self.world.tally["accepted clocks"] += 1
+        wall_us, monotonic_us = self._clocks()
+        self._justified_us = max(self._justified_us, wall_us - monotonic_us)
+        self.ring_commit()
+
+    def _check_due(self) -> None:
+        """Assert that nothing falls due by a step of the clock that was not accepted."""
+        _, monotonic_us = self._clocks()
+        held_us, received_us = self.core.committer.held_us, self.core.committer.received_us
+        due_us = received_us if held_us is None else held_us
+        latest_us = max(self._first_due_us, monotonic_us + self._justified_us)
+        assert due_us <= latest_us + 2 * self.limits.max_clock_step_us, "a step made things due"
 
     # -- start and stop
 
@@ -108,12 +147,22 @@ class Server(Process):
         assert error is None or rotten, f"nothing was damaged, but recovery reports: {error}"
         world.trace(self.name, "starts: %s", core.recovery)
         self.core = core
+        self._start_clock(core)
         self.loop, self._applying = Thread(self), Thread(self)
         self._commit_rung = self._apply_rung = self._blocked = self._in_step = False
         self._check_seen()
         self.is_up = True
         self._tick(self.life)
         self.ring_commit()
+
+    def _start_clock(self, core: ServerCore) -> None:
+        wall_us, monotonic_us = self._clocks()
+        last_us, held_us = core.engine.received_us, core.engine.held_us
+        self.clock = EngineClock(self.limits)
+        self.clock.start(wall_us, monotonic_us, last_us=last_us, held_us=held_us)
+        self._first_due_us = last_us if held_us is None else held_us
+        started_us = last_us + self.limits.max_downtime_us if last_us else wall_us
+        self._justified_us = started_us - monotonic_us
 
     def crash(self) -> None:
         """Die in the middle of any work, and start again later."""
@@ -218,6 +267,7 @@ class Server(Process):
         before = committer.revision
         result = committer.step(self.clock_us())
         assert committer.revision >= before
+        self._check_due()
         self._hand_over(result)
         self._blocked = result.blocked
         if committer.state is not State.SERVING:

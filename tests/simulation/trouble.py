@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from .applications import StreamingProducer
 
 
+_STEPS_US = (20 * S, 20 * S, 3600 * S, 3 * 86_400 * S, 400 * 86_400 * S)
+"""The largest steps of the clock."""
+
+
 class Trouble(Application):
     """Injects failures until the other applications are done."""
 
@@ -44,11 +48,19 @@ class Trouble(Application):
         if world.trouble(plan.compactions):
             server.compact()
         if world.trouble(plan.clock_steps):
-            server.set_clock(world.random.randrange(-20 * S, 20 * S))
+            self._step_clock()
         if not server.disk.broken and world.trouble(plan.outages):
             world.trace("disk", "breaks")
             server.disk.broken = True
             world.after(world.random.randrange(20 * S), self._repair)
+
+    def _step_clock(self) -> None:
+        """Set the clock; an operator may confirm it, right or wrong."""
+        world, server = self.world, self.server
+        largest_us = world.random.choice(_STEPS_US)
+        server.set_clock(world.random.randrange(-largest_us, largest_us))
+        if world.random.random() < 0.2:
+            world.after(world.random.randrange(60 * S), server.accept_clock)
 
     def _repair(self) -> None:
         self.world.trace("disk", "works again")

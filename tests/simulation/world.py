@@ -15,9 +15,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from streameval.client._buffer import buffer as _buffer
-from streameval.client._buffer import clock as _clock
-from streameval.client._buffer import runs as _runs
 from streameval_server._log import failpoints
 
 if TYPE_CHECKING:
@@ -171,11 +168,8 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Patch the client's clock to simulated time, and the core's failpoints to this world."""
+        """Patch the core's failpoints to this world."""
         with (
-            mock.patch.object(_clock, "clock_ns", self.clock_ns),
-            mock.patch.object(_buffer, "clock_ns", self.clock_ns),
-            mock.patch.object(_runs, "clock_ns", self.clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
             mock.patch.object(failpoints, "_hit", self.at_failpoint),
         ):

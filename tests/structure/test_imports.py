@@ -33,6 +33,7 @@ ORDER = (
     "streameval._snapshot",
     "streameval._evaluator",
     "streameval._paired_evaluator",
+    "streameval._breakdown",
     "streameval._time",
     "streameval._joining",
     "streameval._row_codec",

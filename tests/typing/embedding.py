@@ -39,7 +39,7 @@ def stream(address: str) -> Snapshot:
         events = client.stream("fraud/v3")
         events.add_case(False, 0.1)
         events.add_cases(labels=np.array([True]), scores=[0.4])
-        events.flush(timeout=5.0)
+        events.flush(timeout_s=5.0)
         assert_type(events.evaluator(), Evaluator)
         return events.snapshot()
 

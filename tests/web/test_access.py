@@ -14,7 +14,7 @@ from streameval_server import Settings
 from streameval_server._security.rules import rule_of
 from streameval_server._security.tokens import create_token
 from streameval_server._web.routes import ROUTES, Answer, Route
-from streameval_server._web.security_headers import HEADERS
+from streameval_server._web.security_headers import HEADERS, allowed_hosts
 
 from .conftest import Site, reason, site
 
@@ -175,6 +175,29 @@ def test_names_of_this_machine_are_answered_to(served: Site, host: str) -> None:
     assert served.http.get("/v1/streams", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.parametrize("listen", ["0.0.0.0", "::", "eval.example.org"])
+def test_a_server_without_tokens_has_no_public_name(listen: str) -> None:
+    """Beyond this machine (--insecure) too: a foreign page has a name of the public DNS."""
+    is_allowed = allowed_hosts(listen, is_open=True)
+    for name in ("10.0.0.7", "fd00::1", "localhost", "server", "se.default.svc.cluster.local"):
+        assert is_allowed(name), name
+    for name in ("evil.example", "10.0.0.7.evil.example", "", "evil.local.example", "evil.ex."):
+        assert not is_allowed(name), name
+    assert is_allowed("eval.example.org") == (listen == "eval.example.org")
+
+
+def test_a_foreign_name_is_turned_away_beyond_loopback() -> None:
+    """As a request; by the address of the machine it is answered."""
+    settings = Settings(listen="127.0.0.1:0", http="0.0.0.0:0", memory=True, insecure=True)
+    with site(settings) as one:
+        port = httpx.URL(one.addresses.http).port
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
+            for path in ("/v1/streams", "/", "/healthz"):
+                answer = http.get(path, headers={"host": f"evil.example:{port}"})
+                assert (answer.status_code, reason(answer)) == (403, "HOST_FORBIDDEN")
+            assert http.get("/v1/streams").status_code == 200
+
+
 def test_with_tokens_any_host_may_be_asked_for(guarded: Site, tokens: dict[str, str]) -> None:
     """A proxy may pass its own host name on, and a foreign page has no token."""
     headers = bearer(tokens["query"]) | {"host": "eval.example.org"}
@@ -227,7 +250,7 @@ def test_a_request_is_a_line_in_the_log(
     (detail,) = (each for each in answer.json()["details"] if "requestId" in each)
     assert detail["requestId"] == "job-7"
     (record,) = caplog.records
-    assert (record.levelname, record.getMessage()) == ("INFO", "call NOT_FOUND")
+    assert (record.levelname, record.getMessage()) == ("DEBUG", "call NOT_FOUND")
     fields = record.fields
     assert fields.pop("duration_ms") > 0
     assert fields == {

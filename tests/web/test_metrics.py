@@ -148,7 +148,7 @@ def test_the_server_and_its_calls() -> None:
         assert at(series, "calls_total", method="GetSnapshot", code="OK") == 1
         assert at(series, "call_duration_seconds_count", method="GetSnapshot") == 2
         assert 0 < at(series, "call_duration_seconds_sum", method="IngestBatch") < 20
-        assert at(series, "call_duration_seconds_count", method="Watch") is None
+        assert at(series, "call_duration_seconds_count", method="WatchSnapshot") is None
         assert at(series, "serving") == 1
         assert at(series, "log_entries_total") == at(series, "applied_revision") == 1
         assert at(series, "streams") == 1

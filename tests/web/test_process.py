@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """A server's process, with the addresses that it printed."""
+    """A server's process, with the addresses that it printed; it logs warnings by default."""
 
     def __init__(self, *arguments: str) -> None:
         command = (sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0")
         self.popen = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"STREAMEVAL_LOG_LEVEL": "warning", **os.environ},
         )
         assert self.popen.stdout is not None
         self.grpc = self.popen.stdout.readline().split()[-1]
@@ -248,7 +253,7 @@ def test_the_log_of_http_is_the_servers() -> None:
     assert sorted(methods) == [
         ("GetSnapshot", "NOT_FOUND"),
         ("IngestBatch", "OK"),
-        ("Watch", "CANCELLED"),
+        ("WatchSnapshot", "CANCELLED"),
     ]
     assert "secret" not in said
     assert "0.123456" not in said

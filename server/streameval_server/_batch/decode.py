@@ -79,6 +79,8 @@ def decode(
     now_us: int,
     limits: Limits,
     settings: StreamSettings = DEFAULTS,
+    *,
+    disputed_us: int | None = None,
 ) -> Rows | None:
     """Return a batch's rows; None when nothing in it counts.
 
@@ -92,6 +94,8 @@ def decode(
         The current time, to refuse rows dated in the future or before retention.
     settings
         The stream's.
+    disputed_us
+        What the time is otherwise while the clock is in doubt.
 
     Raises
     ------
@@ -119,7 +123,7 @@ def decode(
     if rows is None:
         _check_uncounted(batch)
     else:
-        _check(rows, now_us, limits, settings)
+        _check(rows, (now_us, now_us if disputed_us is None else disputed_us), limits, settings)
     return rows
 
 
@@ -141,7 +145,7 @@ def stored(format_: int, payload: bytes) -> Rows | None:
 
 def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
     """Return the batch of a log row's payload. Raises DecodeError."""
-    if format_ == Format.INGEST_REQUEST:
+    if format_ in (Format.INGEST_REQUEST, Format.CHECKED_INGEST_REQUEST):
         return ingest_pb2.IngestRequest.FromString(payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(payload).batch
 
@@ -245,20 +249,22 @@ def _check_uncounted(batch: ingest_pb2.Batch) -> None:
         raise RefusedError(refused_input(error, kind)) from None
 
 
-def _check(rows: Rows, now_us: int, limits: Limits, settings: StreamSettings) -> None:
+def _check(
+    rows: Rows, clocks_us: tuple[int, int], limits: Limits, settings: StreamSettings
+) -> None:
     """Refuse rows that a limit or the stream's settings do not allow."""
     kind = rows.KIND
     if isinstance(rows, MissRows):
         check_segments(rows.segments, "misses.segments", limits, settings)
         if rows.event_us is not None:
-            check_times(rows.event_us, "misses.event_time_us", now_us, limits, settings)
+            check_times(rows.event_us, "misses.event_time_us", clocks_us, limits, settings)
     if isinstance(rows, CaseRows | PredictionRows):
         _check_columns(rows, limits, settings)
     if isinstance(rows, PredictionRows | LabelRows | RetractionRows):
         _check_ids(rows.ids, f"{kind}.ids", limits)
     if isinstance(rows, CaseRows | PredictionRows | LabelRows):
         if rows.event_us is not None:
-            check_times(rows.event_us, f"{kind}.event_times_us", now_us, limits, settings)
+            check_times(rows.event_us, f"{kind}.event_times_us", clocks_us, limits, settings)
         if settings.scale == "probability" and rows.scores is not None:
             try:
                 check_scores(rows.scores, scale=settings.scale)
@@ -315,13 +321,19 @@ def _check_ids(ids: list[bytes], path: str, limits: Limits) -> None:
 
 
 def check_times(
-    times: int | IntArray, path: str, now_us: int, limits: Limits, settings: StreamSettings
+    times: int | IntArray,
+    path: str,
+    clocks_us: tuple[int, int],
+    limits: Limits,
+    settings: StreamSettings,
 ) -> None:
     """Refuse event times in the future or before retention. O(rows).
 
     `path` names the field; for a column the index of the first row at fault is appended.
+    `clocks_us` has the time twice, or both times while the clock is in doubt: a row is refused
+    only if it is wrong by both, so that no refusal is due to the clock.
     """
-    latest, oldest = now_us + limits.max_future_us, now_us - settings.retention_us
+    latest, oldest = max(clocks_us) + limits.max_future_us, min(clocks_us) - settings.retention_us
     column = np.atleast_1d(np.asarray(times, dtype=np.int64))
     wrong = (column > latest) | (column < oldest)
     if not wrong.any():

@@ -109,7 +109,9 @@ class MergeInbox:
         """Return the current settings of the stream. O(1)."""
         return catalog.get("" if self.header is None else self.header.stream, NEW).settings
 
-    def finish(self, now_us: int, settings: StreamSettings) -> tuple[MergeRows, bytes]:
+    def finish(
+        self, now_us: int, settings: StreamSettings, *, disputed_us: int | None = None
+    ) -> tuple[MergeRows, bytes]:
         """Return the rows and the payload of the log row, after the last chunk. O(bytes).
 
         Parameters
@@ -118,6 +120,8 @@ class MergeInbox:
             The current time.
         settings
             The stream's.
+        disputed_us
+            What the time is otherwise while the clock is in doubt.
 
         Raises
         ------
@@ -132,19 +136,22 @@ class MergeInbox:
         if zlib.crc32(data) != header.crc32:
             raise _invalid("header.crc32", "the data is not what was sent: its CRC-32 differs")
         rows = _read(header, data, self._limits.max_merge_states)
+        clocks_us = (now_us, now_us if disputed_us is None else disputed_us)
         for place, state in enumerate(rows.states):
-            self._check_state(state, f"states[{place}]", now_us, settings)
+            self._check_state(state, f"states[{place}]", clocks_us, settings)
         encoded = header.SerializeToString()
         length = len(encoded).to_bytes(_LENGTH_BYTES, "little")
         return rows, length + encoded + data
 
     def _check_state(
-        self, state: MergedState, path: str, now_us: int, settings: StreamSettings
+        self, state: MergedState, path: str, clocks_us: tuple[int, int], settings: StreamSettings
     ) -> None:
         """Refuse a state that cannot be merged into the stream. O(cells)."""
         try:
             if state.event_us:
-                check_times(state.event_us, f"{path}.event_time_us", now_us, self._limits, settings)
+                check_times(
+                    state.event_us, f"{path}.event_time_us", clocks_us, self._limits, settings
+                )
             check_distinct([key for key, _ in state.segments])
             check_segments(state.segments, f"{path}.segments", self._limits, settings)
         except RefusedError as error:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from streameval_server._log.failpoints import failpoint
+from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ class Applier:
         self._pushed_rows = 0
         self._applied_rows = 0
         self._pushed_bytes = 0
+        self._pushed_memory = self._applied_memory = 0
         self._checkpoint_revision = checkpoint_revision
         self._checkpoint_size = 0
         self._checkpointed_bytes = 0
@@ -73,6 +75,11 @@ class Applier:
         return self._pushed_rows - self._applied_rows
 
     @property
+    def memory_bytes(self) -> int:
+        """Memory of the state and of entries that are not applied yet. Safe in any thread."""
+        return self.engine.memory_bytes + self._pushed_memory - self._applied_memory
+
+    @property
     def checkpoint_pending(self) -> bool:
         """Whether a checkpoint was requested or taken and is not written yet."""
         return self._requested or self._taking
@@ -81,6 +88,7 @@ class Applier:
         """Queue entries that are durable; `nbytes` is their size in the log. O(entries)."""
         self._pushed_bytes += nbytes
         self._pushed_rows += sum(map(_cost, entries))
+        self._pushed_memory += sum(memory_of(entry.rows) for entry in entries)
         self._queue.extend(entries)
 
     def step(self) -> bool:
@@ -93,7 +101,7 @@ class Applier:
         """
         queue, engine = self._queue, self.engine
         self.finish_step()
-        if queue and engine.pass_time(queue[0].received_us, _MAX_DUE_IDS):
+        if queue and engine.pass_time(engine.due_before(queue[0]), _MAX_DUE_IDS):
             return True
         chunk: list[Entry] = []
         rows = 0
@@ -107,6 +115,7 @@ class Applier:
         engine.apply(chunk)
         failpoint("apply.after")
         self._applied_rows += rows
+        self._applied_memory += sum(memory_of(entry.rows) for entry in chunk)
         if self._checkpoint_is_due():
             self._take()
         return bool(queue)
@@ -120,9 +129,7 @@ class Applier:
         self.engine.merge()
         if self._copy is not None:
             copy, self._copy = self._copy, None
-            checkpoint = copy()
-            self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
-            self.copied_checkpoint = checkpoint
+            self.copied_checkpoint = copy()
             failpoint("checkpoint.copied")
 
     @property
@@ -171,9 +178,14 @@ class Applier:
             self.copied_checkpoint = None
         return checkpoint
 
-    def checkpoint_done(self, revision: int) -> None:
-        """Learn which checkpoint is current: the one that was taken, or an older one."""
+    def checkpoint_done(self, revision: int, written_bytes: int | None = None) -> None:
+        """Learn which checkpoint is current: the one that was taken, or an older one.
+
+        `written_bytes` is its size, if it is the one that was taken.
+        """
         self._checkpoint_revision = revision
+        if written_bytes is not None:
+            self._checkpoint_size = written_bytes
         self.copied_checkpoint = None
         self._taking = False
 

@@ -148,7 +148,7 @@ class CheckpointTasks:
         if manifest is not None:
             self.writer = None
             self.manifest = manifest
-            self._applier.checkpoint_done(manifest.revision)
+            self._applier.checkpoint_done(manifest.revision, manifest.written_bytes)
             failpoint("checkpoint.done")
 
     def _compact(self) -> None:

@@ -4,7 +4,7 @@ A step drains the queue into one transaction. Only after it is durable do the ma
 revision advance and the outcomes become true. The fate of a failed commit is unknown, so the
 committer stops until the storage was opened again and its content was read back::
 
-    SERVING --StorageError--> FAILED --recover()--> SERVING
+    SERVING --StorageError--> FAILED --recover()--> SERVING   (on a full disk it begins FAILED)
                                 └─ an acked entry is gone --> BROKEN
 
 `submit` runs in one thread, `step` and `recover` in one other. Cost: about 10 us a batch,
@@ -25,17 +25,20 @@ from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
 from streameval_server._log.entries import Kind, Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
+from streameval_server._log.log_time import LogTime
 from streameval_server._model.errors import (
     CorruptLogError,
+    DiskFullError,
     RequestError,
     StorageError,
+    disk_full,
     queue_full,
     state_full,
     storage_failed,
     too_many_ids,
     too_many_producers,
 )
-from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows
+from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows, memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +51,22 @@ if TYPE_CHECKING:
     from streameval_server._log.producer_marks import Marks
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
+
+
+_MAX_GROWTH_BYTES_PER_ROW = 4_096
+"""Memory by which a row may make the state grow, for near the limit: a few cells of slices."""
+
+_INGEST = frozenset({Kind.BATCH, Kind.REFUSED, Kind.OPEN})
+"""Kinds of items that are refused to a producer without a mark while there are too many of them, or
+memory is full; a change of a stream with a request id is not."""
+
+_UNLIMITED_BYTES = 1 << 62
+
+_WORKING_BYTES = 32 << 20
+"""Memory of temporary arrays while rows are decoded, sorted and merged; measured."""
+
+_MIN_WORKING_SHARE = 8
+"""A server with a small limit counts one part of it in this many for temporary arrays."""
 
 
 class State(enum.Enum):
@@ -96,18 +115,24 @@ class Committer:
     ----------
     storage, applier, limits
         The server's.
+    history : int
+        The number of the log's history.
     marks : Marks
         Of all durable entries; the committer's own copy. Sessions read it.
     catalog : Catalog
         The facts about each stream at that revision.
-    revision, received_us : int
-        Of the last durable entry.
+    revision, received_us, crc32 : int
+        Of the last durable row.
+    held_us : int or None
+        The time up to which things fall due, when the log is held.
     manifest : Manifest or None
         The current checkpoint's.
     base : Manifest or None
         Where the log begins; None when it is whole.
     auto_create : bool
         Whether a batch for an unknown stream creates it.
+    error : StorageError or None
+        Why the storage cannot be written yet: then it is closed, and `recover` comes first.
 
     Attributes
     ----------
@@ -121,6 +146,14 @@ class Committer:
         Rows of batches that became durable here, by kind.
     refused_batches : int
         Batches whose refusal became durable here.
+    cache_bytes : callable
+        Returns the memory of cached answers; set by who answers queries.
+    disputed_us : int or None
+        What the time is otherwise while the clock is in doubt, else None. Set before each
+        step by the caller, who knows the clocks: the log is held from then on.
+    is_clock_accepted : bool
+        Set by the caller before it ends a doubt by accepting a clock: the log is then released
+        even if it was not held yet, so that no producer has been idle since (`Marks`).
     """
 
     def __init__(
@@ -129,31 +162,40 @@ class Committer:
         applier: Applier,
         limits: Limits,
         *,
+        history: int,
         marks: Marks,
         catalog: Catalog,
         revision: int,
         received_us: int,
+        crc32: int,
+        held_us: int | None = None,
         manifest: Manifest | None,
         base: Manifest | None = None,
         auto_create: bool = True,
+        error: StorageError | None = None,
     ) -> None:
-        self.state = State.SERVING
-        self.error: StorageError | None = None
+        self.state = State.SERVING if error is None else State.FAILED
+        self.error = error
+        self.history = history
         self.revision = revision
         self.marks = marks
         self.catalog = catalog
         self.auto_create = auto_create
         self.batch_rows = dict.fromkeys(BATCH_KINDS, 0)
         self.refused_batches = 0
+        self.cache_bytes: Callable[[], int] = int
         self._storage = storage
         self._applier = applier
         self._limits = limits
-        self._received_us = received_us
+        self._crc32 = crc32
+        self.disputed_us = held_us
+        self.is_clock_accepted = False
+        self._time = LogTime(received_us, held_us)
         self._tasks = CheckpointTasks(storage, applier, manifest, base)
         self._queue: deque[Item] = deque()
         # Each has a single writer, so their difference needs no lock.
-        self._submitted_bytes = 0
-        self._drained_bytes = 0
+        self._submitted_bytes = self._submitted_memory = 0
+        self._drained_bytes = self._drained_memory = 0
 
     @property
     def queued_bytes(self) -> int:
@@ -164,6 +206,16 @@ class Committer:
     def queued(self) -> int:
         """Items submitted and not drained. Safe to read from any thread."""
         return len(self._queue)
+
+    @property
+    def received_us(self) -> int:
+        """The time of the last durable entry. Safe to read from any thread."""
+        return self._time.received_us
+
+    @property
+    def held_us(self) -> int | None:
+        """The time up to which things fall due while the log is held; None while it is not."""
+        return self._time.held_us
 
     @property
     def checkpoint_revision(self) -> int:
@@ -199,7 +251,7 @@ class Committer:
     def check_serving(self) -> None:
         """Raise RequestError (UNAVAILABLE) unless it serves."""
         if self.state is not State.SERVING:
-            raise storage_failed()
+            raise disk_full() if isinstance(self.error, DiskFullError) else storage_failed()
 
     def submit(self, item: Item) -> None:
         """Queue an item.
@@ -212,23 +264,26 @@ class Committer:
             Each has a delay to retry after.
         """
         self.check_serving()
-        # Entries that are not applied yet are not counted, so the limits on producers,
-        # memory and ids can be exceeded a little. An empty queue takes any item.
+        # Entries that are not applied yet are not counted, so the limits on producers and ids
+        # can be exceeded a little. An empty queue takes any item.
         limits, marks, engine = self._limits, self.marks, self._applier.engine
         queued_bytes = self._submitted_bytes - self._drained_bytes
         if queued_bytes and queued_bytes + item.nbytes > limits.max_queue_bytes:
             raise queue_full(queued_bytes)
         producer = item.producer
-        if producer and len(marks) >= limits.max_producers and marks.get(producer) is None:
+        is_new_producer = bool(producer) and item.kind in _INGEST and marks.get(producer) is None
+        if is_new_producer and len(marks) >= limits.max_producers:
             raise too_many_producers(limits)
         rows, is_import = item.rows, item.kind == Kind.IMPORT_STREAM
+        takes_memory = rows is not None or is_import or is_new_producer
+        if takes_memory and self._waiting_bytes >= self._headroom_bytes:
+            raise state_full(limits)
         if rows is not None or is_import:
-            if limits.max_state_bytes and engine.memory_bytes > limits.max_state_bytes:
-                raise state_full(limits)
             has_ids = is_import or isinstance(rows, PredictionRows | LabelRows)
             if has_ids and engine.kept_ids > limits.max_pending_total:
                 raise too_many_ids(engine.kept_ids, limits)
         self._submitted_bytes += item.nbytes
+        self._submitted_memory += _memory_of(item)
         self._queue.append(item)
 
     def step(self, now_us: int) -> StepResult:
@@ -240,7 +295,12 @@ class Committer:
         if self.state is not State.SERVING:
             return result
         applier, tasks = self._applier, self._tasks
-        if applier.lag_rows >= self._limits.max_lag_rows:
+        is_held = self.held_us is not None
+        if is_held != (self.disputed_us is not None) or self.is_clock_accepted:
+            self._commit_hold(now_us, result)
+            if self.state is not State.SERVING:
+                return result
+        if applier.lag_rows >= self._max_lag_rows:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
@@ -260,10 +320,40 @@ class Committer:
         result.more = more or (bool(self._queue) and not result.blocked)
         return result
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that `max_state_bytes` limits, an upper bound. Safe to read from any thread.
+
+        State, requests and entries that wait, caches of answers, and the arrays of a merge.
+        """
+        working = _WORKING_BYTES
+        if self._limits.max_state_bytes:
+            working = min(working, self._limits.max_state_bytes // _MIN_WORKING_SHARE)
+        return self._applier.memory_bytes + self.cache_bytes() + working + self._waiting_bytes
+
+    @property
+    def _waiting_bytes(self) -> int:
+        """Memory of items that are submitted and not drained."""
+        return self._submitted_memory - self._drained_memory
+
+    @property
+    def _headroom_bytes(self) -> int:
+        """Memory that the limit leaves beside what is committed; 0 when there is none left."""
+        limit = self._limits.max_state_bytes
+        used = self.memory_bytes - self._waiting_bytes
+        return max(limit - used, 0) if limit else _UNLIMITED_BYTES
+
+    @property
+    def _max_lag_rows(self) -> int:
+        """Rows that may wait to be applied: fewer near the limit of memory, but always one."""
+        return min(self._limits.max_lag_rows, 1 + self._headroom_bytes // _MAX_GROWTH_BYTES_PER_ROW)
+
     def _wants_tick(self, now_us: int) -> bool:
         """Whether something is due that no entry has triggered for a while."""
         applier = self._applier
-        if now_us - self._received_us < self._limits.tick_us or applier.lag_rows:
+        if now_us - self.received_us < self._limits.tick_us or applier.lag_rows:
+            return False
+        if self.held_us is not None:
             return False
         return applier.engine.due_us <= now_us or self._can_forget_producers(now_us)
 
@@ -277,22 +367,45 @@ class Committer:
         is_full = len(self.marks) >= self._limits.max_producers
         return is_full and due_us is not None and due_us <= now_us
 
-    def _commit(self, now_us: int, result: StepResult) -> None:
+    def _commit_hold(self, now_us: int, result: StepResult) -> None:
+        """Hold the log, at its last time so that nothing more falls due; or release it."""
+        if self.disputed_us is None:
+            self._commit(now_us, result, Kind.RELEASE)
+            self.is_clock_accepted &= self.state is not State.SERVING
+        elif self.revision and self.held_us is None:
+            self._commit(self.received_us, result, Kind.HOLD)
+
+    def _commit(self, now_us: int, result: StepResult, change: Kind | None = None) -> None:
+        """Write one transaction: of what is queued, or of an entry that changes the hold."""
         transaction = Transaction(
             marks=self.marks,
             catalog=self.catalog,
             limits=self._limits,
             revision=self.revision,
-            received_us=max(now_us, self._received_us),
+            crc32=self._crc32,
+            received_us=max(now_us, self.received_us),
+            disputed_us=self.disputed_us,
             auto_create=self.auto_create,
         )
         queue = self._queue
         drained = 0
-        if not queue:
-            transaction.tick()
-        while queue and drained < self._limits.max_commit_bytes:
+        if change is not None:
+            transaction.pass_time(change)
+        elif not queue:
+            transaction.pass_time(Kind.TICK)
+        rows, max_rows, is_full = 0, self._max_lag_rows, not self._headroom_bytes
+        while (
+            change is None and queue and drained < self._limits.max_commit_bytes and rows < max_rows
+        ):
             item = queue.popleft()
             drained += item.nbytes
+            self._drained_memory += _memory_of(item)
+            if item.rows is not None and is_full:
+                # Queued when there was room.
+                failed = Outcome(item, Status.FAILED, error=state_full(self._limits))
+                transaction.outcomes.append(failed)
+                continue
+            rows += 0 if item.rows is None else item.rows.size
             transaction.add(item)
         self._drained_bytes += drained
         result.outcomes = transaction.outcomes
@@ -306,27 +419,36 @@ class Committer:
                 result.outcomes = [_failed(outcome.item) for outcome in transaction.outcomes]
                 self._fail(error, result)
                 return
-            self._advance(transaction.entries, transaction.nbytes)
+            self._advance(transaction.entries, transaction.rows[-1].crc32, transaction.nbytes)
             result.pushed = True
 
-    def _advance(self, entries: Sequence[Entry], nbytes: int) -> None:
-        """Record that entries are durable, and push them to the applier."""
+    def _advance(self, entries: Sequence[Entry], crc32: int, nbytes: int) -> None:
+        """Record that entries are durable, and push them to the applier.
+
+        `crc32` is the checksum of the last one's row.
+        """
         if not entries:
             return
+        self._crc32 = crc32
         # Before the marks: a thread that reads a mark and then the revision must get a
         # revision that includes the mark.
         self.revision = entries[-1].revision
-        self._received_us = entries[-1].received_us
         record_mark, batch_rows = self.marks.record, self.batch_rows
         for entry in entries:
             failpoint("mark.before")
+            due_us = self._time.due_before(entry)
+            self._time.record(entry)
+            if entry.kind == Kind.RELEASE:
+                self.marks.restart_idle(entry.received_us)
             record_mark(
                 entry.producer,
                 entry.epoch,
                 entry.sequence,
                 entry.received_us,
+                due_us=due_us,
                 revision=entry.revision,
                 refused=entry.refused,
+                content=entry.content,
             )
             record_facts(self.catalog, entry)
             rows = entry.rows
@@ -348,6 +470,7 @@ class Committer:
         while self._queue:
             item = self._queue.popleft()
             self._drained_bytes += item.nbytes
+            self._drained_memory += _memory_of(item)
             result.outcomes.append(_failed(item))
 
     def recover(self) -> StepResult:
@@ -379,13 +502,19 @@ class Committer:
                 self.state = State.BROKEN
             return result
         failpoint("recover.read")
-        self._advance(entries, sum(len(row.payload) for row in rows))
+        nbytes = sum(len(row.payload) for row in rows)
+        self._advance(entries, rows[-1].crc32 if rows else 0, nbytes)
         self._tasks.resume(manifest, base)
         self.error = None
         self.state = State.SERVING
         failpoint("recover.done")
         result.pushed = bool(entries)
         return result
+
+
+def _memory_of(item: Item) -> int:
+    """Return the memory of an item: the request, and its decoded rows."""
+    return item.nbytes + memory_of(item.rows)
 
 
 def _failed(item: Item) -> Outcome:

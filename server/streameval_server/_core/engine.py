@@ -5,20 +5,23 @@ No clocks, threads or disks: an entry carries its time. One thread applies. `vie
 (the runtime holds one lock around each of them); what they return is immutable.
 
 The log's time is the last entry's. Before an entry is applied, everything that is due by its
-time happens in every stream: ids expire, panes coarsen.
+time happens in every stream: ids expire, panes coarsen. While the log is held (`log_time`),
+nothing falls due.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import struct
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
 from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
-from streameval_server._log.checkpoint import Checkpoint
+from streameval_server._log.checkpoint import Checkpoint, LazyParts
 from streameval_server._log.entries import Kind
+from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
@@ -28,13 +31,20 @@ from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_state import NEVER, StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.views import LazyCounts, StreamView
 
 MARKS_PART = "marks"
+HELD_PART = "held"
+"""The time at which the hold began; only in a checkpoint of a held log."""
+
+_HELD = struct.Struct("<q")
+
+_MAX_UNMEASURED_ROWS = 16_384
+"""Rows that are applied before the memory of their streams is measured."""
 
 _UNLIMITED = 1 << 62
 """A budget for `pass_time` that is never spent."""
@@ -51,9 +61,12 @@ class Engine:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        # Revision and time of the last entry: one tuple, so a read without the lock is
-        # consistent.
+        # Revision of the last entry, and the time up to which everything fell due: one tuple,
+        # so a read without the lock is consistent.
         self._reached = (0, 0)
+        # The time up to which what is due has happened, or is happening before the next entry.
+        self._passed_us = 0
+        self._time = LogTime()
         self._streams: SortedDict[str, StreamState] = SortedDict()
         self._memory_bytes = 0
         self._kept_ids = 0
@@ -73,12 +86,22 @@ class Engine:
     @property
     def received_us(self) -> int:
         """The log's time at that revision."""
-        return self._reached[1]
+        return self._time.received_us
+
+    @property
+    def held_us(self) -> int | None:
+        """The time up to which things fall due while the log is held; None while it is not."""
+        return self._time.held_us
+
+    def due_before(self, entry: Entry) -> int:
+        """Return the time up to which things fall due before the next entry is applied."""
+        return self._time.due_before(entry)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that all streams take, an upper estimate. Safe to read from any thread."""
-        return self._memory_bytes
+        """Bytes that all streams and marks take, an upper bound. Safe to read from any thread."""
+        # The committer has marks of its own.
+        return self._memory_bytes + 2 * self.marks.memory_bytes
 
     @property
     def kept_ids(self) -> int:
@@ -105,14 +128,18 @@ class Engine:
         """
         self.merge()
         touched: dict[str, None] = {}
+        rows = 0
         for entry in entries:
             if entry.revision != self.revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
-            if entry.received_us >= self.due_us:
+            due_us = self._time.due_before(entry)
+            if due_us >= self.due_us:
                 self._update_sizes(touched)
-                while self.pass_time(entry.received_us, _UNLIMITED):
+                while self.pass_time(due_us, _UNLIMITED):
                     pass
-            state = self._apply_entry(entry)
+            if entry.kind == Kind.RELEASE:
+                self.marks.restart_idle(entry.received_us)
+            state = self._apply_entry(entry, due_us)
             if state is not None:
                 touched[entry.stream] = None
                 self._schedule(state)
@@ -121,32 +148,40 @@ class Engine:
                 entry.epoch,
                 entry.sequence,
                 entry.received_us,
+                due_us=due_us,
                 revision=entry.revision,
                 refused=entry.refused,
+                content=entry.content,
             )
-            self._reached = (entry.revision, entry.received_us)
+            self._time.record(entry)
+            self._reached = (entry.revision, due_us)
+            rows += 0 if entry.rows is None else entry.rows.size
+            if rows >= _MAX_UNMEASURED_ROWS:
+                # Other threads compare the memory with its limit meanwhile.
+                rows = 0
+                self._update_sizes(touched)
         self._update_sizes(touched)
 
-    def _apply_entry(self, entry: Entry) -> StreamState | None:
+    def _apply_entry(self, entry: Entry, due_us: int) -> StreamState | None:
         """Apply an entry; return the stream that changed."""
         change = entry.change
         if entry.rows is not None:
-            state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS)
-            state.on_time(entry.received_us)
-            state.take(entry.rows, entry.revision, entry.received_us)
+            state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS, due_us)
+            state.on_time(due_us)
+            state.take(entry.rows, entry.revision, entry.received_us, due_us)
             return state
         if isinstance(change, StreamSettings):
-            return self._create_stream(entry, change)
+            return self._create_stream(entry, change, due_us)
         if isinstance(change, StreamFile):
             state = change.restored(entry.stream, entry.revision, self._limits)
             self._streams[entry.stream] = state
             return state
         if isinstance(change, SettingsUpdate):
             state = self._streams[entry.stream]
-            state.on_time(entry.received_us)
+            state.on_time(due_us)
             state.update(change.apply_to(state.info.settings), entry.revision)
             # A shorter retention takes effect now, not with the next entry.
-            state.on_time(entry.received_us)
+            state.on_time(due_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
@@ -157,9 +192,9 @@ class Engine:
             self._kept_ids -= kept_ids
         return None
 
-    def _create_stream(self, entry: Entry, settings: StreamSettings) -> StreamState:
+    def _create_stream(self, entry: Entry, settings: StreamSettings, due_us: int) -> StreamState:
         info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
-        state = self._streams[entry.stream] = StreamState(info, self._limits)
+        state = self._streams[entry.stream] = StreamState(info, self._limits, due_us)
         return state
 
     def _update_sizes(self, touched: dict[str, None]) -> None:
@@ -186,7 +221,7 @@ class Engine:
         for name in collected:
             state = self._streams.get(name)
             if state is not None:
-                state.counts.count()
+                state.counts.count_idle()
                 self._measure(state)
 
     def merge(self) -> None:
@@ -226,6 +261,7 @@ class Engine:
         about a millisecond. The order of the streams makes no difference to the state.
         """
         agenda = self._agenda
+        self._passed_us = max(self._passed_us, now_us)
         while agenda and agenda[0][0] <= now_us:
             if budget <= 0:
                 return True
@@ -305,7 +341,7 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        (revision, now_us), ids = self._reached, state.kept_ids
+        revision, now_us, ids = self.revision, self.received_us, state.kept_ids
         pending = list(stream_parts.export_parts(state))
 
         def export() -> tuple[int, bytes]:
@@ -313,6 +349,35 @@ class Engine:
             return revision, stream_to_bytes(name, revision, now_us, ids, parts)
 
         return export
+
+    def begin_stream_hash(self, name: str) -> Callable[[], tuple[int, str]] | None:
+        """Return a callable that hashes one stream; None when that is not possible now.
+
+        O(panes + ids). The callable returns the revision and the SHA-256 of the stream in a
+        canonical form, in O(its bytes), and needs no lock. It is not possible without such a
+        stream, and while what is due before the next entry has happened in part.
+        """
+        state = self._streams.get(name)
+        if state is None or self._passed_us > self._reached[1]:
+            return None
+        revision = self.revision
+        pending = list(stream_parts.checkpoint_parts(state, -1))
+        ids = b"" if state.joins is None else state.joins.to_bytes()
+
+        def hashed() -> tuple[int, str]:
+            digest = hashlib.sha256(ids)
+            for part, data in pending:
+                assert data is not None
+                content = data()
+                digest.update(f"\n{part} {len(content)}\n".encode())
+                digest.update(content)
+            return revision, digest.hexdigest()
+
+        return hashed
+
+    def stream_bytes(self, name: str) -> int:
+        """Return the bytes that a stream takes, as counted in `memory_bytes`; 0 without one."""
+        return self._sizes.get(name, (0, 0))[0]
 
     def catalog(self) -> Catalog:
         """Return the facts about each stream, for a committer. O(streams)."""
@@ -329,21 +394,33 @@ class Engine:
         Returns
         -------
         callable
-            Copies the changed parts, in O(their bytes). It may run at the same time as
-            `view`, and must run before the next entry is applied.
+            Merges the changed parts' counts and copies ids, in O(their bytes). It may run at
+            the same time as `view`, and must run before the next entry is applied. Counts are
+            immutable, so they are encoded when the checkpoint is written.
         """
-        revision, received_us = self._reached
+        revision, received_us = self.revision, self.received_us
+        held = self._held_parts()
         states = list(self._streams.values())
         pending = [each for state in states for each in stream_parts.checkpoint_parts(state, since)]
 
         def copy() -> Checkpoint:
-            parts: dict[str, bytes | None] = {MARKS_PART: self.marks.to_bytes()}
-            parts |= {part: None if data is None else data() for part, data in pending}
+            made = {MARKS_PART: self.marks.to_bytes(), **held}
+            unchanged: list[str] = []
+            encoders: dict[str, Callable[[], bytes]] = {}
+            for part, encoder in pending:
+                if encoder is None:
+                    unchanged.append(part)
+                else:
+                    encoder.merge()
+                    encoders[part] = encoder
             for state in states:
-                parts.update(stream_parts.join_parts(state, revision, since))
-            changed = {part: data for part, data in parts.items() if data is not None}
-            unchanged = tuple(part for part, data in parts.items() if data is None)
-            return Checkpoint(revision, received_us, changed, unchanged)
+                for part, data in stream_parts.join_parts(state, revision, since):
+                    if data is None:
+                        unchanged.append(part)
+                    else:
+                        made[part] = data
+            changed = LazyParts(encoders | LazyParts.holding(made).makers)
+            return Checkpoint(revision, received_us, changed, tuple(unchanged))
 
         return copy
 
@@ -352,10 +429,8 @@ class Engine:
         return self.begin_checkpoint(since)()
 
     @classmethod
-    def restore(
-        cls, limits: Limits, revision: int, received_us: int, parts: Mapping[str, bytes]
-    ) -> Engine:
-        """Return the engine of a checkpoint's parts. O(bytes).
+    def restore(cls, limits: Limits, revision: int, received_us: int, parts: LazyParts) -> Engine:
+        """Return the engine of a checkpoint's parts. O(bytes), a part in memory at a time.
 
         Raises
         ------
@@ -363,24 +438,33 @@ class Engine:
             When a part is missing or not what was written.
         """
         engine = cls(limits)
-        engine._reached = (revision, received_us)
         if MARKS_PART not in parts:
             raise CorruptLogError("the checkpoint has no producers' marks")
+        held = parts.get(HELD_PART)
+        if held is not None and len(held) != _HELD.size:
+            raise CorruptLogError(f"part {HELD_PART} of the checkpoint has {len(held)} bytes")
+        engine._time = LogTime(received_us, None if held is None else _HELD.unpack(held)[0])
+        engine._reached = (revision, engine._time.due_us)
         engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
-        streams: dict[str, dict[str, bytes]] = {}
-        for part, data in parts.items():
-            if part != MARKS_PART:
+        streams: dict[str, dict[str, str]] = {}
+        for part in parts:
+            if part not in {MARKS_PART, HELD_PART}:
                 name, which = stream_parts.split_part(part)
-                streams.setdefault(name, {})[which] = data
+                streams.setdefault(name, {})[which] = part
         for name, own_parts in streams.items():
-            state = stream_parts.restore_stream(limits, revision, own_parts)
+            state = stream_parts.restore_stream(limits, revision, parts.of(own_parts))
             engine._streams[name] = state
             engine._schedule(state)
             engine._measure(state)
         return engine
 
+    def _held_parts(self) -> dict[str, bytes]:
+        held_us = self.held_us
+        return {} if held_us is None else {HELD_PART: _HELD.pack(held_us)}
+
     def _content(self) -> Iterator[tuple[str, bytes]]:
         yield MARKS_PART, self.marks.to_bytes()
+        yield from self._held_parts().items()
         for state in self._streams.values():
             yield from stream_parts.content_parts(state)
 

@@ -22,10 +22,12 @@ from streameval_server._core.committer import Committer, State
 from streameval_server._core.replay import engine_at_checkpoint, replay
 from streameval_server._log.checkpoint import part_keys, read_base
 from streameval_server._log.failpoints import failpoint
-from streameval_server._model.errors import CorruptLogError, StorageError
+from streameval_server._model.errors import CorruptLogError, DiskFullError, StorageError
 
 if TYPE_CHECKING:
     from streameval_server._core.engine import Engine
+    from streameval_server._log.history import History
+    from streameval_server._log.sqlite import SqliteStorage
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
 
@@ -45,12 +47,15 @@ class RecoveryReport:
         Log entries that were replayed.
     revision : int
         The last durable revision.
+    history : History
+        The log's history, with the losses that operators have accepted.
     """
 
     checkpoint_revision: int
     checkpoint_error: str | None
     replayed: int
     revision: int
+    history: History
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,43 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
         raise
 
 
-def _recover(storage: Storage, limits: Limits, *, auto_create: bool) -> ServerCore:
+def open_core_on_full_disk(
+    storage: SqliteStorage, limits: Limits, error: DiskFullError, *, auto_create: bool = True
+) -> ServerCore:
+    """Restore the state of a log that cannot be written for want of room. O(bytes).
+
+    The committer is FAILED: queries are answered, and its `recover` opens the storage for
+    writing once there is room. Parts of an abandoned checkpoint are left for the next start.
+
+    Parameters
+    ----------
+    storage, limits, auto_create
+        As for `open_core`, which failed; the caller owns the log's directory.
+    error
+        The error that it raised.
+
+    Raises
+    ------
+    CorruptLogError
+        When the log is not what was written, or has lost acknowledged rows.
+    DiskFullError
+        When the log cannot be read without a write either: `error`.
+    """
+    try:
+        storage.open_unchanged()
+    except CorruptLogError:
+        raise
+    except StorageError as reason:
+        raise error from reason
+    try:
+        return _recover(storage, limits, auto_create=auto_create, full=error)
+    finally:
+        storage.close()
+
+
+def _recover(
+    storage: Storage, limits: Limits, *, auto_create: bool, full: DiskFullError | None = None
+) -> ServerCore:
     base = read_base(storage)
     engine, manifest, error = engine_at_checkpoint(storage, base, limits)
     failpoint("start.restored")
@@ -135,19 +176,26 @@ def _recover(storage: Storage, limits: Limits, *, auto_create: bool) -> ServerCo
     if engine.revision != last:
         raise CorruptLogError(f"the log ends at revision {engine.revision}, not at {last}")
     failpoint("start.replayed")
-    storage.prune(part_keys(manifest) | part_keys(base))
+    if full is None:
+        storage.prune(part_keys(manifest) | part_keys(base))
     failpoint("start.pruned")
     committer = Committer(
         storage,
         applier,
         limits,
+        history=storage.history().number,
         marks=engine.marks.copy(),
         catalog=engine.catalog(),
         revision=engine.revision,
         received_us=engine.received_us,
+        crc32=storage.checksum_at(engine.revision),
+        held_us=engine.held_us,
         manifest=manifest,
         base=base,
         auto_create=auto_create,
+        error=full,
     )
-    report = RecoveryReport(checkpoint_revision, error, replayed, engine.revision)
+    report = RecoveryReport(
+        checkpoint_revision, error, replayed, engine.revision, storage.history()
+    )
     return ServerCore(limits, storage, engine, applier, committer, report)

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from streameval import CorruptStateError
 from streameval._time import MAX_TIME_US
 from streameval.v1 import status_pb2, stream_pb2
+from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
 from streameval_server._core.engine import Engine
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from streameval_server._model.rows import Rows
 
 _FORMATS = {
-    Kind.BATCH: (Format.INGEST_REQUEST, Format.INGEST_BATCH_REQUEST),
+    Kind.BATCH: (
+        Format.INGEST_REQUEST,
+        Format.INGEST_BATCH_REQUEST,
+        Format.CHECKED_INGEST_REQUEST,
+        Format.CHECKED_INGEST_BATCH_REQUEST,
+    ),
     Kind.REFUSED: (Format.REFUSAL,),
     Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST,),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
@@ -39,11 +45,14 @@ _FORMATS = {
     Kind.TICK: (Format.TICK,),
     Kind.MERGE: (Format.MERGE,),
     Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
+    Kind.HOLD: (Format.TICK,),
+    Kind.RELEASE: (Format.TICK,),
+    Kind.OPEN: (Format.OPEN,),
 }
 """The formats that this version can replay, by kind."""
 
-_CHUNK_ENTRIES = 256
-"""Entries that `replay` decodes before it applies them."""
+_CHUNK_ENTRIES, _CHUNK_ROWS = 256, 65_536
+"""Entries, and rows of them, that `replay` decodes before it applies them."""
 
 
 def restore(storage: Storage, manifest: Manifest, limits: Limits) -> Engine:
@@ -157,6 +166,7 @@ def entry_of(row: LogRow) -> Entry:
         rows,
         change,
         refused,
+        content_checksum(row.format, row.payload) if row.producer else 0,
     )
 
 
@@ -168,7 +178,7 @@ def replay(rows: Iterable[LogRow], applier: Applier) -> int:
     CorruptLogError, StorageError
         As `entry_of`; also when time runs backwards or beyond `MAX_TIME_US`.
     """
-    replayed = nbytes = 0
+    replayed = nbytes = num_rows = 0
     entries: list[Entry] = []
     now_us = applier.engine.received_us
     for row in rows:
@@ -178,12 +188,14 @@ def replay(rows: Iterable[LogRow], applier: Applier) -> int:
                 f"and the one before at {now_us} us"
             )
         now_us = row.received_us
-        entries.append(entry_of(row))
+        entry = entry_of(row)
+        entries.append(entry)
         nbytes += len(row.payload)
-        if len(entries) == _CHUNK_ENTRIES:
+        num_rows += 0 if entry.rows is None else entry.rows.size
+        if len(entries) == _CHUNK_ENTRIES or num_rows >= _CHUNK_ROWS:
             _apply(applier, entries, nbytes)
             replayed += len(entries)
-            entries, nbytes = [], 0
+            entries, nbytes, num_rows = [], 0, 0
     _apply(applier, entries, nbytes)
     return replayed + len(entries)
 

@@ -13,6 +13,7 @@ from streameval._counts import MAX_TOTAL
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
 from streameval_server._log.entries import (
+    REPEATABLE,
     Entry,
     Format,
     Item,
@@ -32,7 +33,9 @@ from streameval_server._model.errors import (
     epoch_fenced,
     no_stream,
     sequence_gap,
+    sequence_reused,
 )
+from streameval_server._model.request_ids import request_id_reused
 from streameval_server._model.rows import MergeRows
 from streameval_server._model.stream_settings import (
     DEFAULTS,
@@ -44,6 +47,7 @@ from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from streameval_server._log.catalog import Catalog
+    from streameval_server._log.entries import RowHead
     from streameval_server._log.producer_marks import Marks
     from streameval_server._model.limits import Limits
 
@@ -57,10 +61,12 @@ class Transaction:
         As of the last durable entry; never written to.
     limits
         The server's.
-    revision : int
-        Of the last durable entry.
+    revision, crc32 : int
+        Of the last durable row.
     received_us : int
         The time of all rows of this transaction.
+    disputed_us : int or None
+        What the time is otherwise while the clock is in doubt.
     auto_create : bool
         Whether a batch for an unknown stream creates it.
 
@@ -83,7 +89,9 @@ class Transaction:
         catalog: Catalog,
         limits: Limits,
         revision: int,
+        crc32: int,
         received_us: int,
+        disputed_us: int | None = None,
         auto_create: bool,
     ) -> None:
         self.rows: list[LogRow] = []
@@ -93,7 +101,9 @@ class Transaction:
         self._marks = marks
         self._limits = limits
         self._revision = revision
+        self._crc32 = crc32
         self._received_us = received_us
+        self._disputed_us = disputed_us
         self._auto_create = auto_create
         self._new_marks: dict[str, Mark] = {}
         self._catalog = catalog
@@ -103,11 +113,13 @@ class Transaction:
 
     def add(self, item: Item) -> None:
         """Decide on an item, given those that were added before it. O(payload)."""
+        if item.kind == Kind.OPEN:
+            self._open(item)
+            return
         if item.producer:
-            mark = self._new_marks.get(item.producer) or self._marks.get(item.producer)
-            status = sequence_status(mark, item.epoch, item.sequence)
-            if status is not SequenceStatus.NEXT:
-                self.outcomes.append(self._reject_sequence(item, status, mark))
+            rejected = self._check_mark(item)
+            if rejected is not None:
+                self.outcomes.append(rejected)
                 return
         if item.kind == Kind.BATCH:
             refused = self._count_batch(item)
@@ -126,13 +138,39 @@ class Transaction:
                 return
         self._log(item, item.kind, item.format, item.payload)
 
-    def tick(self) -> None:
-        """Add an entry that only moves the log's time forward; it has no item and no outcome."""
+    def _open(self, item: Item) -> None:
+        """Start an epoch, unless it has started already or a higher one has."""
+        mark = self._new_marks.get(item.producer) or self._marks.get(item.producer)
+        if mark is not None and mark.epoch > item.epoch:
+            error = epoch_fenced(item.producer, item.epoch, mark.epoch)
+            self.outcomes.append(Outcome(item, Status.FAILED, error=error))
+        elif mark is not None and mark.epoch == item.epoch:
+            self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
+        else:
+            self._log(item, item.kind, item.format, item.payload)
+
+    def pass_time(self, kind: Kind) -> None:
+        """Add an entry that only concerns the log's time; it has no item and no outcome."""
         revision = self._revision = self._revision + 1
-        head = (revision, self._received_us, int(Kind.TICK), int(Format.TICK), "", "", 0, 0)
-        self.rows.append(LogRow(*head, checksum(head, b""), b""))
-        self.entries.append(Entry(revision, self._received_us, Kind.TICK, "", "", 0, 0, None))
-        failpoint(DRAFTED[Kind.TICK])
+        head = (revision, self._received_us, int(kind), int(Format.TICK), "", "", 0, 0)
+        self._add_row(head, b"")
+        self.entries.append(Entry(revision, self._received_us, kind, "", "", 0, 0, None))
+        failpoint(DRAFTED[kind])
+
+    def _add_row(self, head: RowHead, payload: bytes) -> None:
+        """Add a row whose checksum continues that of the row before."""
+        self._crc32 = crc32 = checksum(head, payload, self._crc32)
+        self.rows.append(LogRow(*head, crc32, payload))
+
+    def _check_mark(self, item: Item) -> Outcome | None:
+        """Return the outcome of an item that its producer's mark rejects; None for the next."""
+        mark = self._new_marks.get(item.producer) or self._marks.get(item.producer)
+        if mark is not None and mark.epoch != item.epoch and item.kind in REPEATABLE:
+            return Outcome(item, Status.FAILED, error=request_id_reused(item.producer))
+        status = sequence_status(mark, item.epoch, item.sequence)
+        if status is SequenceStatus.NEXT:
+            return None
+        return self._reject_sequence(item, status, mark)
 
     def _reject_sequence(self, item: Item, status: SequenceStatus, mark: Mark | None) -> Outcome:
         """Return the outcome of an item that is not its producer's next."""
@@ -141,6 +179,9 @@ class Transaction:
             if refusal is not None:
                 revision, refused = refusal.revision, refusal.refused
                 return Outcome(item, Status.REFUSED, revision, refused=refused)
+            if mark is not None and not mark.agrees(item.sequence, item.content):
+                error = sequence_reused(item.producer, item.epoch, item.sequence)
+                return Outcome(item, Status.FAILED, error=error)
             # The original may be in this transaction, which has the higher revision.
             return Outcome(item, Status.DUPLICATE, revision=self._revision)
         epoch, last = (0, 0) if mark is None else (mark.epoch, mark.last_sequence)
@@ -161,7 +202,14 @@ class Transaction:
             # The settings changed after the session had validated it.
             try:
                 batch = batch_of(item.format, item.payload)
-                item.rows = decode(batch, 0, self._received_us, self._limits, settings)
+                item.rows = decode(
+                    batch,
+                    0,
+                    self._received_us,
+                    self._limits,
+                    settings,
+                    disputed_us=self._disputed_us,
+                )
             except RefusedError as error:
                 return error.refused
             if item.rows is None:
@@ -293,6 +341,8 @@ class Transaction:
         revision = self._revision = self._revision + 1
         received_us = self._received_us
         producer, epoch, sequence = item.producer, item.epoch, item.sequence
+        # The log does not have the content of a refused batch.
+        content = item.content if kind == Kind.BATCH else 0
         head = (
             revision,
             received_us,
@@ -303,7 +353,7 @@ class Transaction:
             epoch,
             sequence,
         )
-        self.rows.append(LogRow(*head, checksum(head, payload), payload))
+        self._add_row(head, payload)
         self.entries.append(
             Entry(
                 revision,
@@ -316,13 +366,20 @@ class Transaction:
                 item.rows,
                 item.change,
                 item.refused,
+                content,
             )
         )
         self.nbytes += len(payload)
         if producer:
             mark = self._new_marks.get(producer) or self._marks.get(producer)
             self._new_marks[producer] = advance(
-                mark, epoch, sequence, received_us, revision=revision, refused=item.refused
+                mark,
+                epoch,
+                sequence,
+                received_us,
+                revision=revision,
+                refused=item.refused,
+                content=content,
             )
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
         self.outcomes.append(Outcome(item, status, revision, received_us, item.refused))

@@ -13,8 +13,8 @@ from streameval_server._batch.stream_import import ImportInbox
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.names import check_stream_name
+from streameval_server._runtime import machine_time
 from streameval_server._runtime.open_calls import stopping_error
-from streameval_server._runtime.runtime import now_us
 from streameval_server._runtime.server_status import server_status
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._runtime = runtime
         self._address = address
         self._limits = limits
-        self._start_us = now_us()
+        self._start_us = machine_time.wall_us()
         self._backing_up = False
         self._importing = False
 
@@ -60,7 +60,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     self._limits,
                     address=self._address(),
                     start_us=self._start_us,
-                    now_us=now_us(),
+                    now_us=machine_time.wall_us(),
                 ),
             )
 
@@ -85,6 +85,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return admin_pb2.CompactLogResponse(
             log_start_revision=done.revision, dropped_rows=done.dropped
         )
+
+    async def AcceptClock(  # noqa: N802 - the contract's name
+        self, _request: admin_pb2.AcceptClockRequest, _context: Context
+    ) -> admin_pb2.AcceptClockResponse:
+        """Believe the wall clock."""
+        response = admin_pb2.AcceptClockResponse()
+        response.time.FromMicroseconds(self._runtime.accept_clock())
+        _log.warning("an operator has confirmed the clock")
+        return response
 
     async def Backup(  # noqa: N802 - the contract's name
         self, _request: admin_pb2.BackupRequest, _context: Context

@@ -6,8 +6,7 @@ requests or answers, because those hold ids and values.
 ==================  =====================================================
 level               which calls
 ==================  =====================================================
-DEBUG               successful
-INFO                failed by the client's fault, or cancelled by the client
+DEBUG               successful, failed by the client's fault, or cancelled by the client
 WARNING             refused: the token is missing, unknown or not sufficient
 ERROR               failed by the server's fault
 ==================  =====================================================
@@ -113,11 +112,9 @@ def _ignore(_method: str, _code: str, _took_s: float) -> None:
 
 
 def _level(code: str) -> int:
-    if code == "OK":
-        return logging.DEBUG
     if code in _REFUSED:
         return logging.WARNING
-    return logging.ERROR if code in _SERVER_FAULTS else logging.INFO
+    return logging.ERROR if code in _SERVER_FAULTS else logging.DEBUG
 
 
 def _code(context: CallOutcome) -> str:

@@ -15,10 +15,9 @@ import grpc
 
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._grpc.merge_pieces import MergePieces
 from streameval_server._ingest.session import IngestSession
-from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._runtime.open_calls import stopping_error
-from streameval_server._runtime.runtime import now_us
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope
 
@@ -35,9 +34,6 @@ _MAX_UNREAD_BATCHES = 1024
 """Batches that are read while the client leaves an answer unread. Each batch may be
 refused, and refusals, unlike acks, do not merge into one."""
 
-_MAX_CONCURRENT_MERGES = 4
-"""Merges in progress at once, if each has the largest size allowed."""
-
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -47,7 +43,7 @@ class IngestService:
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
         self._runtime = runtime
         self._limits = limits
-        self._merging_bytes = 0
+        self._pieces = MergePieces(limits)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -88,7 +84,7 @@ class IngestService:
         """Answer once the batch is durable."""
         access = current_access()
         response = await self._runtime.settled(
-            lambda call: call.ingest_batch(frame, now_us(), forbids=access.forbids)
+            lambda call: call.ingest_batch(frame, self._runtime.now_us(), forbids=access.forbids)
         )
         assert isinstance(response, ingest_pb2.IngestBatchResponse)
         return response
@@ -99,36 +95,19 @@ class IngestService:
         """Answer once the merge is durable and visible."""
         runtime, inbox = self._runtime, MergeInbox(self._limits)
         with runtime.calls.call():
-            await self._collect(inbox, requests)
+            await self._pieces.collect(inbox, requests, current_access().token_id)
             if inbox.is_duplicate(runtime.core.committer.catalog):
                 return ingest_pb2.MergeResponse(revision=runtime.durable_revision(), duplicate=True)
             settings = inbox.settings_in(runtime.core.committer.catalog)
             # Off the event loop: checking takes O(bytes of the states).
-            prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
+            now_us, disputed_us = runtime.now()
+            prepared = await asyncio.to_thread(
+                inbox.finish, now_us, settings, disputed_us=disputed_us
+            )
         response = await runtime.settled(lambda call: call.merge(inbox, prepared))
         assert isinstance(response, ingest_pb2.MergeResponse)
         await runtime.visible(response.revision)
         return response
-
-    async def _collect(
-        self, inbox: MergeInbox, requests: AsyncIterator[ingest_pb2.MergeRequest]
-    ) -> None:
-        """Read all pieces, within the limit on the bytes of all merges in progress."""
-        mine = 0
-        try:
-            async for request in requests:
-                mine += len(request.data)
-                self._merging_bytes += len(request.data)
-                if self._merging_bytes > _MAX_CONCURRENT_MERGES * self._limits.max_merge_bytes:
-                    raise RequestError(
-                        Code.RESOURCE_EXHAUSTED,
-                        "too many merges are in progress: send it again later",
-                        reason="MERGES_FULL",
-                        retry_after_s=RETRY_AFTER_S,
-                    )
-                inbox.feed(request)
-        finally:
-            self._merging_bytes -= mine
 
 
 class _Stream:
@@ -143,7 +122,9 @@ class _Stream:
             runtime.core.committer, limits, self.wake, forbids=access.forbids
         )
         self._ended = False
-        self._writing = False
+        # The client has an answer to read; before the first one, which waits for the disk, it
+        # may not send without end either.
+        self._writing = True
         self._batches_since_write = 0
 
     def wake(self) -> None:
@@ -165,7 +146,7 @@ class _Stream:
                 if runtime.calls.stopping:
                     return
                 self._access.need(Scope.INGEST)  # the token may have been revoked
-                session.feed(frame, now_us())
+                session.feed(frame, runtime.now_us())
                 runtime.submitted()
                 self._batches_since_write += 1
                 while session.full or self._client_stalls():

@@ -10,7 +10,7 @@ For each call, in this order:
 3. `_write_answers` sends what a streaming handler yields, and checks the token before
    each answer. Every answer of a streaming call passes it: a handler that writes
    answers itself is refused, unless its method needs no token. `_answer` checks the
-   token again before the answer of a query, which may have waited for a revision.
+   token again before the answer of a call that only reads, which may have waited.
 4. The call's line is written to the log. An exception that is not a RequestError is
    answered with INTERNAL and the call's id; the log has its traceback, without the
    values in it.
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
+from streameval_server._grpc.open_requests import OpenRequests
 from streameval_server._grpc.status import abort, internal_error
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.access import (
@@ -75,6 +76,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._log = log
         # Bounded: only methods that exist have a handler.
         self._handlers: dict[str, Handler] = {}
+        self._open_requests = OpenRequests()
 
     async def intercept_service(
         self,
@@ -94,32 +96,43 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             try:
                 authorise_call(self._guard, headers.get(TOKEN_HEADER), rule)
             except RequestError as error:
-                return _with_behaviour(handler, self._refusing(error), None)
+                return self._refusing(error)
         wrapped = self._handlers.get(path)
         if wrapped is None:
             wrapped = self._handlers[path] = self._wrapped(path, rule, handler)
         return wrapped
 
-    def _refusing(self, error: RequestError) -> Behaviour:
-        async def refuse(_request: Any, context: Context) -> NoReturn:
+    def _refusing(self, error: RequestError) -> Handler:
+        """Return a handler that refuses a call of any kind.
+
+        It takes a stream of requests, of which it reads none: gRPC receives the one request
+        of other handlers, up to the transport's limit, before it calls them.
+        """
+
+        async def refuse(_requests: Any, context: Context) -> NoReturn:
             with self._log.call(context):
                 await abort(context, error)
 
-        return refuse
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
     def _wrapped(self, path: str, rule: Rule, handler: Handler) -> Handler:
         inner = behaviour_of(handler)
         decode = handler.request_deserializer
+        # gRPC would receive any number of unfinished requests (see `_refusing`).
+        is_read_here = rule.open and not handler.request_streaming
+        open_requests = self._open_requests
         check_requests: Any = _check_each if handler.request_streaming else _check
         if handler.request_streaming and decode is None and rule.request is None:
             check_requests = _unchecked  # encoded frames that the handler checks
-        answer = _answer
+        answer: Any = _answer
         if handler.response_streaming:
-            answer = _write_answers
+            answer = self._write_open_answers if rule.open else _write_answers
 
         async def behave(request: Any, context: Context) -> Any:
             with self._log.call(context):
                 try:
+                    if is_read_here:
+                        request = await open_requests.read(request)
                     check = CallCheck(rule)
                     checked = check_requests(path, check, request)
                     return await answer(inner, checked, context, rule, check)
@@ -136,7 +149,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                     self._log.unexpected(error)
                     await abort(context, internal_error())
 
-        return _with_behaviour(handler, behave, None if decode is None else _tolerant(decode))
+        decode = None if decode is None else _tolerant(decode)
+        return _with_behaviour(handler, behave, decode, reads_stream=is_read_here)
+
+    async def _write_open_answers(self, *call: Any) -> None:
+        """As `_write_answers`, for callers without a token."""
+        with self._open_requests.stream():
+            await _write_answers(*call)
 
 
 def behaviour_of(handler: Handler) -> Any:
@@ -147,15 +166,22 @@ def behaviour_of(handler: Handler) -> Any:
 
 
 def _with_behaviour(
-    handler: Handler, behaviour: Any, request_deserializer: Callable[[bytes], Any] | None
+    handler: Handler,
+    behaviour: Any,
+    request_deserializer: Callable[[bytes], Any] | None,
+    *,
+    reads_stream: bool,
 ) -> Handler:
-    """Return a handler of the same kind with another behaviour."""
+    """Return a handler of the same kind with another behaviour.
+
+    With `reads_stream` it gets the one request of a call as a stream.
+    """
     make: Any = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming, handler.response_streaming]
+    }[handler.request_streaming or reads_stream, handler.response_streaming]
     made: Handler = make(behaviour, request_deserializer, handler.response_serializer)
     return made
 

@@ -15,12 +15,17 @@ from streameval_server._queries.curves import curve, parse_curve_request, state
 from streameval_server._queries.decision import decision, parse_decision_request
 from streameval_server._queries.histogram import histogram, parse_histogram_request
 from streameval_server._queries.overview import overview, parse_overview_request
-from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
+from streameval_server._queries.query_engine import (
+    MAX_CACHE_BYTES,
+    QueryEngine,
+    parse_snapshot_request,
+    snapshot,
+)
 from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
-from streameval_server._runtime.runtime import now_us
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
+from streameval_server._security.access import current_access
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
+_MIN_CACHE_SHARE = 8
+"""Caches take at most one part of `max_state_bytes` in this many."""
+
 _MULTI_WINDOW: frozenset[object] = frozenset({overview, series, ranking})
 """Computations over many windows: they may take long."""
 
@@ -44,7 +52,15 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._engine = QueryEngine(runtime.view, now_us, runtime.queries.check)
+        limit = runtime.limits.max_state_bytes
+        self._engine = engine = QueryEngine(
+            runtime.view,
+            runtime.now_us,
+            runtime.queries.check,
+            server_warnings=runtime.clock_warnings,
+            max_cache_bytes=min(MAX_CACHE_BYTES, limit // _MIN_CACHE_SHARE or MAX_CACHE_BYTES),
+        )
+        runtime.cache_bytes = lambda: engine.memory_bytes
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -125,9 +141,9 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             request.selection.min_revision, lambda: parse_ranking_request(request), ranking
         )
 
-    async def Watch(  # noqa: N802 - the contract's name
-        self, request: query_pb2.WatchRequest, _context: Context
-    ) -> AsyncIterator[query_pb2.WatchResponse]:
+    async def WatchSnapshot(  # noqa: N802 - the contract's name
+        self, request: query_pb2.WatchSnapshotRequest, _context: Context
+    ) -> AsyncIterator[query_pb2.WatchSnapshotResponse]:
         """Yield the newest figures whenever they change."""
         async for found in watch_snapshot(
             self._runtime,
@@ -136,7 +152,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             pause_s=interval_s(request),
             min_revision=request.selection.min_revision,
         ):
-            yield query_pb2.WatchResponse(snapshot=found)
+            yield query_pb2.WatchSnapshotResponse(snapshot=found)
 
     async def WatchSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchSnapshotsRequest, _context: Context
@@ -155,10 +171,17 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> T:
         """Check the request, wait until the revision is applied, answer from a query thread."""
         runtime, query = self._runtime, check()
-        with runtime.calls.call():
+        with runtime.calls.call(), runtime.quota.query(current_access().token_id):
             await runtime.visible(min_revision)
             return await runtime.answer(
                 (compute.__name__, query),
-                partial(compute, self._engine, query),
+                partial(_computed, self._engine, compute, query),
                 is_long=compute in _MULTI_WINDOW,
             )
+
+
+def _computed(engine: QueryEngine, compute: Callable[[QueryEngine, Q], T], query: Q) -> T:
+    try:
+        return compute(engine, query)
+    finally:
+        engine.end()

@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval_server._core.committer import State
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.ingest_service import IngestService
@@ -48,6 +49,17 @@ _HANDSHAKE_MS = 20_000
 _PING_AFTER_MS, _PING_TIMEOUT_MS = 60_000, 20_000
 """A silent connection is pinged after the first time, and closed when no answer comes
 within the second."""
+
+_MAX_CONCURRENT_STREAMS = 128
+"""Calls in progress on one connection; a client queues further ones. Without this limit a
+client that begins calls and cancels them at once takes all of the event loop."""
+
+_MAX_UNREAD_BYTES = 1 << 20
+"""Bytes of a call that gRPC receives before the call is accepted. Without this limit gRPC
+raises it to 4 MiB and more by the connection's speed."""
+
+_MAX_CONNECTIONS = 1_000
+"""Open connections; further ones are closed at once."""
 
 _TOKENS_REFRESH_S = 1.0
 """Interval at which the tokens file is checked for changes."""
@@ -87,7 +99,10 @@ class Server:
         self._settings = settings
         self.certificates = _certificates(settings)
         self.runtime = Runtime(
-            settings.directory(), settings.limits, auto_create=settings.auto_create
+            settings.directory(),
+            settings.limits,
+            auto_create=settings.auto_create,
+            accept_loss=settings.accept_loss,
         )
         self._services = (
             IngestService(self.runtime, settings.limits),
@@ -113,7 +128,8 @@ class Server:
         DataDirectoryInUseError
             When another server uses the data directory.
         StorageError
-            When the log cannot be read, or is of an unknown format.
+            When the log cannot be read, is of an unknown format, or has lost acknowledged
+            rows and `accept_loss` is not set.
         """
         await self.runtime.start(on_serving=self._health_changes.put_nowait)
         try:
@@ -125,8 +141,9 @@ class Server:
         self._tasks = [
             asyncio.create_task(self._report_health()),
             asyncio.create_task(self._refresh_tokens()),
+            asyncio.create_task(self._check_states()),
         ]
-        await self._set_health(serving=True)
+        await self._set_health(serving=self.runtime.core.committer.state is State.SERVING)
 
     def _add_services_to(self, server: Any) -> None:
         for service in self._services:
@@ -141,6 +158,10 @@ class Server:
             options=(
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.so_reuseport", 0),  # two servers on one port are a mistake
+                ("grpc.max_concurrent_streams", _MAX_CONCURRENT_STREAMS),
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.http2.lookahead_bytes", _MAX_UNREAD_BYTES),
+                ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
                 ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
@@ -203,6 +224,13 @@ class Server:
         while True:
             await asyncio.sleep(_TOKENS_REFRESH_S)
             self.guard.refresh()
+
+    async def _check_states(self) -> None:
+        """Compare the state with the log, one stream at a time."""
+        checks, interval_s = self.runtime.state_checks, self._settings.state_check_interval_s
+        while checks is not None and interval_s:
+            await asyncio.sleep(interval_s)
+            await asyncio.to_thread(checks.step)
 
     def _warn_about_exposure(self) -> None:
         if self.certificates is None:

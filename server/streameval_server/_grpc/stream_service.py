@@ -12,7 +12,7 @@ import grpc
 from streameval._common import quoted
 from streameval.v1 import stream_pb2
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
-from streameval_server._model.errors import invalid
+from streameval_server._model.errors import invalid, no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
@@ -77,6 +77,8 @@ class StreamService:
         """Make a stream; queries after the answer include it."""
         response = await self._change(lambda call: call.create_stream(frame))
         assert isinstance(response, stream_pb2.CreateStreamResponse)
+        if response.duplicate:
+            self._describe(response)
         return response
 
     async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
@@ -89,10 +91,18 @@ class StreamService:
         """Change settings; they apply to batches sent after the answer."""
         response = await self._change(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
+        self._describe(response)
+        return response
+
+    def _describe(
+        self, response: stream_pb2.CreateStreamResponse | stream_pb2.UpdateStreamResponse
+    ) -> None:
+        """Describe the stream as it is now; a duplicate may find that it was deleted since."""
         info = self._runtime.core.engine.stream(response.stream.name)
         if info is not None:
             response.stream.CopyFrom(info_message(info))
-        return response
+        elif response.duplicate:
+            raise no_stream(response.stream.name)
 
     async def _change(self, submit: Callable[[UnaryCall], None]) -> ChangeResponse:
         response = await self._runtime.settled(submit)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._common import id_problem, stream_name_problem
+from streameval._common import id_problem, quoted, stream_name_problem
 from streameval.v1 import ingest_pb2
+from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message
 from streameval_server._log.catalog import NEW
 from streameval_server._log.entries import Format, Item, Kind, Status
@@ -26,15 +27,16 @@ from streameval_server._model.errors import (
     RequestError,
     epoch_fenced,
     sequence_gap,
+    sequence_reused,
 )
 from streameval_server._model.names import MAX_UINT
+from streameval_server._model.request_ids import PRODUCER_PREFIX
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._core.committer import Committer
-    from streameval_server._log.catalog import Catalog
     from streameval_server._log.entries import Outcome, Owner
     from streameval_server._model.limits import Limits
 
@@ -74,6 +76,7 @@ class IngestSession:
         self._wake = wake
         self._producer = ""
         self._epoch = 0
+        self._opened_us = 0
         self._next = 1
         self._inflight_bytes = 0
         self._acked = 0
@@ -95,7 +98,7 @@ class IngestSession:
             raise self._error
         request = parse_message(ingest_pb2.IngestRequest, frame)
         if not self._producer:
-            self._open(request, now_us)
+            self._open(request, frame, now_us)
             return
         if not request.HasField("batch"):
             raise RequestError(
@@ -105,26 +108,29 @@ class IngestSession:
             )
         batch = request.batch
         sequence = batch.sequence
-        if sequence != self._next:
-            self._handle_out_of_order(sequence)
+        if sequence > self._next or sequence < 1:
+            raise sequence_gap(sequence, self._next)
+        if sequence <= self._acked:
+            self._answer_again(sequence, frame)
             return
+        # A repetition of a batch that is still in flight is decided where its first copy is.
         item = batch_item(
             self,
             batch,
             frame,
-            format_=Format.INGEST_REQUEST,
+            format_=Format.CHECKED_INGEST_REQUEST,
             producer=self._producer,
             epoch=self._epoch,
             now_us=now_us,
             limits=self._limits,
-            catalog=self._committer.catalog,
+            committer=self._committer,
             forbids=self._forbids,
         )
         self._committer.submit(item)
-        self._next = sequence + 1
+        self._next = max(self._next, sequence + 1)
         self._inflight_bytes += item.nbytes
 
-    def _open(self, request: ingest_pb2.IngestRequest, now_us: int) -> None:
+    def _open(self, request: ingest_pb2.IngestRequest, frame: bytes, now_us: int) -> None:
         if not request.HasField("open"):
             raise RequestError(
                 Code.INVALID_ARGUMENT, "the first message must be open", reason="OPEN_EXPECTED"
@@ -137,11 +143,22 @@ class IngestSession:
         revision = self._committer.revision
         if mark is not None and mark.epoch > epoch:
             raise epoch_fenced(producer, epoch, mark.epoch)
-        if mark is None or mark.epoch < epoch:
-            mark = Mark(epoch, 0, now_us)
-        last = mark.last_sequence
         self._producer, self._epoch = producer, epoch
-        self._next = last + 1
+        if mark is not None and mark.epoch == epoch:
+            self._resume(mark, revision, now_us)
+            self._wake()
+            return
+        # Answered when it is durable: from then on lower epochs are fenced, after a crash too.
+        item = Item(self, Kind.OPEN, Format.OPEN, "", producer, epoch, 0, frame, nbytes=len(frame))
+        self._committer.submit(item)
+        self._opened_us = now_us
+        self._inflight_bytes += item.nbytes
+
+    def _resume(self, mark: Mark, revision: int, now_us: int) -> None:
+        """Answer Open; `revision` includes the mark's sequence."""
+        last = mark.last_sequence
+        # A client may have sent batches without waiting for the answer.
+        self._next = max(self._next, last + 1)
         self._acked = self._sent_ack = last
         self._ack_revision = revision
         limits = self._limits
@@ -155,27 +172,42 @@ class IngestSession:
                     revision=revision,
                     time_us=now_us,
                     refused=[refusal.to_message() for refusal in mark.refusals],
+                    history=self._committer.history,
                 )
             )
         )
-        self._wake()
 
-    def _handle_out_of_order(self, sequence: int) -> None:
-        """Answer a repeated batch as before; raise RequestError for a gap."""
-        if sequence > self._next or sequence < 1:
-            raise sequence_gap(sequence, self._next)
-        # The marks must not decide: a durable batch may follow refusals that this stream has
-        # not delivered yet, and its cumulative ack would cover them.
-        if sequence <= self._acked:
-            mark = self._committer.marks.get(self._producer)
-            refusal = None
-            if mark is not None and mark.epoch == self._epoch:
-                refusal = mark.refusal(sequence)
+    def _settle_open(self, outcome: Outcome) -> None:
+        """Answer Open once the epoch's start is durable."""
+        if outcome.status is Status.DURABLE:
+            self._resume(Mark(self._epoch, 0, self._opened_us), outcome.revision, self._opened_us)
+            return
+        # Another connection of this epoch has started it; a higher epoch may have followed.
+        mark = self._committer.marks.get(self._producer)
+        revision = self._committer.revision
+        if mark is None or mark.epoch != self._epoch:
+            current = 0 if mark is None else mark.epoch
+            self._error = epoch_fenced(self._producer, self._epoch, current)
+            return
+        self._resume(mark, revision, self._opened_us)
+
+    def _answer_again(self, sequence: int, frame: bytes) -> None:
+        """Answer a batch that is acknowledged as before.
+
+        Raises
+        ------
+        RequestError
+            When it has another content than the batch that was acknowledged.
+        """
+        mark = self._committer.marks.get(self._producer)
+        if mark is not None and mark.epoch == self._epoch:
+            refusal = mark.refusal(sequence)
             if refusal is not None:
                 self._replies.append(ingest_pb2.IngestResponse(refused=refusal.to_message()))
-            self._sent_ack = min(self._sent_ack, sequence - 1)
-            self._wake()
-        # Otherwise its first copy is still in flight, and that copy's ack covers it.
+            elif not mark.agrees(sequence, content_checksum(Format.CHECKED_INGEST_REQUEST, frame)):
+                raise sequence_reused(self._producer, self._epoch, sequence)
+        self._sent_ack = min(self._sent_ack, sequence - 1)
+        self._wake()
 
     @property
     def full(self) -> bool:
@@ -206,26 +238,33 @@ class IngestSession:
         return replies
 
     def settle(self, outcome: Outcome) -> None:
-        """Accept the outcome of a batch."""
-        item = outcome.item
-        self._inflight_bytes -= item.nbytes
+        """Accept the outcome of the start or of a batch."""
+        self._inflight_bytes -= outcome.item.nbytes
         if outcome.status is Status.FAILED:
             if self._error is None:
                 self._error = outcome.error
         elif self._error is None:
-            self._acked = item.sequence
-            self._ack_revision = outcome.revision
-            if outcome.refused is not None:
-                self._replies.append(
-                    ingest_pb2.IngestResponse(
-                        refused=ingest_pb2.BatchRefused(
-                            sequence=item.sequence,
-                            refusal=outcome.refused.to_message(),
-                            revision=outcome.revision,
-                        )
+            if outcome.item.kind == Kind.OPEN:
+                self._settle_open(outcome)
+            else:
+                self._settle_batch(outcome)
+        self._wake()
+
+    def _settle_batch(self, outcome: Outcome) -> None:
+        """Acknowledge a batch, and those before it."""
+        sequence = outcome.item.sequence
+        self._acked = max(self._acked, sequence)
+        self._ack_revision = outcome.revision
+        if outcome.refused is not None:
+            self._replies.append(
+                ingest_pb2.IngestResponse(
+                    refused=ingest_pb2.BatchRefused(
+                        sequence=sequence,
+                        refusal=outcome.refused.to_message(),
+                        revision=outcome.revision,
                     )
                 )
-        self._wake()
+            )
 
 
 def batch_item(
@@ -238,7 +277,7 @@ def batch_item(
     epoch: int,
     now_us: int,
     limits: Limits,
-    catalog: Catalog,
+    committer: Committer,
     forbids: Forbids = forbid_nothing,
 ) -> Item:
     """Decode and check a batch; return the item to submit to the committer.
@@ -247,6 +286,8 @@ def batch_item(
     batch for a stream that the caller must not write to is logged without the stream's
     name, so that it leaves no trace in that stream.
     """
+    # Without a producer there are no repetitions.
+    content = content_checksum(format_, frame) if producer else 0
 
     def refused(refusal: Refused, stream: str) -> Item:
         payload = refusal.to_message().SerializeToString()
@@ -262,6 +303,7 @@ def batch_item(
             None,
             refusal,
             len(payload),
+            content=content,
         )
 
     is_valid_name = stream_name_problem(batch.stream, limits.max_stream_name) is None
@@ -270,9 +312,10 @@ def batch_item(
         return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
     nbytes = len(frame)
     # The settings may change before the commit; the committer then checks again.
-    settings = catalog.get(batch.stream, NEW).settings
+    settings = committer.catalog.get(batch.stream, NEW).settings
+    disputed_us = committer.disputed_us
     try:
-        rows = decode(batch, nbytes, now_us, limits, settings)
+        rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)
     except RefusedError as error:
         return refused(error.refused, batch.stream if is_valid_name else "")
     item = Item(
@@ -287,6 +330,7 @@ def batch_item(
         rows,
         None,
         nbytes,
+        content=content,
     )
     item.settings = settings
     return item
@@ -296,6 +340,8 @@ def check_producer(producer: str, epoch: int, limits: Limits, *, prefix: str = "
     """Refuse a producer's name or epoch that the log cannot store."""
     field = f"{prefix}producer"
     problem = id_problem("producer", producer, limits.max_id_bytes)
+    if problem is None and producer.startswith(PRODUCER_PREFIX):
+        problem = f"producer must not begin with {PRODUCER_PREFIX!r}, got {quoted(producer)}"
     if problem is None and epoch > MAX_UINT:
         field = f"{prefix}epoch"
         problem = f"epoch must be below 2**63, got {epoch}"

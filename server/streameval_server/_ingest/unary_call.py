@@ -13,6 +13,7 @@ from streameval_server._ingest.session import batch_item, check_producer, forbid
 from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
+from streameval_server._model.request_ids import RequestMark, request_mark
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._model.stream_settings import (
     StreamSettings,
@@ -94,12 +95,12 @@ class UnaryCall:
             self,
             batch,
             frame,
-            format_=Format.INGEST_BATCH_REQUEST,
+            format_=Format.CHECKED_INGEST_BATCH_REQUEST,
             producer=request.producer,
             epoch=request.epoch,
             now_us=now_us,
             limits=self._limits,
-            catalog=self._committer.catalog,
+            committer=self._committer,
             forbids=forbids,
         )
         if item.refused is not None and not item.producer:
@@ -149,25 +150,34 @@ class UnaryCall:
         check_new_stream_name(name, "stream.name", self._limits.max_stream_name)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
-        self._administer(Kind.CREATE_STREAM, "stream.name", name, frame, settings)
+        mark = request_mark(request)
+        self._administer(Kind.CREATE_STREAM, "stream.name", name, frame, mark, change=settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.UpdateStreamRequest, frame)
         check_mask(request)
         update = update_of(request)
-        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, update)
+        name, mark = request.stream.name, request_mark(request)
+        self._administer(Kind.UPDATE_STREAM, "stream.name", name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.DeleteStreamRequest, frame)
-        self._administer(Kind.DELETE_STREAM, "name", request.name, frame)
+        self._administer(Kind.DELETE_STREAM, "name", request.name, frame, request_mark(request))
 
     def _administer(
-        self, kind: Kind, field: str, name: str, frame: bytes, change: StreamChange | None = None
+        self,
+        kind: Kind,
+        field: str,
+        name: str,
+        frame: bytes,
+        mark: RequestMark,
+        *,
+        change: StreamChange | None = None,
     ) -> None:
         check_stream_name(name, field, self._limits.max_stream_name)
-        item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
+        item = Item(self, kind, _FORMATS[kind], name, *mark, frame, nbytes=len(frame))
         item.change = change
         self._committer.submit(item)
 
@@ -186,18 +196,23 @@ class UnaryCall:
         if outcome.refused is not None:
             raise outcome.refused.to_error()
         item, revision = outcome.item, outcome.revision
+        duplicate = outcome.status is Status.DUPLICATE
         if isinstance(item.change, StreamSettings):
+            # For a duplicate the service replaces the stream by the present one.
             info = StreamInfo(item.stream, outcome.received_us, revision, item.change)
-            return stream_pb2.CreateStreamResponse(stream=info_message(info), revision=revision)
+            return stream_pb2.CreateStreamResponse(
+                stream=info_message(info), revision=revision, duplicate=duplicate
+            )
         if item.kind == Kind.UPDATE_STREAM:
             # The service adds the stream's current settings.
             stream = stream_pb2.Stream(name=item.stream)
-            return stream_pb2.UpdateStreamResponse(stream=stream, revision=revision)
+            return stream_pb2.UpdateStreamResponse(
+                stream=stream, revision=revision, duplicate=duplicate
+            )
         if item.kind == Kind.DELETE_STREAM:
-            return stream_pb2.DeleteStreamResponse(revision=revision)
+            return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
         if item.kind == Kind.IMPORT_STREAM:
             return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
-        duplicate = outcome.status is Status.DUPLICATE
         if item.kind == Kind.MERGE:
             return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)
         return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)

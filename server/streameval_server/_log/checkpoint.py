@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from streameval_server._log.storage import PartRow
 from streameval_server._model.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from streameval_server._log.storage import PartKey, Storage
 
 PIECE_BYTES = 1 << 20
@@ -33,6 +32,53 @@ has no panes, slices and joins, so the whole log is replayed to get them.
 """
 
 _OLDEST_FORMAT = 2
+
+
+class LazyParts(Mapping[str, bytes]):
+    """Parts by name that are made when they are read, so that few are in memory at once.
+
+    Parameters
+    ----------
+    makers : dict of str to callable
+        For each part a callable that returns its bytes.
+
+    Examples
+    --------
+    >>> parts = LazyParts({"a": lambda: b"1", "b": lambda: b"2"})
+    >>> parts["a"], list(parts), list(parts.pop_all()), len(parts)
+    (b'1', ['a', 'b'], [('a', b'1'), ('b', b'2')], 0)
+    """
+
+    def __init__(self, makers: dict[str, Callable[[], bytes]]) -> None:
+        self.makers = makers
+
+    @classmethod
+    def holding(cls, parts: Mapping[str, bytes]) -> LazyParts:
+        """Return parts that are made already."""
+        return cls({name: _constant(data) for name, data in parts.items()})
+
+    def __getitem__(self, name: str) -> bytes:
+        return self.makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.makers)
+
+    def __len__(self) -> int:
+        return len(self.makers)
+
+    def pop_all(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each part and drop what it is made from."""
+        while self.makers:
+            name = next(iter(self.makers))
+            yield name, self.makers.pop(name)()
+
+    def of(self, names: Mapping[str, str]) -> LazyParts:
+        """Return some of the parts under other names, given the name here for each."""
+        return LazyParts({other: self.makers[name] for other, name in names.items()})
+
+
+def _constant(data: bytes) -> Callable[[], bytes]:
+    return lambda: data
 
 
 class OldCheckpointError(CorruptLogError):
@@ -49,15 +95,15 @@ class Checkpoint:
         The applied revision at which it was taken.
     received_us : int
         The log's time at that revision.
-    changed : mapping of str to bytes
-        The parts that changed since the previous checkpoint.
+    changed : LazyParts
+        The parts that changed since the previous checkpoint. Any thread may read them.
     unchanged : tuple of str
         The names of the other parts.
     """
 
     revision: int
     received_us: int
-    changed: Mapping[str, bytes]
+    changed: LazyParts
     unchanged: tuple[str, ...]
 
 
@@ -134,21 +180,28 @@ class Manifest:
             "start the release that wrote it, or a newer one"
         )
 
-    def read(self, storage: Storage) -> dict[str, bytes]:
-        """Read all parts. O(bytes).
+    def read(self, storage: Storage) -> LazyParts:
+        """Return all parts, each read and checked when it is needed.
 
-        Raises
-        ------
-        CorruptLogError
-            When a part is not what was written.
+        Reading a part that is not what was written raises CorruptLogError.
         """
-        found: dict[str, bytes] = {}
-        for name, part in self.parts.items():
-            data = storage.read_part(name, part.revision)
-            if len(data) != part.length or zlib.crc32(data) != part.crc32:
-                raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
-            found[name] = data
-        return found
+
+        def reader(name: str, part: PartEntry) -> Callable[[], bytes]:
+            return lambda: _read_part(storage, name, part)
+
+        return LazyParts({name: reader(name, part) for name, part in self.parts.items()})
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the parts that this checkpoint wrote. O(parts)."""
+        return sum(part.length for part in self.parts.values() if part.revision == self.revision)
+
+
+def _read_part(storage: Storage, name: str, part: PartEntry) -> bytes:
+    data = storage.read_part(name, part.revision)
+    if len(data) != part.length or zlib.crc32(data) != part.crc32:
+        raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
+    return data
 
 
 def part_keys(manifest: Manifest | None) -> set[PartKey]:
@@ -200,27 +253,19 @@ class CheckpointWriter:
     def __init__(
         self, checkpoint: Checkpoint, before: Manifest | None, base: Manifest | None = None
     ) -> None:
-        revision = checkpoint.revision
-        old: Mapping[str, PartEntry] = {} if before is None else before.parts
-        kept: Mapping[str, PartEntry] = {} if base is None else base.parts
-        parts = {name: old[name] for name in checkpoint.unchanged}
+        self._checkpoint = checkpoint
+        self._old: Mapping[str, PartEntry] = {} if before is None else before.parts
+        self._kept: Mapping[str, PartEntry] = {} if base is None else base.parts
+        self._parts = {name: self._old[name] for name in checkpoint.unchanged}
+        self._changed = checkpoint.changed.pop_all()
         self._pieces: deque[PartRow] = deque()
-        for name, data in checkpoint.changed.items():
-            parts[name] = PartEntry(revision, len(data), zlib.crc32(data))
-            self._pieces.extend(pieces(name, revision, data))
         self.tried: Manifest | None = None
-        self._manifest = Manifest(revision, checkpoint.received_us, parts)
-        self._superseded = [
-            (name, part.revision)
-            for name, part in old.items()
-            if parts.get(name) != part and kept.get(name) != part
-        ]
 
     def step(self, storage: Storage) -> Manifest | None:
-        """Write about 1 MiB; return the manifest once it is current."""
+        """Encode and write about 1 MiB; return the manifest once it is current."""
         rows: list[PartRow] = []
         size = 0
-        while self._pieces and (not rows or size + len(self._pieces[0].data) <= PIECE_BYTES):
+        while self._has_piece() and (not rows or size + len(self._pieces[0].data) <= PIECE_BYTES):
             rows.append(self._pieces.popleft())
             size += len(rows[-1].data)
         if rows:
@@ -229,10 +274,28 @@ class CheckpointWriter:
             failpoint("checkpoint.part.after")
             return None
         failpoint("checkpoint.manifest.before")
-        self.tried = self._manifest
-        storage.write_manifest(self._manifest.to_bytes(), self._superseded)
+        checkpoint, parts = self._checkpoint, self._parts
+        self.tried = manifest = Manifest(checkpoint.revision, checkpoint.received_us, parts)
+        superseded = [
+            (name, part.revision)
+            for name, part in self._old.items()
+            if parts.get(name) != part and self._kept.get(name) != part
+        ]
+        storage.write_manifest(manifest.to_bytes(), superseded)
         failpoint("checkpoint.manifest.after")
-        return self._manifest
+        return manifest
+
+    def _has_piece(self) -> bool:
+        """Encode the next part if no piece is left; return whether there is one."""
+        revision = self._checkpoint.revision
+        while not self._pieces:
+            part = next(self._changed, None)
+            if part is None:
+                return False
+            name, data = part
+            self._parts[name] = PartEntry(revision, len(data), zlib.crc32(data))
+            self._pieces.extend(pieces(name, revision, data))
+        return True
 
 
 def pieces(part: str, revision: int, data: bytes) -> Iterator[PartRow]:

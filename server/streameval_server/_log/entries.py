@@ -40,6 +40,16 @@ class Kind(enum.IntEnum):
     """Adds counts that were aggregated elsewhere."""
     IMPORT_STREAM = 8
     """Creates a stream from an exported one."""
+    HOLD = 9
+    """The clock is in doubt: from here on nothing falls due (`log_time`)."""
+    RELEASE = 10
+    """The clock is trusted again: what is due by this entry's time happens."""
+    OPEN = 11
+    """Starts an epoch of a producer: lower epochs are fenced from here on."""
+
+
+REPEATABLE = frozenset({Kind.CREATE_STREAM, Kind.UPDATE_STREAM, Kind.DELETE_STREAM})
+"""Requests that a request id protects: their epoch tells them apart and does not count up."""
 
 
 class Format(enum.IntEnum):
@@ -58,12 +68,19 @@ class Format(enum.IntEnum):
     UPDATE_STREAM_REQUEST = 6
     """A streameval.v1.UpdateStreamRequest."""
     TICK = 7
-    """Empty."""
+    """Empty; of HOLD and RELEASE too."""
     MERGE = 8
     """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
     header, and a streameval.v1.MergeStates."""
     STREAM_FILE = 9
     """An exported stream, as in `StreamFile`."""
+    OPEN = 10
+    """A streameval.v1.IngestRequest whose message is open."""
+    CHECKED_INGEST_REQUEST = 11
+    """As INGEST_REQUEST; the producer's mark keeps a checksum of its batch. Rows of the
+    older formats have none, so that a checkpoint from before agrees with the log."""
+    CHECKED_INGEST_BATCH_REQUEST = 12
+    """As INGEST_BATCH_REQUEST, with such a checksum."""
 
 
 class LogRow(NamedTuple):
@@ -74,7 +91,7 @@ class LogRow(NamedTuple):
     revision : int
         From 1, without gaps.
     received_us : int
-        The committer's clock in microseconds since 1970, never decreasing.
+        The engine's time (`_core.engine_clock`) in microseconds since 1970, never decreasing.
     kind, format : int
         A `Kind` and a `Format`.
     stream : str
@@ -84,7 +101,7 @@ class LogRow(NamedTuple):
     epoch, sequence : int
         0 without a producer.
     crc32 : int
-        `checksum` of all other columns.
+        `checksum` of all other columns and of the row before.
     payload : bytes
         The request's own bytes.
     """
@@ -108,14 +125,25 @@ RowHead = tuple[int, int, int, int, str, str, int, int]
 """The first eight columns of a `LogRow`."""
 
 
-def checksum(head: RowHead, payload: bytes) -> int:
-    """Return the CRC-32 of a row; it covers every column."""
+def checksum(head: RowHead, payload: bytes, before: int) -> int:
+    """Return the CRC-32 of a row; it covers every column, and continues that of the row before.
+
+    So a row that is itself whole does not fit behind another history, as in etcd's log.
+
+    Parameters
+    ----------
+    head, payload
+        The row's columns.
+    before
+        The checksum of the row before; 0 before the first row, and for every row that was
+        written in format 1 of the log, which has no chain.
+    """
     revision, received_us, kind, format_, stream, producer, epoch, sequence = head
     name = stream.encode()
     fixed = _HEAD.pack(
         revision, received_us, kind, format_, epoch, sequence, len(name), len(payload)
     )
-    return zlib.crc32(payload, zlib.crc32(fixed + name + producer.encode()))
+    return zlib.crc32(payload, zlib.crc32(fixed + name + producer.encode(), before))
 
 
 @dataclass(slots=True)
@@ -131,6 +159,8 @@ class Entry:
         The parsed request to create, update or import a stream; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
+    content : int
+        `content_checksum` of a batch; 0 for other kinds and for rows of older formats.
     """
 
     revision: int
@@ -143,6 +173,7 @@ class Entry:
     rows: Rows | None
     change: StreamChange | None = None
     refused: Refused | None = None
+    content: int = 0
 
 
 class Owner(Protocol):
@@ -168,6 +199,9 @@ class Item:
         The stream's settings with which the rows were validated.
     nbytes : int
         Length of the request, which the limit on the queue counts.
+    content : int
+        `content_checksum` of the batch as it arrived, also when it is refused; 0 for
+        requests that are no batch.
     """
 
     owner: Owner
@@ -183,6 +217,7 @@ class Item:
     nbytes: int = 0
     change: StreamChange | None = None
     settings: StreamSettings | None = None
+    content: int = 0
 
 
 class Status(enum.IntEnum):

@@ -1,10 +1,12 @@
 """Producer marks: how far each producer's batches are durable, and which were refused.
 
 A mark holds a producer's highest epoch, the last sequence of that epoch, the log's time of
-it, and the newest refusals of that epoch, for a producer whose connection broke before it
-read them. The number of refusals is bounded per producer and, as few producers have many,
-for all producers together; the oldest are dropped first. A producer that was idle for the
-time to live is forgotten when a later entry is recorded.
+it, the newest refusals of that epoch, for a producer whose connection broke before it
+read them, and checksums of its newest batches, so that a repeated sequence with another
+content is not taken for the same batch. The number of refusals and of checksums is bounded
+per producer and, as few producers have many, for all producers together; the oldest refusals
+and the checksums of the producer that was idle longest are dropped first. A producer that
+was idle for the time to live is forgotten when a later entry is recorded.
 
 So marks are a function of the log alone, and the committer's and the engine's copies agree at
 equal revisions. Every operation is amortised O(1), plus O(the producer's refusals) when a
@@ -29,17 +31,38 @@ MAX_PRODUCER_REFUSALS = 64
 MAX_REFUSALS = 16_384
 """Refusals that are kept of all producers together, the newest."""
 
+MAX_PRODUCER_CHECKSUMS = 1_024
+"""Checksums that are kept of one producer, the newest: as many batches as it may have sent
+without reading an answer (`_grpc.ingest_service`)."""
+
+MAX_CHECKSUMS = 262_144
+"""Checksums that are kept of all producers together: 1 MiB."""
+
+_CHECKSUM_BYTES = 4
+
 _MAX_TEXT_CHARS = 512
 """Characters that are kept of each text of a refusal."""
 
 _MAX_VIOLATIONS = 4
 """Violations that are kept of each refusal."""
 
+_MARK_BYTES = 400
+"""Memory of a mark besides the producer's name: its objects, and its place in the order."""
+
+_REFUSAL_BYTES = 700
+"""Memory of a refusal besides its texts, which are ASCII as a rule."""
+
+_CHECKED_BYTES = 240
+"""Memory of a producer's checksums besides their bytes."""
+
 _FORMAT = struct.Struct("<q")
-_FORMAT_2 = -2
-"""Format 2 has refusals. Format 1 begins with an epoch, which is never negative."""
+_FORMAT_2, _FORMAT_3 = -2, -3
+"""Format 2 has refusals, format 3 checksums too. Format 1 begins with an epoch, which is
+never negative."""
 _MARK_1 = struct.Struct("<qqqI")
-_MARK = struct.Struct("<qqqII")
+_MARK_2 = struct.Struct("<qqqII")
+_MARK = struct.Struct("<qqqIII")
+_MARKS = {_FORMAT_2: _MARK_2, _FORMAT_3: _MARK}
 _REFUSAL = struct.Struct("<qqI")
 
 
@@ -70,12 +93,33 @@ class Mark(NamedTuple):
         The log's time of it.
     refusals : tuple of Refusal
         The newest of this epoch, oldest first, with truncated texts.
+    checksums : bytes
+        Of the newest batches of this epoch, up to the last sequence, four little-endian
+        bytes each; 0 for a batch that was refused or is of an older format.
     """
 
     epoch: int
     last_sequence: int
     seen_us: int
     refusals: tuple[Refusal, ...] = ()
+    checksums: bytes = b""
+
+    def agrees(self, sequence: int, content: int) -> bool:
+        """Whether a sequence of this epoch may have this content. O(1).
+
+        Parameters
+        ----------
+        sequence
+            At most the last one.
+        content
+            The checksum of what is said to be its batch; 0 when it is not known.
+        """
+        end = len(self.checksums) - _CHECKSUM_BYTES * (self.last_sequence - sequence)
+        start = end - _CHECKSUM_BYTES
+        if start < 0:
+            return True
+        known = int.from_bytes(self.checksums[start:end], "little")
+        return known in (0, content) or not content
 
     def refusal(self, sequence: int) -> Refusal | None:
         """Return the refusal of a sequence of this epoch; None without one. O(refusals)."""
@@ -90,14 +134,22 @@ def advance(
     *,
     revision: int = 0,
     refused: Refused | None = None,
+    content: int = 0,
 ) -> Mark:
-    """Return the mark after the next sequence; `refused` is given when that was refused."""
-    refusals = mark.refusals if mark is not None and mark.epoch == epoch else ()
+    """Return the mark after the next sequence, or after the start of an epoch (sequence 0).
+
+    `refused` is given when the sequence was refused; `content` is the batch's checksum.
+    """
+    before = mark if mark is not None and mark.epoch == epoch else Mark(epoch, 0, seen_us)
+    refusals, checksums = before.refusals, before.checksums
+    if sequence and (content or checksums):
+        checksums += content.to_bytes(_CHECKSUM_BYTES, "little")
+        checksums = checksums[-MAX_PRODUCER_CHECKSUMS * _CHECKSUM_BYTES :]
     if refused is not None:
         refusals = (*refusals, Refusal(sequence, revision, _truncate(refused)))[
             -MAX_PRODUCER_REFUSALS:
         ]
-    return Mark(epoch, sequence, seen_us, refusals)
+    return Mark(epoch, sequence, seen_us, refusals, checksums)
 
 
 def _truncate(refused: Refused) -> Refused:
@@ -108,6 +160,11 @@ def _truncate(refused: Refused) -> Refused:
         refused.message[:_MAX_TEXT_CHARS],
         tuple((path[:_MAX_TEXT_CHARS], text[:_MAX_TEXT_CHARS]) for path, text in violations),
     )
+
+
+def _text_bytes(refusal: Refusal) -> int:
+    refused = refusal.refused
+    return len(refused.message) + sum(len(path) + len(text) for path, text in refused.violations)
 
 
 class SequenceStatus(enum.IntEnum):
@@ -151,8 +208,8 @@ class Marks:
     ----------
     ttl_us
         Idle time after which a producer is forgotten.
-    max_refusals
-        As `MAX_REFUSALS`.
+    max_refusals, max_checksums
+        As `MAX_REFUSALS` and `MAX_CHECKSUMS`.
 
     Examples
     --------
@@ -165,12 +222,30 @@ class Marks:
     0
     """
 
-    def __init__(self, ttl_us: int, max_refusals: int = MAX_REFUSALS) -> None:
+    def __init__(
+        self, ttl_us: int, max_refusals: int = MAX_REFUSALS, max_checksums: int = MAX_CHECKSUMS
+    ) -> None:
         self._ttl_us = ttl_us
         self._max_refusals = max_refusals
+        self._max_checksum_bytes = max_checksums * _CHECKSUM_BYTES
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         # The producer of each kept refusal, by the refusal's revision, oldest first.
         self._refused: OrderedDict[int, str] = OrderedDict()
+        self._text_bytes = 0
+        # The producers that have checksums, in the order of their last entries.
+        self._checked: OrderedDict[str, None] = OrderedDict()
+        self._checksum_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        return (
+            _MARK_BYTES * len(self._marks)
+            + _REFUSAL_BYTES * len(self._refused)
+            + _CHECKED_BYTES * len(self._checked)
+            + self._text_bytes
+            + self._checksum_bytes
+        )
 
     def get(self, producer: str) -> Mark | None:
         """Return a producer's mark; None for an unknown one. Safe in any thread."""
@@ -194,8 +269,10 @@ class Marks:
         sequence: int,
         at_us: int,
         *,
+        due_us: int | None = None,
         revision: int = 0,
         refused: Refused | None = None,
+        content: int = 0,
     ) -> None:
         """Record a log entry, and forget producers that have been idle.
 
@@ -205,27 +282,56 @@ class Marks:
             As in the entry; "" and 0 when it has no producer.
         at_us
             Its time.
+        due_us
+            The time at which idleness is judged: earlier than `at_us` while the log is held.
         revision, refused
             Its revision and its refusal, when it is one.
+        content
+            The checksum of its batch; 0 without one.
         """
         marks = self._marks
         if producer:
             before = marks.get(producer)
-            mark = advance(before, epoch, sequence, at_us, revision=revision, refused=refused)
+            mark = advance(
+                before,
+                epoch,
+                sequence,
+                at_us,
+                revision=revision,
+                refused=refused,
+                content=content,
+            )
             # Replaced, never deleted and inserted: another thread may look it up meanwhile.
             marks[producer] = mark
             marks.move_to_end(producer)
+            if before is None:
+                self._text_bytes += len(producer)
             if before is not None and before.refusals is not mark.refusals:
                 self._drop_refusals(before.refusals, mark.refusals)
             if refused is not None:
                 self._refused[revision] = producer
+                self._text_bytes += _text_bytes(mark.refusals[-1])
                 self._drop_oldest_refusals()
-        idle_since = at_us - self._ttl_us
+            self._count_checksums(producer, before, mark)
+            self._drop_oldest_checksums()
+        idle_since = (at_us if due_us is None else due_us) - self._ttl_us
         while marks:
             oldest = next(iter(marks))
             if marks[oldest].seen_us >= idle_since:
                 break
-            self._drop_refusals(marks.pop(oldest).refusals, ())
+            self._text_bytes -= len(oldest)
+            forgotten = marks.pop(oldest)
+            self._drop_refusals(forgotten.refusals, ())
+            self._count_checksums(oldest, forgotten, None)
+
+    def restart_idle(self, at_us: int) -> None:
+        """Let no producer have been idle before a time. O(producers).
+
+        For the end of a hold, after which the time may be far ahead: a producer that sends is
+        not forgotten because the clock was set.
+        """
+        for producer, mark in self._marks.items():
+            self._marks[producer] = mark._replace(seen_us=max(mark.seen_us, at_us))
 
     def _drop_refusals(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
         """Remove those of a producer's refusals that are not in `kept`. O(removed)."""
@@ -233,6 +339,7 @@ class Marks:
             if kept and each.revision >= kept[0].revision:
                 break
             del self._refused[each.revision]
+            self._text_bytes -= _text_bytes(each)
 
     def _drop_oldest_refusals(self) -> None:
         """Remove the oldest refusals of all producers until the limit is met."""
@@ -240,52 +347,80 @@ class Marks:
             _, producer = self._refused.popitem(last=False)
             mark = self._marks[producer]
             # The oldest of all is the oldest of its producer.
+            self._text_bytes -= _text_bytes(mark.refusals[0])
             self._marks[producer] = mark._replace(refusals=mark.refusals[1:])
+
+    def _count_checksums(self, producer: str, before: Mark | None, after: Mark | None) -> None:
+        """Count a producer's checksums; a producer that has some becomes the newest of them."""
+        size = 0 if after is None else len(after.checksums)
+        self._checksum_bytes += size - (0 if before is None else len(before.checksums))
+        if size:
+            self._checked[producer] = None
+            self._checked.move_to_end(producer)
+        else:
+            self._checked.pop(producer, None)
+
+    def _drop_oldest_checksums(self) -> None:
+        """Remove the checksums of producers, idle ones first, until the limit is met."""
+        while self._checksum_bytes > self._max_checksum_bytes:
+            producer, _ = self._checked.popitem(last=False)
+            mark = self._marks[producer]
+            self._checksum_bytes -= len(mark.checksums)
+            self._marks[producer] = mark._replace(checksums=b"")
 
     def copy(self) -> Marks:
         """Return an independent copy. O(producers + refusals)."""
-        other = Marks(self._ttl_us, self._max_refusals)
+        other = Marks(self._ttl_us, self._max_refusals, self._max_checksum_bytes // _CHECKSUM_BYTES)
+        other._checked = self._checked.copy()
+        other._checksum_bytes = self._checksum_bytes
         other._marks = self._marks.copy()
         other._refused = self._refused.copy()
+        other._text_bytes = self._text_bytes
         return other
 
     def to_bytes(self) -> bytes:
-        """Return all marks, for a checkpoint. O(producers + refusals)."""
-        pieces = [_FORMAT.pack(_FORMAT_2)]
-        for producer, (epoch, last, seen_us, refusals) in self._marks.items():
+        """Return all marks, for a checkpoint. O(producers + refusals + checksums)."""
+        pieces = [_FORMAT.pack(_FORMAT_3)]
+        for producer, (epoch, last, seen_us, refusals, checksums) in self._marks.items():
             name = producer.encode()
-            pieces += (_MARK.pack(epoch, last, seen_us, len(name), len(refusals)), name)
+            head = _MARK.pack(epoch, last, seen_us, len(name), len(refusals), len(checksums))
+            pieces += (head, name, checksums)
             for sequence, revision, refused in refusals:
                 text = refused.to_message().SerializeToString(deterministic=True)
                 pieces += (_REFUSAL.pack(sequence, revision, len(text)), text)
         return b"".join(pieces)
 
     @classmethod
-    def from_bytes(cls, data: bytes, ttl_us: int, max_refusals: int = MAX_REFUSALS) -> Marks:
-        """Read marks of either format. O(bytes).
+    def from_bytes(
+        cls,
+        data: bytes,
+        ttl_us: int,
+        max_refusals: int = MAX_REFUSALS,
+        max_checksums: int = MAX_CHECKSUMS,
+    ) -> Marks:
+        """Read marks of any format. O(bytes).
 
         Raises
         ------
         CorruptLogError
             When the bytes are not what `to_bytes` wrote.
         """
-        self = cls(ttl_us, max_refusals)
+        self = cls(ttl_us, max_refusals, max_checksums)
         at = 0
         try:
-            is_format_1 = not data or _FORMAT.unpack_from(data)[0] >= 0
-            if not is_format_1:
-                if data[: _FORMAT.size] != _FORMAT.pack(_FORMAT_2):
-                    raise CorruptLogError("the producers' marks cannot be read: unknown format")
-                at = _FORMAT.size
+            format_ = _FORMAT.unpack_from(data)[0] if data else 0
+            head = _MARK_1 if format_ >= 0 else _MARKS.get(format_)
+            if head is None:
+                raise CorruptLogError("the producers' marks cannot be read: unknown format")
+            at = 0 if head is _MARK_1 else _FORMAT.size
             while at < len(data):
-                if is_format_1:
-                    epoch, last, seen_us, length = _MARK_1.unpack_from(data, at)
-                    at, num_refusals = at + _MARK_1.size, 0
-                else:
-                    epoch, last, seen_us, length, num_refusals = _MARK.unpack_from(data, at)
-                    at += _MARK.size
+                epoch, last, seen_us, length, *sizes = head.unpack_from(data, at)
+                num_refusals, num_bytes = (*sizes, 0, 0)[:2]
+                at += head.size
                 producer = data[at : at + length].decode()
                 at += length
+                checksums = data[at : at + num_bytes]
+                at += num_bytes
                 refusals = []
                 for _ in range(num_refusals):
                     sequence, revision, length = _REFUSAL.unpack_from(data, at)
@@ -293,11 +428,16 @@ class Marks:
                     message = status_pb2.Refusal.FromString(data[at : at + length])
                     at += length
                     refusals.append(Refusal(sequence, revision, Refused.from_message(message)))
-                self._marks[producer] = Mark(epoch, last, seen_us, tuple(refusals))
+                mark = Mark(epoch, last, seen_us, tuple(refusals), checksums)
+                self._marks[producer] = mark
+                self._count_checksums(producer, None, mark)
         except (struct.error, ValueError, DecodeError) as error:
             raise CorruptLogError(f"the producers' marks cannot be read: {error}") from error
         if at != len(data):
             raise CorruptLogError("the producers' marks cannot be read: they end too soon")
+        self._text_bytes = sum(map(len, self._marks)) + sum(
+            _text_bytes(each) for mark in self._marks.values() for each in mark.refusals
+        )
         self._refused.update(
             sorted(
                 (each.revision, producer)
@@ -306,6 +446,7 @@ class Marks:
             )
         )
         self._drop_oldest_refusals()
+        self._drop_oldest_checksums()
         return self
 
     def __len__(self) -> int:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from typing import TYPE_CHECKING
 
-from streameval_server._model.errors import StorageError
+from streameval_server._log.history import History
+from streameval_server._model.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID = 0x53654C67
 """SQLite's field for the program that owns a file: "SeLg"."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Format 2 chains the rows by their checksums. Format 1 is read, and upgraded when a server
+opens it: its rows stay as they are, and the chain begins behind them."""
 
 _SCHEMA = """
 CREATE TABLE log (
@@ -39,10 +43,19 @@ CREATE TABLE manifest (
     data        BLOB NOT NULL
 ) STRICT;
 """
+HISTORY = ("history", 0)
+"""The part and revision under which the history is stored; no checkpoint has such a part."""
 
 
-def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables of an empty file; refuse a file of another program or format.
+def ensure_schema(connection: sqlite3.Connection, path: Path, *, read_only: bool = False) -> None:
+    """Create the tables of an empty file, upgrade an old one; refuse any other file.
+
+    Parameters
+    ----------
+    connection, path
+        Of the file.
+    read_only
+        Leave a file of format 1 as it is.
 
     Raises
     ------
@@ -51,19 +64,78 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if not (application or version or tables):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
-            f" PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA} COMMIT;"
-        )
+    if is_empty(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        _begin_history(connection)
     elif application != APPLICATION_ID:
         raise StorageError(f"{path} is not a streameval log")
+    elif version == 1:
+        if not read_only:
+            connection.execute("BEGIN IMMEDIATE")
+            _begin_history(connection)
     elif version != SCHEMA_VERSION:
         raise StorageError(
             f"{path} has format {version}, this version knows {SCHEMA_VERSION}: "
             "open it with the release that wrote it, or a newer one"
         )
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether a database has no tables and belongs to no program yet."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    return not (application or version or tables)
+
+
+def _begin_history(connection: sqlite3.Connection) -> None:
+    """Turn a file of format 1, or one without rows, into format 2, and commit."""
+    (last,) = connection.execute("SELECT max(revision) FROM log").fetchone()
+    write_history(connection, History.begin(last or 0))
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def read_history(connection: sqlite3.Connection) -> History:
+    """Return the log's history.
+
+    Raises
+    ------
+    CorruptLogError
+        When it is not what was written.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 1:
+        return History(0, sys.maxsize)
+    row = connection.execute(
+        "SELECT data FROM part WHERE part = ? AND revision = ?", HISTORY
+    ).fetchone()
+    if row is None or not isinstance(row[0], bytes):
+        raise CorruptLogError("the log's history is missing")
+    return History.from_bytes(row[0])
+
+
+def write_history(connection: sqlite3.Connection, history: History) -> None:
+    """Replace the log's history."""
+    connection.execute(
+        "INSERT OR REPLACE INTO part VALUES (?, ?, 0, ?)", (*HISTORY, history.to_bytes())
+    )
+
+
+def connect_unchanged(path: Path) -> sqlite3.Connection:
+    """Return a connection that reads a log on a full disk; only its directory's owner may.
+
+    SQLite shares an index of the write-ahead log between processes, in a file of 32 KiB. Without
+    a write-ahead log the database alone is the log, and is read without that file: no other
+    process may write to it meanwhile. With one, the index is used that a crash has left.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    has_wal = wal.exists() and wal.stat().st_size > 0
+    uri = f"{path.resolve().as_uri()}?mode=ro{'' if has_wal else '&immutable=1'}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:

@@ -1,10 +1,12 @@
 """The log and its checkpoints in SQLite: one file, one transaction per group commit.
 
 The file is in WAL mode with ``synchronous=FULL``: a commit returns after the disk has it.
-Every row carries a CRC-32 of all its columns and its revision follows that of the row
-before without a gap. So a damaged file is refused, or reads as an exact prefix of what was
-written, never as anything else. Cost: about 25 us a row of 1,000 cases, one fdatasync a
-transaction, two readings of the clock a commit (about 100 ns); about 9.3 B a case on disk.
+Every row carries a CRC-32 of all its columns, which continues that of the row before, and its
+revision follows that row's without a gap. So a damaged file is refused, or reads as an exact
+prefix of what was written, never as anything else. A prefix that lacks acknowledged rows is
+refused too (`loss`), unless an operator accepts that. Cost: about 25 us a row of 1,000 cases,
+one fdatasync a transaction, two readings of the clock a commit (about 100 ns); about 9.3 B a
+case on disk.
 """
 
 from __future__ import annotations
@@ -19,17 +21,26 @@ from itertools import accumulate, chain
 from time import perf_counter, time
 from typing import TYPE_CHECKING
 
+from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
 from streameval_server._log.commit_times import CommitTimes
 from streameval_server._log.entries import LogRow
 from streameval_server._log.failpoints import failpoint
-from streameval_server._log.schema import connect_read_only, ensure_schema
+from streameval_server._log.history import History
+from streameval_server._log.loss_check import check_loss, find_loss, lost_rows, record_loss
+from streameval_server._log.schema import (
+    HISTORY,
+    connect_read_only,
+    connect_unchanged,
+    ensure_schema,
+    read_history,
+)
 from streameval_server._log.storage import verified
 from streameval_server._log.wal_checkpointer import (
     CHECKPOINT_BYTES,
     MAX_WAL_PAGES,
     WalCheckpointer,
 )
-from streameval_server._model.errors import CorruptLogError, StorageError
+from streameval_server._model.errors import CorruptLogError, DiskFullError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -53,6 +64,8 @@ _MAX_DROP_BYTES = 1 << 20
 """Log rows, and bytes of their payloads, that one `drop` deletes at most."""
 _MAX_DURATIONS = 1_024
 """The durations of this many commits are kept, the last ones."""
+_DISK_FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+"""SQLite's codes of a write without room, and of no room for the index of the write-ahead log."""
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
 """The types of a log row's columns."""
 
@@ -72,6 +85,8 @@ class SqliteStorage:
         Bytes of rows after which the write-ahead log is copied into the database.
     max_wal_pages
         Pages of the write-ahead log from which a commit restarts it.
+    accept_loss
+        Go on with what is left when acknowledged rows are lost: at the first `open` only.
 
     Attributes
     ----------
@@ -88,6 +103,7 @@ class SqliteStorage:
         read_only: bool = False,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
         max_wal_pages: int = MAX_WAL_PAGES,
+        accept_loss: bool = False,
     ) -> None:
         self.checkpoint_s: float | None = None
         self._path = path
@@ -99,6 +115,9 @@ class SqliteStorage:
         # Bytes of rows that were committed since the last copy was requested.
         self._uncopied_bytes = 0
         self._durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
+        self._acked = AckedRevisionFile(path)
+        self._accepts_loss = accept_loss
+        self._history = History(0, 0)  # until it is opened
 
     def open(self) -> None:
         """Open the file, and make everything that can be read from it durable.
@@ -107,10 +126,37 @@ class SqliteStorage:
         ------
         StorageError
             When it cannot be opened, or is of an unknown format.
+        LostRowsError
+            When acknowledged rows are lost and that is not accepted. Nothing was changed.
         """
         try:
             with self._errors("open"):
                 self._open()
+        except StorageError:
+            self.close()
+            raise
+
+    def open_unchanged(self) -> None:
+        """Open the file for reading on a full disk, without a write, while nothing writes to it.
+
+        The owner of its directory may call it after `open` has failed, and calls `close` before
+        the next `open`. What can be read is synced: a write-ahead log that a killed server left
+        may be in the system's cache only.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be read so, or has to be changed first: an empty file, format 1, an
+            accepted loss.
+        LostRowsError
+            When acknowledged rows are lost and that is not accepted. Nothing was changed.
+        """
+        try:
+            with self._errors("read"):
+                self._open_unchanged()
+        except OSError as error:
+            self.close()
+            raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
         except StorageError:
             self.close()
             raise
@@ -121,12 +167,10 @@ class SqliteStorage:
             failpoint("close.before")
             self._checkpointer.close()
             connection, self._connection = self._connection, None
-            try:
+            # The file is closed nevertheless, and nothing was acknowledged before its commit.
+            with suppress(sqlite3.Error):
                 connection.close()
-            except sqlite3.Error:
-                # The file is closed nevertheless, and nothing was acknowledged
-                # before its commit.
-                return
+        self._acked.close()
 
     def last_revision(self) -> int:
         """Return the newest row's revision; 0 for an empty log."""
@@ -134,6 +178,30 @@ class SqliteStorage:
             connection = self._opened()
             (last,) = connection.execute("SELECT max(revision) FROM log").fetchone()
             return int(last or 0)
+
+    def checksum_at(self, revision: int) -> int:
+        """Return a row's checksum; 0 for revision 0, and for a row without a chain behind it."""
+        if not revision or revision < self._history.chain_start:
+            return 0
+        with self._errors("read"):
+            row = (
+                self._opened()
+                .execute("SELECT crc32 FROM log WHERE revision = ?", (revision,))
+                .fetchone()
+            )
+        if row is None:
+            raise CorruptLogError(f"log row {revision} is missing")
+        return int(row[0])
+
+    def history(self) -> History:
+        """Return the log's history."""
+        self._opened()
+        return self._history
+
+    @property
+    def acked_problem(self) -> str:
+        """Why the file of the acknowledged revision cannot be written; empty when it can."""
+        return self._acked.problem
 
     def append(self, rows: Sequence[LogRow]) -> None:
         """Write rows, at least one, in one transaction."""
@@ -150,6 +218,7 @@ class SqliteStorage:
                 failpoint("disk.append.insert")
                 connection.execute("COMMIT")
             failpoint("disk.append.commit")
+        self._acked.record(rows[-1].revision, rows[-1].crc32)
         self._uncopied_bytes += sum(len(row.payload) for row in rows)
         if self._uncopied_bytes >= self._checkpoint_bytes:
             self._uncopied_bytes = 0
@@ -167,12 +236,17 @@ class SqliteStorage:
             rows = connection.execute(
                 "SELECT * FROM log WHERE revision > ? ORDER BY revision", (after,)
             )
+            before = None
             for expected, columns in enumerate(rows, after + 1):
                 if tuple(map(type, columns)) != _TYPES:
                     raise CorruptLogError(
                         f"log row {expected} is not what was written: wrong types"
                     )
-                yield verified(LogRow._make(columns), expected)
+                if before is None:
+                    before = self.checksum_at(after)
+                row = LogRow._make(columns)
+                yield verified(row, expected, before if expected > self._history.chain_start else 0)
+                before = row.crc32
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
         """Write pieces of a checkpoint in one transaction."""
@@ -220,7 +294,7 @@ class SqliteStorage:
         """Return the keys of all stored parts, of the current checkpoint or not."""
         with self._errors("read"):
             found = self._opened().execute("SELECT DISTINCT part, revision FROM part").fetchall()
-            return [key for key in found if key != _BASE]
+            return [key for key in found if key not in {_BASE, HISTORY}]
 
     def prune(self, keep: Collection[PartKey]) -> None:
         """Delete all parts but these."""
@@ -285,6 +359,7 @@ class SqliteStorage:
         with suppress(OSError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         failpoint("disk.open.file")
+        loss = check_loss(self._path, self._acked, accept=self._accepts_loss)
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )
@@ -305,12 +380,38 @@ class SqliteStorage:
         if busy:
             raise StorageError(f"{self._path}: another process is using it")
         failpoint("disk.open.durable")
+        self._history = read_history(connection)
+        if loss is not None:
+            self._history = record_loss(connection, self._history, loss)
+            last = self.last_revision()
+            self._acked.write(AckedRevision(last, self.checksum_at(last)))
+        self._accepts_loss = False
 
     def _open_read_only(self) -> None:
         self._connection = connection = connect_read_only(self._path)
         # One transaction, so that all reads see the same state of the file.
         connection.execute("BEGIN")
-        ensure_schema(connection, self._path)
+        ensure_schema(connection, self._path, read_only=True)
+        self._history = read_history(connection)
+
+    def _open_unchanged(self) -> None:
+        loss = find_loss(self._path, self._acked.read(), connect_unchanged)
+        if loss is not None and self._accepts_loss:
+            raise StorageError(f"{self._path}: {loss}. To record that there must be room")
+        if loss is not None:
+            raise lost_rows(self._path, loss)
+        with suppress(FileNotFoundError):
+            descriptor = os.open(self._path.with_name(f"{self._path.name}-wal"), os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._connection = connection = connect_unchanged(self._path)
+        connection.execute("BEGIN")
+        ensure_schema(connection, self._path, read_only=True)
+        self._history = read_history(connection)
+        if not self._history.number:
+            raise StorageError(f"{self._path} has format 1, which a start upgrades")
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -323,7 +424,9 @@ class SqliteStorage:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StorageError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+            is_full = getattr(error, "sqlite_errorcode", 0) in _DISK_FULL
+            kind = DiskFullError if is_full else StorageError
+            raise kind(f"cannot {what} {self._path}: {_one_line(error)}") from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # A message of SQLite that quotes damaged text may not be valid UTF-8.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error

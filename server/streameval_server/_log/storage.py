@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from streameval_server._log.entries import LogRow, checksum
+from streameval_server._log.history import History
 from streameval_server._model.errors import CorruptLogError
 
 if TYPE_CHECKING:
@@ -56,6 +57,18 @@ class Storage(Protocol):
     def last_revision(self) -> int:
         """Return the newest row's revision; 0 for an empty log."""
 
+    def checksum_at(self, revision: int) -> int:
+        """Return a row's checksum, which the next row continues; 0 for revision 0.
+
+        Raises
+        ------
+        CorruptLogError
+            When the row is missing.
+        """
+
+    def history(self) -> History:
+        """Return the log's history."""
+
     def append(self, rows: Sequence[LogRow]) -> None:
         """Write rows durably, all or nothing.
 
@@ -99,8 +112,17 @@ class Storage(Protocol):
         """Delete some rows below a revision, oldest first; return how many, 0 if none are left."""
 
 
-def verified(row: LogRow, expected: int) -> LogRow:
+def verified(row: LogRow, expected: int, before: int) -> LogRow:
     """Return a row after checking its revision and its checksum.
+
+    Parameters
+    ----------
+    row
+        As stored.
+    expected
+        Its revision.
+    before
+        As in `checksum`.
 
     Raises
     ------
@@ -109,7 +131,7 @@ def verified(row: LogRow, expected: int) -> LogRow:
     """
     if row.revision != expected:
         raise CorruptLogError(f"log row {expected} is missing: row {row.revision} follows instead")
-    if checksum(row[:8], row.payload) != row.crc32:
+    if checksum(row[:8], row.payload, before) != row.crc32:
         raise CorruptLogError(f"log row {expected} is not what was written: its checksum differs")
     return row
 
@@ -124,6 +146,7 @@ class MemoryStorage:
         self.parts: dict[PartKey, dict[int, bytes]] = {}
         self._manifest: bytes | None = None
         self._base: bytes | None = None
+        self._history = History.begin()
 
     def open(self) -> None:
         """Do nothing."""
@@ -135,6 +158,19 @@ class MemoryStorage:
         """Return the newest row's revision."""
         return self.rows[-1].revision if self.rows else 0
 
+    def checksum_at(self, revision: int) -> int:
+        """Return a row's checksum."""
+        if not revision:
+            return 0
+        place = revision - self.rows[0].revision if self.rows else -1
+        if not 0 <= place < len(self.rows):
+            raise CorruptLogError(f"log row {revision} is missing")
+        return self.rows[place].crc32
+
+    def history(self) -> History:
+        """Return the same history for the life of this object."""
+        return self._history
+
     def append(self, rows: Sequence[LogRow]) -> None:
         """Keep rows."""
         self.rows += rows
@@ -142,8 +178,10 @@ class MemoryStorage:
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision."""
         rows = [row for row in self.rows if row.revision > after]
+        before = self.checksum_at(after) if rows else 0
         for expected, row in enumerate(rows, after + 1):
-            yield verified(row, expected)
+            yield verified(row, expected, before)
+            before = row.crc32
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
         """Keep pieces."""
@@ -193,7 +231,8 @@ class NullStorage:
     can_restore = False
 
     def __init__(self) -> None:
-        self._last_revision = 0
+        self._last_revision = self._last_crc32 = 0
+        self._history = History.begin()
 
     def open(self) -> None:
         """Do nothing."""
@@ -205,9 +244,19 @@ class NullStorage:
         """Return the newest row's revision."""
         return self._last_revision
 
+    def checksum_at(self, revision: int) -> int:
+        """Return the last row's checksum; raise CorruptLogError for another row."""
+        if revision != self._last_revision:
+            raise CorruptLogError("nothing is kept of this log")
+        return self._last_crc32
+
+    def history(self) -> History:
+        """Return that of this object: another process begins another one."""
+        return self._history
+
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Remember the last revision."""
-        self._last_revision = rows[-1].revision
+        """Remember the last revision and checksum."""
+        self._last_revision, self._last_crc32 = rows[-1].revision, rows[-1].crc32
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield nothing; raise CorruptLogError when there were rows."""

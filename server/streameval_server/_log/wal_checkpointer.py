@@ -82,8 +82,9 @@ class WalCheckpointer:
                 continue
             try:
                 skip_next = self._copy() >= self._max_wal_pages
-            except sqlite3.Error as error:
-                # If the disk is broken, a commit will fail soon and be handled there.
+            except (sqlite3.Error, MemoryError) as error:
+                # If the disk is broken, a commit will fail soon and be handled there; if
+                # memory is short, there may be enough for the next copy.
                 _log.warning("cannot copy the write-ahead log into %s: %s", self._path, error)
 
     def _copy(self) -> int:

@@ -119,6 +119,17 @@ def epoch_fenced(producer: str, epoch: int, current: int) -> RequestError:
     )
 
 
+def sequence_reused(producer: str, epoch: int, sequence: int) -> RequestError:
+    """Return the error of a batch whose sequence is durable with another content."""
+    return RequestError(
+        Code.FAILED_PRECONDITION,
+        f"producer {producer} has sent sequence {sequence} of epoch {epoch} with another content: "
+        "this batch is not counted. Does another process use the same producer and epoch?",
+        reason="SEQUENCE_REUSED",
+        metadata={"sequence": str(sequence)},
+    )
+
+
 def no_stream(name: str) -> RequestError:
     """Return the error of a call for a stream that does not exist."""
     return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
@@ -130,6 +141,18 @@ def storage_failed() -> RequestError:
         Code.UNAVAILABLE,
         "the server's disk failed and what was not acknowledged may be lost: "
         "reconnect and resume after the last sequence that it reports",
+        reason="STORAGE_FAILED",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def disk_full() -> RequestError:
+    """Return the error of a call while the log cannot be written for want of room."""
+    return RequestError(
+        Code.UNAVAILABLE,
+        "the server's disk is full and it only answers queries: free some space on the disk of "
+        "its data directory; it then accepts rows by itself, after the last sequence that it "
+        "reports",
         reason="STORAGE_FAILED",
         retry_after_s=RETRY_AFTER_S,
     )
@@ -247,6 +270,10 @@ def refused_input(error: InvalidInputError, prefix: str) -> Refused:
 
 class StorageError(StreamEvalError):
     """The disk failed, or its content cannot be used."""
+
+
+class DiskFullError(StorageError):
+    """The disk has no room for a write; what was written before can be read."""
 
 
 class CorruptLogError(StorageError):

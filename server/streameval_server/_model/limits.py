@@ -28,7 +28,7 @@ class Limits:
     max_streams : int
         A batch that would create one more stream is refused.
     max_producers : int
-        About this many producers are remembered, some 600 B each. A new producer's
+        About this many producers are remembered, some 900 B each. A new producer's
         batch is refused, to be retried, until others were idle for `marks_ttl_us`.
     max_segment_keys : int
         Segment keys that a stream may declare.
@@ -63,8 +63,8 @@ class Limits:
     apply_rows : int
         Rows that the engine applies at a time, about, so that queries get their turn.
     max_state_bytes : int
-        Ingest is refused, to be retried, while the counts take more memory
-        than this; 0 means no limit.
+        Ingest is refused, to be retried, while counts, ids, marks, cached answers and
+        waiting requests take more memory than this; 0 means no limit.
     max_cells : int
         Distinct scores that a stream's all-time counts may have before their
         resolution drops.
@@ -74,11 +74,25 @@ class Limits:
         After this time without entries, a tick is logged if anything is due.
     max_future_us : int
         A row dated later than this after its arrival is refused.
+    max_clock_step_us : int
+        The wall clock is believed within this much of what a monotonic clock says;
+        beyond it, nothing expires until both agree or an operator confirms the clock.
+    max_downtime_us : int
+        At a start, a wall clock up to this long after the log's last time is believed:
+        the server was stopped for that long.
     marks_ttl_us : int
         A producer that is idle for this long, in the log's time, is forgotten.
     checkpoint_bytes : int
         A checkpoint is due after about this many bytes of log, or more when the
         state is larger.
+    max_query_s : int
+        A query that computes for longer than this ends with RESOURCE_EXHAUSTED, between two
+        of its windows.
+    max_query_cells : int
+        The same for a query whose windows together read more distinct scores than this.
+    max_queries_per_token : int
+        Queries of one token, or of all callers without tokens, that may be under way; more
+        are refused, to be retried.
     max_metric_series : int
         Series that the metrics of all streams may have in /metrics, 28 for each
         stream; further streams are counted, not shown.
@@ -107,6 +121,11 @@ class Limits:
     pane_cells: int = 16_384
     tick_us: int = 10 * 1_000_000
     max_future_us: int = 5 * 60 * 1_000_000
+    max_clock_step_us: int = 5 * 60 * 1_000_000
+    max_downtime_us: int = 24 * 3600 * 1_000_000
     marks_ttl_us: int = 7 * 24 * 3600 * 1_000_000
     checkpoint_bytes: int = 64 * MIB
+    max_query_s: int = 30
+    max_query_cells: int = 1 << 28
+    max_queries_per_token: int = 1_024
     max_metric_series: int = 10_000

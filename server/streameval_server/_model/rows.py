@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from streameval import Evaluator
@@ -189,3 +190,37 @@ BATCH_KINDS = tuple(
     rows.KIND for rows in (CaseRows, PredictionRows, LabelRows, RetractionRows, MissRows)
 )
 """The kinds of rows that a batch may have."""
+
+_ROWS_BYTES = 1_024
+"""Memory of rows besides their columns, ids and states."""
+
+_ID_BYTES = 48
+"""Memory of an id besides its text."""
+
+_MERGED_STATE_BYTES = 1_024
+"""Memory of a merged state besides its columns."""
+
+
+def memory_of(rows: Rows | None) -> int:
+    """Return the memory of decoded rows, an upper bound. O(columns + states), ids sampled."""
+    if rows is None:
+        return 0
+    if isinstance(rows, MergeRows):
+        cells = sum(len(each.evaluator._view().counts) for each in rows.states)
+        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells
+    if isinstance(rows, MissRows):
+        return _ROWS_BYTES
+    total = _ROWS_BYTES
+    if not isinstance(rows, CaseRows):
+        # Ids of one batch have about the same length.
+        total += len(rows.ids) * (_ID_BYTES + (len(rows.ids[0]) if rows.ids else 0))
+    if isinstance(rows, RetractionRows):
+        return total
+    columns: list[object] = [rows.scores, rows.event_us]
+    if not isinstance(rows, PredictionRows):
+        columns.append(rows.labels)
+    if isinstance(rows, CaseRows):
+        columns.append(rows.counts)
+    if not isinstance(rows, LabelRows):
+        columns += [segment.codes for segment in rows.segments]
+    return total + sum(each.nbytes for each in columns if isinstance(each, np.ndarray))

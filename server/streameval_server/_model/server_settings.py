@@ -70,13 +70,17 @@ class Settings:
     tokens: Path | None = None
     """The tokens file; without one, every client that reaches the server may do everything."""
 
+    accept_loss: bool = False
+    """Start although the log has lost acknowledged rows, and record that: for one start, after
+    the operator has decided to go on with what is left."""
+
     auto_create: bool = True
     """Whether a batch for a stream that does not exist creates it."""
 
     log_format: LogFormat = "text"
     """Lines of text, or one JSON object a line."""
 
-    log_level: LogLevel = "warning"
+    log_level: LogLevel = "info"
     """The lowest level that is logged."""
 
     stop_grace_s: float = 5.0
@@ -88,6 +92,10 @@ class Settings:
     metrics_interval_s: float = 15.0
     """Expected seconds between scrapes: metrics are computed at most once in about this time,
     whatever the number of scrapers; 0 computes them at each scrape."""
+
+    state_check_interval_s: float = 300.0
+    """Seconds between two checks, each of one stream, that its state in memory is what the log
+    gives; 0 makes none."""
 
     limits: Limits = field(default_factory=Limits)
     """Limits on requests, on streams and on the whole server."""
@@ -118,6 +126,7 @@ class Settings:
         for name, value, minimum, maximum in (
             ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
             ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
+            ("state_check_interval_s", self.state_check_interval_s, 0, _MAX_INTERVAL_S),
         ):
             if not minimum <= value <= maximum:
                 raise SettingsError(f"{name} must be from {minimum} to {maximum}, got {value}")

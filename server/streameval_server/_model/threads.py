@@ -6,9 +6,10 @@ import os
 import queue
 import sys
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from streameval import StreamEvalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
 _NICENESS_STEP = 5
 """Added to a thread's niceness, which goes to 19. With more, a thread that holds a lock runs so
 rarely that the threads waiting for the lock are delayed."""
-
-_MIN_BURST_ITEMS = 3
-"""Items that must be waiting before `linger` expects more of them to arrive soon."""
-_MAX_BURST_ITEMS = 64
-"""Waiting items for which `linger` returns at once."""
-_LINGER_S = 0.0007
-"""Seconds of one pause."""
-_MAX_PAUSES = 4
 
 
 def lower_priority() -> None:
@@ -42,29 +35,8 @@ def lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, min(niceness + _NICENESS_STEP, 19))
 
 
-def linger(waiting: Callable[[], int], sleep: Callable[[float], object] = time.sleep) -> None:
-    """Under load, wait a moment for more items so that they are handled as one batch.
-
-    Returns at once when few items wait; otherwise when none arrived for 0.7 ms, when 64
-    wait, or after 3 ms.
-
-    Parameters
-    ----------
-    waiting
-        Returns how many items wait.
-    sleep
-        Pauses for some seconds.
-    """
-    count = waiting()
-    if count < _MIN_BURST_ITEMS:
-        return
-    for _ in range(_MAX_PAUSES):
-        if count >= _MAX_BURST_ITEMS:
-            return
-        sleep(_LINGER_S)
-        before, count = count, waiting()
-        if count == before:
-            return
+class BrokenStateError(StreamEvalError):
+    """The state behind a `StateLock` may be half changed."""
 
 
 class Doorbell:
@@ -107,8 +79,15 @@ class FairLock:
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        with self._turn:
+        self.acquire()
+
+    def acquire(self) -> None:
+        """Wait for the lock. Without memory it raises before it holds the lock, not after."""
+        self._turn.acquire()
+        try:
             self._lock.acquire()
+        finally:
+            self._turn.release()
 
     def __exit__(
         self,
@@ -117,6 +96,47 @@ class FairLock:
         traceback: TracebackType | None,
     ) -> None:
         self._lock.release()
+
+
+class StateLock(FairLock):
+    """A fair lock around state that one error can leave half changed, and then for ever shut.
+
+    An exception within the block breaks the lock: entering it raises from then on, so no
+    thread reads, changes or saves the state again.
+
+    Parameters
+    ----------
+    on_broken
+        Called once, with the exception, in the thread that raised it.
+
+    Attributes
+    ----------
+    broken : bool
+        Whether the state may be half changed.
+    """
+
+    def __init__(self, on_broken: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self.broken = False
+        self._on_broken = on_broken
+
+    def __enter__(self) -> None:
+        self.acquire()
+        if self.broken:
+            self._lock.release()
+            raise BrokenStateError("an error has left the state half changed: start again")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.broken = True
+        self._lock.release()
+        if error is not None:
+            self._on_broken(error)
 
 
 def do_nothing() -> None:

@@ -1,7 +1,7 @@
 """BatchGetSnapshots and WatchSnapshots: the metrics and the series of many streams.
 
-One request serves a whole list. A stream that was deleted since it was listed is left out,
-so that one missing stream does not fail the request.
+One request serves a whole list. A stream that was deleted since it was listed is named as
+missing, so that it does not fail the request.
 
 Cost: as GetSnapshot for each stream, and for each step of its series one answer that is not
 cached yet.
@@ -84,11 +84,15 @@ def parse_overview_request(
 
 
 def overview(engine: QueryEngine, request: OverviewRequest) -> query_pb2.BatchGetSnapshotsResponse:
-    """Return the snapshots of the streams that exist."""
-    found = (resolve_if_present(engine, name, request) for name in request.streams)
-    return query_pb2.BatchGetSnapshotsResponse(
-        snapshots=[stream_snapshot(engine, each, request) for each in found if each is not None]
-    )
+    """Return the snapshots of the streams that exist, and the names of those that do not."""
+    response = query_pb2.BatchGetSnapshotsResponse(server_warnings=engine.server_warnings())
+    for name in request.streams:
+        resolved = resolve_if_present(engine, name, request)
+        if resolved is None:
+            response.missing.append(name)
+        else:
+            response.snapshots.append(stream_snapshot(engine, resolved, request))
+    return response
 
 
 def resolve_if_present(

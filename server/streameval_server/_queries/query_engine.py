@@ -19,6 +19,7 @@ from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
+from streameval_server._queries.derived_answers import DerivedAnswers
 from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
@@ -32,18 +33,20 @@ if TYPE_CHECKING:
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
-MAX_WINDOW_CELLS = 1 << 21
-"""Maximum number of distinct scores in cached windows and their unchanged parts: 240 MB."""
+MAX_CACHE_BYTES = 224 << 20
+"""Memory of all caches: of windows and their unchanged parts two eighths, of what states keep of
+answers two eighths, of snapshots three, of coverages one."""
 
-MAX_SNAPSHOT_BYTES = 64 << 20
-"""Maximum memory of cached snapshots: some 25,000 small ones."""
+_EIGHTHS = 8
+
+_CELL_BYTES = 16
 
 _ENTRY_BYTES = 1_024
 _BYTES_PER_ENCODED_BYTE = 6
 """Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
-MAX_COVERAGES = 4096
-"""Maximum number of cached coverages, of about 1 KB each."""
+_COVERAGE_BYTES = 4_096
+"""Memory of a cached coverage, with ten bands and three quantiles."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
 
@@ -60,7 +63,7 @@ class SnapshotRequest:
 
 
 def parse_snapshot_request(
-    request: query_pb2.GetSnapshotRequest | query_pb2.WatchRequest,
+    request: query_pb2.GetSnapshotRequest | query_pb2.WatchSnapshotRequest,
 ) -> SnapshotRequest:
     """Check a request for the metrics of a selection.
 
@@ -95,26 +98,38 @@ class QueryEngine:
     clock_us
         Returns the server's clock, in microseconds since 1970.
     check
-        Called before each window is computed; raises to stop the computation.
+        Called before each window is computed, with the distinct scores that it reads; raises
+        to stop the computation.
+    server_warnings
+        Returns warnings about the server, which every answer has.
+    max_cache_bytes
+        The most that all caches may take, about.
     """
 
     def __init__(
         self,
         view: Callable[[str], StreamView],
         clock_us: Callable[[], int],
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[int], None] = lambda _cells: None,
+        *,
+        server_warnings: Callable[[], list[str]] = list,
+        max_cache_bytes: int = MAX_CACHE_BYTES,
     ) -> None:
         self._view = view
         self._clock_us = clock_us
         self._check = check
-        self._windows: WindowCache[Hashable] = WindowCache(MAX_WINDOW_CELLS)
+        self.server_warnings = server_warnings
+        share = max(max_cache_bytes // _EIGHTHS, 1)
+        self._windows: WindowCache[Hashable] = WindowCache(max(share // _CELL_BYTES, 1))
+        self._derived = DerivedAnswers(2 * share)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
-            MAX_SNAPSHOT_BYTES, _memory_bytes
+            3 * share, _memory_bytes
         )
+        coverages = max(share // _COVERAGE_BYTES, 1)
         self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
-            MAX_COVERAGES, lambda _: 1
+            coverages, lambda _: 1
         )
-        self._typical_delays: PartsCache[Hashable, float] = PartsCache(MAX_COVERAGES, lambda _: 1)
+        self._typical_delays: PartsCache[Hashable, float] = PartsCache(coverages, lambda _: 1)
 
     def view(self, stream: str) -> StreamView:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
@@ -132,12 +147,39 @@ class QueryEngine:
         """
         return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all caches, an upper bound. O(1), safe to read from any thread."""
+        small = (self._snapshots, self._coverages, self._typical_delays)
+        coverages = _COVERAGE_BYTES * len(self._coverages)
+        return (
+            self._windows.memory_bytes
+            + self._derived.memory_bytes
+            + self._snapshots.cost
+            + coverages
+            + sum(cache.overhead_bytes for cache in small)
+        )
+
     def window(self, resolved: ResolvedSelection) -> Window:
         """Return the counts of a selection. O(S log S), O(panes) while the panes stay the same.
 
         When only one pane changes, O(cells) of it and of the window.
+
+        Raises
+        ------
+        RequestError
+            RESOURCE_EXHAUSTED when the query exceeds its limits.
         """
-        self._check()
+        self._check(resolved.num_cells)
+        window = self._window(resolved)
+        self._derived.use(window._view())
+        return window
+
+    def end(self) -> None:
+        """Note that this thread has answered: what states keep of the answer is bounded now."""
+        self._derived.end()
+
+    def _window(self, resolved: ResolvedSelection) -> Window:
         span_us, states = resolved.span_us, [pane.state for pane in resolved.states]
         if span_us is None:
             return Window(
@@ -178,6 +220,8 @@ class QueryEngine:
             stream=resolved.view.info.name,
             num_positive_ref=counted.num_positive_ref,
             num_negative_ref=counted.num_negative_ref,
+            num_cases=counted.num_cases,
+            num_scored=counted.num_scored,
             num_misses=counted.num_misses,
             num_negative_misses=counted.num_negative_misses,
             metrics=metric_messages(window, metrics),
@@ -214,9 +258,9 @@ class QueryEngine:
             typical_us = self._typical_delays.get(
                 (resolved.selection.stream, resolved.selection.segment),
                 [resolved.slice.coverage],
-                lambda: resolved.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
+                lambda: next(iter(resolved.slice.coverage.delays.quantiles_us([TYPICAL_DELAY])), 0),
             )
-        return warnings_of(resolved, resolution, typical_us)
+        return self.server_warnings() + warnings_of(resolved, resolution, typical_us)
 
 
 def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
@@ -277,10 +321,7 @@ def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | Non
             predictions=band.predictions,
             labelled=band.labelled,
         )
-    sketch = coverage.delays.sketch()
-    for quantile in DELAY_QUANTILES:
-        delay_us = sketch.get_quantile_value(quantile)
-        if delay_us is not None:
-            delay = message.delays.add(quantile=quantile)
-            delay.delay.FromMicroseconds(round(delay_us))
+    delays_us = coverage.delays.quantiles_us(DELAY_QUANTILES)
+    for quantile, delay_us in zip(DELAY_QUANTILES, delays_us, strict=bool(delays_us)):
+        message.delays.add(quantile=quantile).delay.FromMicroseconds(round(delay_us))
     return message

@@ -5,14 +5,14 @@ and the p-values are adjusted for multiple comparisons (Holm 1979). Slices witho
 references in the window are left out: they have no metrics to compare.
 
 Cost: for each slice a merge of its panes, a subtraction and a comparison, about
-10 ms for a slice with full panes.
+10 ms for a slice with full panes. Memory: the windows of one slice at a time.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty import compare, holm
@@ -31,7 +31,6 @@ from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
-    from streameval._uncertainty import Comparison
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
@@ -45,15 +44,6 @@ class RankingRequest:
     key: str
     metric: str
     level: float
-
-
-class _SliceComparison(NamedTuple):
-    """One slice and the rest of its window."""
-
-    of: ResolvedSelection
-    window: Window
-    rest: Window
-    found: Comparison
 
 
 def parse_ranking_request(request: query_pb2.RankSegmentsRequest) -> RankingRequest:
@@ -82,26 +72,17 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     """
     whole = engine.resolve(query.chosen)
     window = engine.window(whole)
-    prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
-    ranked = []
+    messages: list[query_pb2.RankedSegment] = []
+    p_values: list[float] = []
     for segment in _segments(whole.view, query.key):
-        of = whole.of_segment(segment)
-        part = engine.window(of)
-        if part.num_positive_ref or part.num_negative_ref:
-            rest = window.without(part)
-            found = compare(
-                part,
-                rest,
-                metric=query.metric,
-                level=query.level,
-                prevalence="own" if prevalence is None else prevalence,
-            )
-            ranked.append(_SliceComparison(of, part, rest, found))
-    p_values = holm([each.found.p_value for each in ranked]).tolist()
-    messages = [
-        _message(each, p_value, engine.coverage(each.of))
-        for each, p_value in zip(ranked, p_values, strict=True)
-    ]
+        # The windows of one slice at a time: each rest is as large as the whole.
+        message, p_value = _compared(engine, query, whole.of_segment(segment), window)
+        if message is not None:
+            messages.append(message)
+            p_values.append(p_value)
+    for message, p_value in zip(messages, holm(p_values).tolist(), strict=True):
+        if not math.isnan(p_value):
+            message.p_value = p_value
     coverage = engine.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
@@ -121,22 +102,36 @@ def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
     return [(name, value) for name in keys for value in view.segments(name)]
 
 
-def _message(
-    ranked: _SliceComparison, p_value: float, coverage: types_pb2.Coverage | None
-) -> query_pb2.RankedSegment:
-    segment = ranked.of.selection.segment
+def _compared(
+    engine: QueryEngine,
+    query: RankingRequest,
+    of: ResolvedSelection,
+    window: Window,
+) -> tuple[query_pb2.RankedSegment | None, float]:
+    """Return a slice's message without its p-value, and that; None without references."""
+    part = engine.window(of)
+    if not (part.num_positive_ref or part.num_negative_ref):
+        return None, math.nan
+    rest = window.without(part)
+    prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
+    segment = of.selection.segment
     assert segment is not None
+    found = compare(
+        part,
+        rest,
+        metric=query.metric,
+        level=query.level,
+        prevalence="own" if prevalence is None else prevalence,
+    )
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),
-        value=side_message(ranked.window, ranked.found.a, ranked.found),
-        difference=difference_message(ranked.window, ranked.rest, ranked.found),
-        num_positive_ref=ranked.window.num_positive_ref,
-        num_negative_ref=ranked.window.num_negative_ref,
-        coverage=coverage,
+        value=side_message(part, found.a, found),
+        difference=difference_message(part, rest, found),
+        num_positive_ref=part.num_positive_ref,
+        num_negative_ref=part.num_negative_ref,
+        coverage=engine.coverage(of),
     )
-    if not math.isnan(p_value):
-        message.p_value = p_value
-    return message
+    return message, found.p_value
 
 
 def _worst_first(message: query_pb2.RankedSegment) -> tuple[float, float, str, str]:

@@ -81,6 +81,13 @@ class ResolvedSelection:
             PaneState(pane.start_us, pane.end_us, pane.evaluator._view()) for pane in self.panes
         )
 
+    @property
+    def num_cells(self) -> int:
+        """Distinct scores of the panes, or of all time, counted by class. O(panes)."""
+        if self.span_us is None:
+            return len(self.slice.all_time._view().counts)
+        return sum(len(each.state.counts) for each in self.states)
+
     @cached_property
     def parts(self) -> tuple[object, ...]:
         """The immutable objects that determine the answer; caches compare them by identity."""
@@ -132,7 +139,7 @@ def grid_of(view: StreamView) -> Grid:
 
 def empty_slice(view: StreamView) -> SliceView:
     """Return a slice without cases, with the settings that slices and panes have."""
-    return SliceView(LazyCounts(empty_pane(view)._view))
+    return SliceView(LazyCounts(view, lambda view: empty_pane(view)._view()))
 
 
 def empty_pane(view: StreamView) -> Evaluator:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
-from streameval_server._model.threads import Doorbell, FairLock, linger, lower_priority
+from streameval_server._model.threads import Doorbell, StateLock, lower_priority
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from streameval_server._core.committer import StepResult
+    from streameval_server._core.engine_clock import ClockReading, EngineClock
     from streameval_server._core.recovery import ServerCore
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.query_threads import Visibility
@@ -52,8 +54,10 @@ class CoreThreads:
         Told when a revision was applied for which a caller waits.
     loop
         The event loop, which delivers outcomes and runs the two callbacks.
-    clock_us
-        Returns the wall clock in microseconds since 1970.
+    clock
+        The server's.
+    read_clock
+        Returns the time, and tells the committer whether the clock is in doubt.
     on_serving
         Called with False when commits fail, and with True when they work again.
     on_failure
@@ -61,8 +65,9 @@ class CoreThreads:
 
     Attributes
     ----------
-    engine_lock : FairLock
-        Held while the engine changes; readers of the engine take turns with the applier.
+    engine_lock : StateLock
+        Held while the engine changes, which queries do too: they count rows that wait.
+        Readers of the engine take turns with the applier.
     commit_bell, apply_bell : Doorbell
         Wake the committer and the applier.
     """
@@ -74,18 +79,21 @@ class CoreThreads:
         visibility: Visibility,
         loop: asyncio.AbstractEventLoop,
         *,
-        clock_us: Callable[[], int],
+        clock: EngineClock,
+        read_clock: Callable[[], ClockReading],
         on_serving: Callable[[bool], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.engine_lock = FairLock()
+        self.engine_lock = StateLock(self._fail)
         self.commit_bell = Doorbell()
         self.apply_bell = Doorbell()
         self._core = core
         self._limits = limits
         self._visibility = visibility
         self._loop = loop
-        self._clock_us = clock_us
+        self._clock = clock
+        self._read_clock = read_clock
+        self._in_doubt = False
         self._on_serving = on_serving
         self._on_failure = on_failure
         self._closing = threading.Event()
@@ -117,15 +125,28 @@ class CoreThreads:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - it is reported, and it ends the server
-            _log.critical("the %s failed; stopping", threading.current_thread().name, exc_info=True)
-            # The error's own text may quote what callers sent; only the log filters that.
-            failure = ServerFailedError(
-                f"the {threading.current_thread().name} failed with {type(error).__name__}: "
-                "see the log"
-            )
-            failure.__cause__ = error
-            self.close()
-            self._loop.call_soon_threadsafe(self._on_failure, failure)
+            if not self.engine_lock.broken:  # else the lock has reported it
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop the server because of an error in the calling thread."""
+        self._closing.set()
+        while True:
+            try:
+                self._report(error)
+            except MemoryError:
+                time.sleep(_MIN_PAUSE_S)  # until there is room for the report
+            else:
+                return
+
+    def _report(self, error: BaseException) -> None:
+        name = threading.current_thread().name
+        _log.critical("the %s failed; stopping", name, exc_info=error)
+        # The error's own text may quote what callers sent; only the log filters that.
+        failure = ServerFailedError(f"the {name} failed with {type(error).__name__}: see the log")
+        failure.__cause__ = error
+        self.close()
+        self._loop.call_soon_threadsafe(self._on_failure, failure)
 
     # -- the committer
 
@@ -133,15 +154,17 @@ class CoreThreads:
         """Commit what is queued, until `close`."""
         committer = self._core.committer
         lower_priority()
+        if committer.state is State.FAILED:
+            self._recover("started for reading only, ingest is refused until there is room")
         while not self._closing.is_set():
-            # A transaction costs as much as writing several batches.
-            linger(lambda: committer.queued)
-            result = committer.step(self._clock_us())
+            reading = self._read_clock()
+            self._log_doubt(reading)
+            result = committer.step(reading.time_us)
             self._hand_over(result)
             if result.pushed:
                 self._pause_s = _MIN_PAUSE_S
             if committer.state is not State.SERVING:
-                self._recover()
+                self._recover("a commit failed, its fate is unknown")
             elif result.blocked and not self._commit_blocked:
                 # Check once more before sleeping: the applier may have made room before it
                 # could see this flag, and would then not ring.
@@ -150,14 +173,31 @@ class CoreThreads:
                 self.commit_bell.wait(self._limits.tick_us / 1e6)
                 self._commit_blocked = False
 
+    def _log_doubt(self, reading: ClockReading) -> None:
+        """Log when the clock begins to be in doubt, and when it is trusted again."""
+        problem = self._clock.problem(reading)
+        if (problem is not None) != self._in_doubt:
+            self._in_doubt = problem is not None
+            if problem is None:
+                _log.warning("the clock is trusted again: what is due expires")
+            else:
+                _log.warning("%s", problem)
+
     def _hand_over(self, result: StepResult) -> None:
         if result.outcomes:
-            self._loop.call_soon_threadsafe(result.deliver)
+            self._loop.call_soon_threadsafe(self._deliver, result)
         if result.pushed:
             self.apply_bell.ring()
 
-    def _recover(self) -> None:
-        """Open the storage again, with growing pauses, until that works or `close` is called.
+    def _deliver(self, result: StepResult) -> None:
+        """Settle outcomes, on the event loop. Nothing else would answer the calls that wait."""
+        try:
+            result.deliver()
+        except BaseException as error:  # noqa: BLE001 - as in `_guard`
+            self._fail(error)
+
+    def _recover(self, what: str) -> None:
+        """Log why; open the storage again, with pauses, until that works or `close` is called.
 
         Pauses grow until a commit succeeds, because a full disk can often be opened.
 
@@ -167,7 +207,7 @@ class CoreThreads:
             When the storage lost what was acked.
         """
         committer = self._core.committer
-        _log.error("a commit failed, its fate is unknown: %s", committer.error)
+        _log.error("%s: %s", what, committer.error)
         self._loop.call_soon_threadsafe(self._on_serving, False)
         while committer.state is State.FAILED and not self._closing.is_set():
             self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
@@ -207,4 +247,6 @@ class CoreThreads:
                 with self.engine_lock:
                     applier.count()
                 applier.finish_step()
+                if applier.has_collected:
+                    continue
             self.apply_bell.wait()

@@ -16,14 +16,18 @@ import asyncio
 import heapq
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
+
+    from streameval_server._model.limits import Limits
 
 T = TypeVar("T")
 
@@ -115,6 +119,55 @@ def _server_failed_error() -> RequestError:
     )
 
 
+def _too_large(problem: str, limit: str) -> RequestError:
+    return RequestError(
+        Code.RESOURCE_EXHAUSTED,
+        f"{problem} ({limit}): ask for one segment key, a shorter window, fewer rows or fewer "
+        "streams",
+        reason="QUERY_TOO_LARGE",
+    )
+
+
+class QueryQuota:
+    """Counts the queries under way of each caller. Belongs to the event loop's thread.
+
+    Parameters
+    ----------
+    max_queries : int
+        The most of one caller.
+    """
+
+    def __init__(self, max_queries: int) -> None:
+        self._max_queries = max_queries
+        self._under_way: dict[str, int] = {}
+
+    @contextmanager
+    def query(self, caller: str) -> Iterator[None]:
+        """Count a query of a caller while it runs.
+
+        Raises
+        ------
+        RequestError
+            RESOURCE_EXHAUSTED, to be retried, when the caller has too many under way.
+        """
+        before = self._under_way.get(caller, 0)
+        if before >= self._max_queries:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{before} queries of this token are under way, the most allowed "
+                "(limits.max_queries_per_token): wait for their answers",
+                reason="TOO_MANY_QUERIES",
+                retry_after_s=1.0,
+            )
+        self._under_way[caller] = before + 1
+        try:
+            yield
+        finally:
+            self._under_way[caller] -= 1
+            if not self._under_way[caller]:
+                del self._under_way[caller]
+
+
 @dataclass(slots=True, eq=False)
 class _Computation(Generic[T]):
     """A computation and its callers."""
@@ -127,6 +180,10 @@ class _Computation(Generic[T]):
     """How many callers wait for the answer."""
     abandoned: bool = False
     """Whether all callers have left. No new caller joins it then."""
+    begin_s: float = 0.0
+    """When it started, by the monotonic clock."""
+    cells: int = 0
+    """Distinct scores that its windows have read."""
 
 
 class QueryAbandonedError(Exception):
@@ -140,10 +197,13 @@ class QueryThreads:
     ----------
     visible
         Returns the last revision that was applied.
+    limits
+        The server's.
     """
 
-    def __init__(self, visible: Callable[[], int]) -> None:
+    def __init__(self, visible: Callable[[], int], limits: Limits) -> None:
         self._visible = visible
+        self._limits = limits
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query")
         self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="long-query")
         self._computations: dict[Hashable, _Computation[object]] = {}
@@ -182,17 +242,39 @@ class QueryThreads:
                     del self._computations[question]
                 answer.cancel()
 
-    def check(self) -> None:
-        """Return if a caller still waits for what this thread computes. Any thread may call it.
+    def check(self, cells: int = 0) -> None:
+        """Return if this thread may compute further. Any thread may call it.
+
+        Parameters
+        ----------
+        cells
+            Distinct scores that the computation is about to read.
 
         Raises
         ------
         QueryAbandonedError
-            When none does.
+            When no caller waits for the answer.
+        RequestError
+            RESOURCE_EXHAUSTED when the computation exceeds the limits of one query.
         """
         computation = getattr(self._thread_local, "computation", None)
-        if computation is not None and computation.abandoned:
+        if computation is None:
+            return
+        if computation.abandoned:
             raise QueryAbandonedError
+        limits = self._limits
+        computation.cells += cells
+        if computation.cells > limits.max_query_cells:
+            raise _too_large(
+                f"the query reads more than {limits.max_query_cells:,} distinct scores",
+                "limits.max_query_cells",
+            )
+        seconds = time.monotonic() - computation.begin_s
+        if seconds > limits.max_query_s:
+            raise _too_large(
+                f"the query has computed for {seconds:.1f} s, the most is {limits.max_query_s} s",
+                "limits.max_query_s",
+            )
 
     def _start(
         self, question: Hashable, compute: Callable[[], T], threads: ThreadPoolExecutor
@@ -201,6 +283,7 @@ class QueryThreads:
 
         def work() -> T:
             computation.started = True
+            computation.begin_s = time.monotonic()
             self._thread_local.computation = computation
             try:
                 return compute()

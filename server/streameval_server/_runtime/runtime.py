@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval_server._core.recovery import ServerCore, open_core
+from streameval_server._core.engine_clock import ClockReading, EngineClock
+from streameval_server._core.recovery import ServerCore, open_core, open_core_on_full_disk
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, directory_owner_problem
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
-from streameval_server._model.errors import Code, RequestError, no_stream
+from streameval_server._model.errors import Code, DiskFullError, RequestError, no_stream
+from streameval_server._runtime import machine_time
 from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
-from streameval_server._runtime.query_threads import QueryThreads, Visibility
+from streameval_server._runtime.query_threads import QueryQuota, QueryThreads, Visibility
+from streameval_server._runtime.state_checks import StateChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -43,11 +45,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def now_us() -> int:
-    """Return the wall clock in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 class Runtime:
     """Runs a core. Methods belong to the event loop's thread unless they say otherwise.
 
@@ -59,6 +56,8 @@ class Runtime:
         How much the server may hold.
     auto_create
         Whether a batch for a stream that does not exist creates it.
+    accept_loss
+        Whether to start although the log has lost acknowledged rows.
 
     Attributes
     ----------
@@ -66,22 +65,46 @@ class Runtime:
         Set by `start`.
     directory : Path or None
         Where the log is kept.
+    accept_loss : bool
+        As given.
+    state_checks : StateChecks or None
+        The checks that the state is what the log gives; None before `start`, and without a log.
     calls : OpenCalls
         The calls in progress.
     queries : QueryThreads
         The threads that compute answers.
+    quota : QueryQuota
+        Of the queries under way.
+    limits : Limits
+        The server's.
+    cache_bytes : callable
+        Returns the memory of cached answers; set by the service that caches them.
     visibility : Visibility
         The callers that wait for a revision to be applied.
+    clock : EngineClock
+        The server's time.
     """
 
     core: ServerCore
+    state_checks: StateChecks | None = None
 
-    def __init__(self, directory: Path | None, limits: Limits, *, auto_create: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        limits: Limits,
+        *,
+        auto_create: bool = True,
+        accept_loss: bool = False,
+    ) -> None:
         self.calls = OpenCalls()
-        self.queries = QueryThreads(self.visible_revision)
+        self.queries = QueryThreads(self.visible_revision, limits)
+        self.quota = QueryQuota(limits.max_queries_per_token)
+        self.cache_bytes: Callable[[], int] = int
         self.visibility = Visibility(self.visible_revision)
-        self._limits = limits
+        self.clock = EngineClock(limits)
+        self.limits = limits
         self._auto_create = auto_create
+        self.accept_loss = accept_loss
         self.directory = directory
         self._lock: DirectoryLock | None = None
 
@@ -112,25 +135,45 @@ class Runtime:
                 if problem is not None:
                     _log.warning("the data directory is not safe: %s", problem)
                 remove_leftovers(self.directory)
+            began_us = machine_time.monotonic_us()
             self.core = await asyncio.to_thread(self._open)
+            seconds = (machine_time.monotonic_us() - began_us) / 1e6
         except BaseException:
             self._release()
             raise
+        self.core.committer.cache_bytes = self._cache_bytes
+        engine = self.core.engine
+        self.clock.start(
+            machine_time.wall_us(),
+            machine_time.monotonic_us(),
+            last_us=engine.received_us,
+            held_us=engine.held_us,
+        )
         recovery = self.core.recovery
         if recovery.checkpoint_error is not None:
             _log.warning("the checkpoint could not be used: %s", recovery.checkpoint_error)
+        for loss in recovery.history.losses:
+            _log.error("acknowledged rows were lost, and that was accepted: %s", loss)
+        if self.accept_loss:
+            _log.warning("accept_loss is set: unset it, or the next loss is accepted unseen")
         _log.info(
-            "restored revision %d: checkpoint of %d and %d log entries",
-            recovery.revision,
-            recovery.checkpoint_revision,
-            recovery.replayed,
+            "restored",
+            extra={
+                "fields": {
+                    "revision": recovery.revision,
+                    "checkpoint_revision": recovery.checkpoint_revision,
+                    "replayed_entries": recovery.replayed,
+                    "seconds": round(seconds, 3),
+                }
+            },
         )
         threads = CoreThreads(
             self.core,
-            self._limits,
+            self.limits,
             self.visibility,
             self._loop,
-            clock_us=now_us,
+            clock=self.clock,
+            read_clock=self.now,
             on_serving=on_serving,
             on_failure=self._fail,
         )
@@ -138,24 +181,39 @@ class Runtime:
         # Kept as attributes of their own, because every batch and every query uses them.
         self._commit_bell = threads.commit_bell
         self._engine_lock = threads.engine_lock
+        if self.directory is not None:
+            self.state_checks = StateChecks(
+                self.core.engine, threads.engine_lock, self.limits, self.directory / LOG_NAME
+            )
         threads.start()
 
+    def _cache_bytes(self) -> int:
+        # The service that caches answers may be made later.
+        return self.cache_bytes()
+
     def _open(self) -> ServerCore:
-        storage = (
-            NullStorage() if self.directory is None else SqliteStorage(self.directory / LOG_NAME)
-        )
-        return open_core(storage, self._limits, auto_create=self._auto_create)
+        if self.directory is None:
+            return open_core(NullStorage(), self.limits, auto_create=self._auto_create)
+        storage = SqliteStorage(self.directory / LOG_NAME, accept_loss=self.accept_loss)
+        try:
+            return open_core(storage, self.limits, auto_create=self._auto_create)
+        except DiskFullError as error:
+            return open_core_on_full_disk(
+                storage, self.limits, error, auto_create=self._auto_create
+            )
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
+        if self.state_checks is not None:
+            self.state_checks.stop()
         self._threads.close()
         await asyncio.to_thread(self._threads.join)
         self.queries.stop()
-        if self.failed:
+        if self.failed or self._engine_lock.broken:
             # The state in memory may be wrong; the log is not.
             self.core.storage.close()
         else:
-            await asyncio.to_thread(self.core.drain, now_us())
+            await asyncio.to_thread(self.core.drain, self.now_us())
         self._release()
 
     def _release(self) -> None:
@@ -180,6 +238,46 @@ class Runtime:
         self.visibility.fail()
         self.calls.stop()
 
+    # -- time
+
+    def now(self) -> ClockReading:
+        """Return the time. Any thread may call it.
+
+        What is received from now on is checked by it, so the committer learns of a clock in
+        doubt here.
+        """
+        reading = self.clock.read(machine_time.wall_us(), machine_time.monotonic_us())
+        self.core.committer.disputed_us = reading.disputed_us
+        return reading
+
+    def now_us(self) -> int:
+        """Return the time in microseconds since 1970. Any thread may call it."""
+        return self.now().time_us
+
+    def clock_warnings(self) -> list[str]:
+        """Return a warning while the clock is in doubt. Any thread may call it."""
+        problem = self.clock.problem(self.now())
+        return [] if problem is None else [problem]
+
+    def accept_clock(self) -> int:
+        """Believe the wall clock, because an operator confirms it; return it.
+
+        Raises
+        ------
+        RequestError
+            As `EngineClock.accept`.
+        """
+        committer, wall_us = self.core.committer, machine_time.wall_us()
+        # Before the clock: the committer's thread may step at any moment.
+        committer.is_clock_accepted = self.now().disputed_us is not None
+        try:
+            self.clock.accept(wall_us, machine_time.monotonic_us())
+        except RequestError:
+            committer.is_clock_accepted = False
+            raise
+        self.submitted()
+        return wall_us
+
     # -- writing
 
     def submitted(self) -> None:
@@ -195,7 +293,7 @@ class Runtime:
             When it cannot be done; UNAVAILABLE when it is unknown whether it was.
         """
         settled = asyncio.Event()
-        call = UnaryCall(self.core.committer, self._limits, settled.set)
+        call = UnaryCall(self.core.committer, self.limits, settled.set)
 
         def wake() -> None:
             if self.failed:

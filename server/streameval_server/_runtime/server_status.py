@@ -7,11 +7,13 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import streameval
 from streameval.v1 import admin_pb2
 from streameval_server._core.committer import State
+from streameval_server._core.engine_clock import in_days
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.schema import connect_read_only
 from streameval_server._log.sqlite import SqliteStorage
@@ -37,6 +39,7 @@ def server_status(
     runtime: Runtime, limits: Limits, *, address: str, start_us: int, now_us: int
 ) -> admin_pb2.GetServerStatusResponse:
     """Return the server's status. For query threads, because it reads from the disk."""
+    reading = runtime.now()
     committer, applier, engine = runtime.core.committer, runtime.core.applier, runtime.core.engine
     storage = runtime.core.storage
     serving = committer.state is State.SERVING
@@ -55,11 +58,13 @@ def server_status(
         open_calls=len(runtime.calls),
         streams=len(committer.catalog),
         pending=engine.kept_ids,
-        state_bytes=engine.memory_bytes,
+        state_bytes=committer.memory_bytes,
         max_state_bytes=limits.max_state_bytes,
         grpc_address=address,
         batch_rows=admin_pb2.RowCounts(**committer.batch_rows),
         refused_batches=committer.refused_batches,
+        engine_time=_timestamp(max(reading.time_us, committer.received_us)),
+        clock_in_doubt=reading.disputed_us is not None,
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
@@ -68,11 +73,26 @@ def server_status(
         if times is not None:
             status.commits.CopyFrom(
                 admin_pb2.CommitTimes(
-                    count=times.count, p50_s=times.p50_s, p99_s=times.p99_s, max_s=times.max_s
+                    count=times.count,
+                    p50=_duration(times.p50_s),
+                    p99=_duration(times.p99_s),
+                    max=_duration(times.max_s),
                 )
             )
         if storage.checkpoint_s is not None:
             status.checkpoint_time.CopyFrom(_timestamp(int(storage.checkpoint_s * 1e6)))
+    if runtime.state_checks is not None:
+        status.state_checks = runtime.state_checks.checked
+        status.state_problems = len(runtime.state_checks.problems)
+    for loss in runtime.core.recovery.history.losses:
+        status.losses.append(
+            admin_pb2.LogLoss(
+                kept_revision=loss.kept_revision,
+                acked_revision=loss.acked_revision,
+                cause=loss.cause,
+                accept_time=_timestamp(loss.accepted_us),
+            )
+        )
     status.warnings.extend(_warnings(status, runtime, limits))
     return status
 
@@ -88,7 +108,7 @@ def _disk(directory: Path) -> admin_pb2.Disk:
             ).fetchone()
     except sqlite3.Error:
         reusable = 0  # the disk fails; `problem` reports that
-    files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
+    files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-acked"))
     return admin_pb2.Disk(
         directory=str(directory),
         used_bytes=sum(file.stat().st_size for file in files if file.exists()),
@@ -103,6 +123,15 @@ def _warnings(
 ) -> Iterator[str]:
     if not status.serving:
         yield f"commits fail, nothing is acknowledged: {status.problem}"
+    yield from _loss_warnings(runtime)
+    clock_warnings = runtime.clock_warnings()
+    ahead_us = status.engine_time.ToMicroseconds() - status.time.ToMicroseconds()
+    yield from clock_warnings
+    if not clock_warnings and ahead_us > limits.max_clock_step_us:
+        yield (
+            f"the log is {in_days(ahead_us)} ahead of the clock, and nothing expires until then: "
+            "stop the server, and mend the log with 'streameval admin repair'"
+        )
     disk = status.disk
     if status.HasField("disk") and disk.free_bytes < _MIN_FREE_SHARE * disk.total_bytes:
         yield (
@@ -121,11 +150,31 @@ def _warnings(
     ):
         if limit and value >= _WARN_SHARE * limit:
             yield f"{name}: {value:,} of at most {limit:,} (limits.{setting})"
-    if status.commits.p99_s > _MAX_COMMIT_S:
-        yield f"the disk is slow: 1 of 100 commits takes over {status.commits.p99_s * 1e3:.0f} ms"
+    p99_ms = status.commits.p99.ToNanoseconds() / 1e6
+    if p99_ms > _MAX_COMMIT_S * 1e3:
+        yield f"the disk is slow: 1 of 100 commits takes over {p99_ms:.0f} ms"
     error = runtime.core.recovery.checkpoint_error
     if error is not None:
         yield f"at the start the checkpoint could not be used: {error}; the log replaced it"
+
+
+def _loss_warnings(runtime: Runtime) -> Iterator[str]:
+    for loss in runtime.core.recovery.history.losses:
+        yield f"acknowledged rows were lost: {loss}"
+    if runtime.accept_loss:
+        yield "accept_loss is set: unset it, or the next loss is accepted unseen"
+    checks = runtime.state_checks
+    for name, problem in {} if checks is None else dict(checks.problems).items():
+        yield f"stream {name}: {problem}: back up the log, and start the server again"
+    storage = runtime.core.storage
+    if isinstance(storage, SqliteStorage) and storage.acked_problem:
+        yield f"a loss of the newest rows would not be noticed: {storage.acked_problem}"
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration
 
 
 def _timestamp(time_us: int) -> Timestamp:

@@ -1,4 +1,4 @@
-"""Watch and WatchSnapshots: the newest snapshot after each change, at the reader's pace.
+"""WatchSnapshot and WatchSnapshots: the newest snapshot after each change, at the reader's pace.
 
 Nothing is queued and nothing is computed ahead: a slow reader gets the newest snapshot next.
 The version that was sent last is remembered by weak references, so a stalled reader keeps no
@@ -44,22 +44,26 @@ class _Version:
     """Identifies the content of an answer, to tell whether the next one differs."""
 
     span_us: tuple[int, int] | None
+    has_server_warnings: bool
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
-    def at(cls, resolved: ResolvedSelection) -> _Version:
+    def at(cls, engine: QueryEngine, resolved: ResolvedSelection) -> _Version:
         # Every change of a stream replaces its all-time counts or their coverage.
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
-        return cls(resolved.span_us, tuple(map(weakref.ref, parts)))
+        has_warnings = bool(engine.server_warnings())
+        return cls(resolved.span_us, has_warnings, tuple(map(weakref.ref, parts)))
 
     def differs(self, before: _Version | None) -> bool:
-        """Whether the stream or the covered time has changed."""
+        """Whether the stream, the covered time or a warning about the server has changed."""
         if before is None or before.span_us != self.span_us:
+            return True
+        if before.has_server_warnings != self.has_server_warnings:
             return True
         return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
 
 
-def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest) -> float:
+def interval_s(request: query_pb2.WatchSnapshotRequest | query_pb2.WatchSnapshotsRequest) -> float:
     """Return the minimum time between two answers.
 
     Raises
@@ -100,7 +104,7 @@ async def watch_snapshot(
         NOT_FOUND when the stream is deleted and not created again at once;
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
+    timeout_s = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
 
     async def compute() -> tuple[_Version, types_pb2.Snapshot]:
         return await runtime.answer(
@@ -108,7 +112,7 @@ async def watch_snapshot(
         )
 
     results = _compute_on_change(
-        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=min_revision
+        runtime, compute, pause_s=pause_s, timeout_s=timeout_s, min_revision=min_revision
     )
     async with aclosing(results):
         sent: _Version | None = None
@@ -122,7 +126,7 @@ def _snapshot_with_version(
     engine: QueryEngine, request: SnapshotRequest
 ) -> tuple[_Version, types_pb2.Snapshot]:
     resolved = engine.resolve(request.selection)
-    return _Version.at(resolved), engine.snapshot(resolved, request.metrics)
+    return _Version.at(engine, resolved), engine.snapshot(resolved, request.metrics)
 
 
 async def watch_snapshots(
@@ -131,14 +135,14 @@ async def watch_snapshots(
     """Yield the snapshots of all streams at once, and then of those that changed.
 
     Only changed snapshots are computed. Works as `watch_snapshot`, except that a deleted
-    stream is reported as gone and may be created again.
+    stream is reported as missing and may be created again.
 
     Raises
     ------
     RequestError
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
+    timeout_s = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
     # By stream; None for one that does not exist.
     sent: dict[str, _Version | None] = {}
 
@@ -147,10 +151,10 @@ async def watch_snapshots(
         work = partial(_changes_since, engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
-    # Without this wait, a stream that is durable but not visible yet would be reported gone.
+    # Without this wait, a stream that is durable but not visible yet would be reported missing.
     durable = runtime.durable_revision()
     results = _compute_on_change(
-        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=durable
+        runtime, compute, pause_s=pause_s, timeout_s=timeout_s, min_revision=durable
     )
     async with aclosing(results):
         async for moved in results:
@@ -173,15 +177,18 @@ def _changes_since(
     sent: Mapping[str, _Version | None],
     revision: int,
 ) -> _Changes:
-    found = _Changes({}, query_pb2.WatchSnapshotsResponse(revision=revision))
+    response = query_pb2.WatchSnapshotsResponse(
+        revision=revision, server_warnings=engine.server_warnings()
+    )
+    found = _Changes({}, response)
     for name in request.streams:
         resolved = resolve_if_present(engine, name, request)
         if resolved is None:
             if sent.get(name) is not None or name not in sent:
                 found.versions[name] = None
-                found.response.gone.append(name)
+                found.response.missing.append(name)
             continue
-        version = _Version.at(resolved)
+        version = _Version.at(engine, resolved)
         if version.differs(sent.get(name)):
             found.versions[name] = version
             found.response.snapshots.append(stream_snapshot(engine, resolved, request))
@@ -193,10 +200,10 @@ async def _compute_on_change(
     compute: Callable[[], Awaitable[T]],
     *,
     pause_s: float,
-    timeout: float | None,
+    timeout_s: float | None,
     min_revision: int = 0,
 ) -> AsyncGenerator[T, None]:
-    """Yield results: one at once, then one after each applied revision or `timeout`."""
+    """Yield results: one at once, then one after each applied revision or `timeout_s`."""
     stopping = asyncio.Event()
     with runtime.calls.call(stopping.set):
         await runtime.visible(min_revision)
@@ -217,7 +224,7 @@ async def _compute_on_change(
                 # At most half of the time is spent on this reader, however long an answer takes.
                 await _pause(stopped, begun + max(pause_s, 2 * took) - time.monotonic())
                 await asyncio.wait(
-                    (moved, stopped), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                    (moved, stopped), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if stopped.done():
                     raise stopping_error()

@@ -7,13 +7,13 @@ The checks, by `_grpc.interceptor` and `_web.call_runner` alike:
 2. `CallCheck.check_request`, for each request of the call: the token must cover every
    stream that the request names.
 3. `CallCheck.check_answer`, for each answer of a stream and for the one answer of a
-   query: the token must still cover all that the requests named.
+   call that only reads: the token must still cover all that the requests named.
 
 The reader of an Ingest stream, whose requests are encoded frames, calls `Access.need`
 and `Access.forbids` for each batch.
 
 Every check looks the token up in the `Guard` again, so it notices a token that was
-revoked or narrowed during the call. Without a tokens file every caller may do
+revoked or narrowed, or has expired, during the call. Without a tokens file every caller may do
 everything; that is meant for servers that only their own machine reaches.
 """
 
@@ -24,14 +24,16 @@ import re
 import secrets
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.file_signature import file_signature
-from streameval_server._security.tokens import Scope, find_grant, read_grants
+from streameval_server._security.tokens import Scope, find_grant, read_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from streameval_server._security.rules import Rule
@@ -48,6 +50,10 @@ _SCHEME = "bearer "
 _MAX_SHOWN_CHARACTERS = 128
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Guard:
     """Authorises calls by a tokens file, and follows its changes.
 
@@ -55,6 +61,8 @@ class Guard:
     ----------
     path
         The tokens file; None lets every caller do everything.
+    now
+        The clock that tells which tokens have expired.
 
     Raises
     ------
@@ -62,13 +70,14 @@ class Guard:
         When the file cannot be read.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, now: Callable[[], datetime] = _utc_now) -> None:
         self._path = path
+        self._now = now
         self._grants: dict[str, Grant] = {}
         self._signature = file_signature()
         if path is not None:
             self._signature = file_signature(path)
-            self._grants = read_grants(path)
+            self._read(path)
 
     @property
     def is_open(self) -> bool:
@@ -89,11 +98,20 @@ class Guard:
             return
         self._signature = signature
         try:
-            self._grants = read_grants(path)
+            self._read(path)
         except SettingsError as error:
             _log.error("the tokens stay as they were: %s", error)
         else:
             _log.warning("the tokens file was read again: %d tokens", len(self._grants))
+
+    def _read(self, path: Path) -> None:
+        """Take over the tokens of the file; warn of those that are not valid."""
+        self._grants, refused = read_tokens(path)
+        for problem in refused.values():
+            _log.warning("%s", problem)
+        for grant in self._grants.values():
+            if self._has_expired(grant):
+                _log.warning("%s: the token %s has expired", path, grant.id)
 
     def authorise(
         self, token: str | None, scope: Scope | None = None, stream: str | None = None
@@ -112,7 +130,7 @@ class Guard:
         Raises
         ------
         RequestError
-            UNAUTHENTICATED when the token is missing or unknown;
+            UNAUTHENTICATED when the token is missing or unknown, or has expired;
             PERMISSION_DENIED when it lacks the scope or the stream.
         """
         if self._path is None:
@@ -140,7 +158,7 @@ class Guard:
         Raises
         ------
         RequestError
-            UNAUTHENTICATED when the token was revoked.
+            UNAUTHENTICATED when the token was revoked or has expired.
         """
         now = self._grants.get(grant.id)
         if now is None or now.digest != grant.digest:
@@ -149,7 +167,17 @@ class Guard:
                 f"the token {grant.id} was revoked",
                 reason="TOKEN_REVOKED",
             )
+        if self._has_expired(now):
+            raise RequestError(
+                Code.UNAUTHENTICATED,
+                f"the token {now.id} expired at {now.expires:%Y-%m-%d %H:%M:%S %Z}: "
+                "use a new one, which 'streameval admin token' makes",
+                reason="TOKEN_EXPIRED",
+            )
         return now
+
+    def _has_expired(self, grant: Grant) -> bool:
+        return grant.expires is not None and grant.expires <= self._now()
 
 
 class Access:
@@ -182,7 +210,7 @@ class Access:
         Raises
         ------
         RequestError
-            UNAUTHENTICATED when the token was revoked; PERMISSION_DENIED when it
+            UNAUTHENTICATED when the token was revoked or has expired; PERMISSION_DENIED when it
             lacks the scope or the stream.
         """
         if self._grant is None:

@@ -39,6 +39,8 @@ class Rule:
         Whether the token must be for all streams.
     open : bool
         Whether no token is needed.
+    read_only : bool
+        Whether the method, though it needs more than the scope query, changes nothing.
     """
 
     scope: Scope | None = None
@@ -46,11 +48,12 @@ class Rule:
     streams: tuple[str, ...] = ()
     everything: bool = False
     open: bool = False
+    read_only: bool = False
 
     @property
     def reads(self) -> bool:
         """Whether the method only reads: refusing its answer then hides no change."""
-        return self.scope is Scope.QUERY
+        return self.scope is Scope.QUERY or self.read_only
 
     def streams_of(self, request: Any) -> Iterator[str]:
         """Yield the streams that a request, encoded or decoded, names.
@@ -74,6 +77,7 @@ class Rule:
 
 _SELECTION = ("selection.stream",)
 _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
+_READS_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True, read_only=True)
 
 # For Ingest and IngestBatch the session checks the stream of each batch and refuses the
 # batch; ListStreams lists the streams that the token covers.
@@ -106,7 +110,9 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/RankSegments": Rule(
         Scope.QUERY, query_pb2.RankSegmentsRequest, _SELECTION
     ),
-    "streameval.v1.QueryService/Watch": Rule(Scope.QUERY, query_pb2.WatchRequest, _SELECTION),
+    "streameval.v1.QueryService/WatchSnapshot": Rule(
+        Scope.QUERY, query_pb2.WatchSnapshotRequest, _SELECTION
+    ),
     "streameval.v1.QueryService/WatchSnapshots": Rule(
         Scope.QUERY, query_pb2.WatchSnapshotsRequest, ("streams",)
     ),
@@ -123,14 +129,15 @@ RULES: dict[str, Rule] = {
     "streameval.v1.StreamService/DeleteStream": Rule(
         Scope.ADMIN, stream_pb2.DeleteStreamRequest, ("name",)
     ),
-    "streameval.v1.AdminService/GetServerStatus": _WHOLE_SERVER,
-    "streameval.v1.AdminService/GetStateHash": _WHOLE_SERVER,
-    "streameval.v1.AdminService/Backup": _WHOLE_SERVER,
+    "streameval.v1.AdminService/GetServerStatus": _READS_WHOLE_SERVER,
+    "streameval.v1.AdminService/GetStateHash": _READS_WHOLE_SERVER,
+    "streameval.v1.AdminService/Backup": _READS_WHOLE_SERVER,
     "streameval.v1.AdminService/CompactLog": _WHOLE_SERVER,
+    "streameval.v1.AdminService/AcceptClock": _WHOLE_SERVER,
     # An import is trusted, so a crafted one could harm other streams.
     "streameval.v1.AdminService/ImportStream": _WHOLE_SERVER,
     "streameval.v1.AdminService/ExportStream": Rule(
-        Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",)
+        Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",), read_only=True
     ),
     f"{reflection.SERVICE_NAME}/ServerReflectionInfo": Rule(),
     f"{health.SERVICE_NAME}/Check": Rule(open=True),

@@ -12,6 +12,7 @@ cannot, and each call would pay for the slow hash.
     streams = ["fraud"]        # fraud and everything below fraud/; absent: all streams
     scopes = ["ingest"]
     hash = "sha256:9f86d0..."
+    expires = 2027-01-01T00:00:00Z   # absent: never
 
 To rotate a token, add another, move the clients over, and delete the old entry; any
 number of tokens are valid at a time. A lookup costs one SHA-256, about 1 us.
@@ -28,36 +29,27 @@ import re
 import secrets
 import tomllib
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._common import MAX_STREAM_NAME, new_stream_name_problem
+from streameval._common import (
+    MAX_STREAM_NAME,
+    TOKEN_PREFIX,
+    dot_segment_problem,
+    stream_name_problem,
+)
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-_PREFIX = "sv1"
 _SECRET_BYTES = 32
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})\Z")
 _UNMATCHED_DIGEST = bytes(32)
 """A digest that no token has: finding one would mean inverting SHA-256."""
-
-
-_TOKEN_PATTERN = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
-
-
-def redact_tokens(text: str) -> str:
-    """Return a text with the secrets of everything that looks like a token cut out.
-
-    Examples
-    --------
-    >>> redact_tokens("got sv1.web-1.K3jd-93")
-    'got sv1.web-1....'
-    """
-    return _TOKEN_PATTERN.sub(r"\1...", text)
 
 
 class Scope(enum.StrEnum):
@@ -84,12 +76,15 @@ class Grant:
     scopes : frozenset of Scope
     streams : tuple of str or None
         Each name covers its stream and every stream below it. None covers all.
+    expires : datetime or None
+        From this time on the token is not valid; None for never.
     """
 
     id: str
     digest: bytes
     scopes: frozenset[Scope]
     streams: tuple[str, ...] | None = None
+    expires: datetime | None = None
 
     def covers(self, stream: str) -> bool:
         """Whether the token covers a stream.
@@ -117,7 +112,7 @@ def find_grant(grants: Mapping[str, Grant], token: str) -> Grant | None:
     for unknown ids too.
     """
     prefix, _, rest = token.partition(".")
-    grant = grants.get(rest.partition(".")[0]) if prefix == _PREFIX else None
+    grant = grants.get(rest.partition(".")[0]) if prefix == TOKEN_PREFIX else None
     digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
     same = hmac.compare_digest(digest, _UNMATCHED_DIGEST if grant is None else grant.digest)
     return grant if same else None
@@ -126,8 +121,24 @@ def find_grant(grants: Mapping[str, Grant], token: str) -> Grant | None:
 # --- The file ---------------------------------------------------------------------------------
 
 
-def read_grants(path: Path) -> dict[str, Grant]:
-    """Read a tokens file; return its grants by id.
+class TokensFile(NamedTuple):
+    """The content of a tokens file.
+
+    Attributes
+    ----------
+    grants : dict of str to Grant
+        By id.
+    refused : dict of str to str
+        Why a token is not valid, by its id: it names a stream with a segment ``.`` or
+        ``..``. Older versions accepted that; the other tokens stay valid.
+    """
+
+    grants: dict[str, Grant]
+    refused: dict[str, str]
+
+
+def read_tokens(path: Path) -> TokensFile:
+    """Read a tokens file. O(bytes).
 
     Raises
     ------
@@ -143,15 +154,20 @@ def read_grants(path: Path) -> dict[str, Grant]:
     if content or not isinstance(entries, list):
         raise SettingsError(f"{path}: every entry must be below [[token]]")
     grants: dict[str, Grant] = {}
+    refused: dict[str, str] = {}
     for number, entry in enumerate(entries, 1):
         try:
             grant = _grant(entry)
         except _EntryError as error:
             raise SettingsError(f"{path}: token {number}: {error}") from None
-        if grant.id in grants:
+        if grant.id in grants or grant.id in refused:
             raise SettingsError(f"{path}: token {number}: the id {grant.id} occurs twice")
-        grants[grant.id] = grant
-    return grants
+        problem = _dot_problem(grant.streams)
+        if problem is None:
+            grants[grant.id] = grant
+        else:
+            refused[grant.id] = f"{path}: token {number} ({grant.id}) is not valid: {problem}"
+    return TokensFile(grants, refused)
 
 
 class _EntryError(Exception):
@@ -161,7 +177,7 @@ class _EntryError(Exception):
 def _grant(entry: object) -> Grant:
     if not isinstance(entry, dict):
         raise _EntryError("it must be a table")
-    unknown = sorted(entry.keys() - {"id", "hash", "scopes", "streams", "created"})
+    unknown = sorted(entry.keys() - {"id", "hash", "scopes", "streams", "created", "expires"})
     if unknown:
         raise _EntryError(f"there is no key {unknown[0]!r}")
     hashed = _HASH.match(entry["hash"]) if isinstance(entry.get("hash"), str) else None
@@ -174,6 +190,7 @@ def _grant(entry: object) -> Grant:
         bytes.fromhex(hashed[1]),
         _checked_scopes(entry.get("scopes")),
         None if streams is None else _checked_streams(streams),
+        _checked_time(entry.get("expires")),
     )
 
 
@@ -194,14 +211,32 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = new_stream_name_problem(str(value), MAX_STREAM_NAME)
+        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))
 
 
+def _checked_time(value: object) -> datetime | None:
+    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
+        return value
+    raise _EntryError(
+        f"expires must be a date and time with its zone, like 2027-01-01T00:00:00Z, got {value!s}"
+    )
+
+
+def _dot_problem(streams: tuple[str, ...] | None) -> str | None:
+    """Return why streams cannot be covered safely; None when they can."""
+    return next(filter(None, map(dot_segment_problem, streams or ())), None)
+
+
 def create_token(
-    path: Path, id_: str, scopes: Iterable[str], streams: Iterable[str] | None = None
+    path: Path,
+    id_: str,
+    scopes: Iterable[str],
+    streams: Iterable[str] | None = None,
+    *,
+    valid_for: timedelta | None = None,
 ) -> str:
     """Make a token, add its hash to a tokens file, and return it; it is stored nowhere.
 
@@ -217,6 +252,8 @@ def create_token(
         Of ``ingest``, ``query``, ``admin``.
     streams
         The streams that it is limited to; None for all.
+    valid_for
+        The time until it expires; None for never.
 
     Raises
     ------
@@ -231,23 +268,44 @@ def create_token(
         limits = None if streams is None else _checked_streams(list(streams))
     except _EntryError as error:
         raise SettingsError(str(error)) from None
+    problem = _dot_problem(limits)
+    if problem is not None:
+        raise SettingsError(f"streams: {problem}")
+    now = datetime.now(UTC)
+    expires = _expiry(now, valid_for)
     try:
         with _rewriting(path) as write:
-            if path.exists() and id_ in read_grants(path):
+            present = read_tokens(path) if path.exists() else TokensFile({}, {})
+            if id_ in present.grants or id_ in present.refused:
                 raise SettingsError(f"{path} has a token with the id {id_} already")
-            token = f"{_PREFIX}.{id_}.{secrets.token_urlsafe(_SECRET_BYTES)}"
+            token = f"{TOKEN_PREFIX}.{id_}.{secrets.token_urlsafe(_SECRET_BYTES)}"
             digest = hashlib.sha256(token.encode()).hexdigest()
             lines = ["[[token]]", f'id = "{id_}"']
             if limits is not None:
                 lines.append(f"streams = [{_quoted(limits)}]")
             lines.append(f"scopes = [{_quoted(chosen)}]")
             lines.append(f'hash = "sha256:{digest}"')
-            lines.append(f"created = {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+            lines.append(f"created = {now:{_TIME}}")
+            if expires is not None:
+                lines.append(f"expires = {expires:{_TIME}}")
             before = path.read_text(encoding="utf-8").rstrip() + "\n\n" if path.exists() else ""
             write(before.lstrip() + "\n".join(lines) + "\n")
     except OSError as error:
         raise SettingsError(f"cannot write the tokens file {path}: {error}") from error
     return token
+
+
+def _expiry(now: datetime, valid_for: timedelta | None) -> datetime | None:
+    if valid_for is None:
+        return None
+    if valid_for < timedelta(seconds=1):
+        raise SettingsError(f"a token must be valid for at least 1 s, got {valid_for}")
+    try:
+        return now + valid_for
+    except OverflowError:
+        raise SettingsError(
+            f"a token cannot be valid for {valid_for.days:,} days: leave it out for never"
+        ) from None
 
 
 @contextlib.contextmanager

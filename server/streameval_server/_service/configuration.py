@@ -24,9 +24,9 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from streameval._common import redact_tokens
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
-from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,12 +47,14 @@ FLAGS = {
     "tls_key": "its private key, PEM",
     "tls_client_ca": "authorities of clients' certificates, PEM (mTLS)",
     "tokens": "the tokens file",
+    "accept_loss": "for one start: go on although acknowledged rows are lost",
     "auto_create": "create a stream with its first batch",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
     "metrics_window_s": "seconds of the recent window in /metrics",
     "metrics_interval_s": "seconds between scrapes of /metrics",
+    "state_check_interval_s": "seconds between checks of the state against the log; 0: none",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
 """The settings that have a flag, with its help; the others are set in files only."""

@@ -14,17 +14,22 @@ import json
 import logging
 import sqlite3
 import sys
+import threading
 import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from streameval._common import redact_tokens
 from streameval_server._model.errors import StorageError
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.access import current_call
-from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from streameval_server._model.server_settings import LogFormat, LogLevel
+
+_log = logging.getLogger(__name__)
 
 _QUOTED_ERRORS = (OSError, StorageError, SettingsError, sqlite3.Error)
 
@@ -80,12 +85,34 @@ class JsonFormatter(_Formatter):
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> None:
-    """Send everything that this process logs to stderr, in a format."""
+    """Send all that this process logs to stderr, warnings and uncaught exceptions too.
+
+    `silence_grpc_log` stops gRPC's own lines, which cannot be formatted.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_exception
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_exception_of_thread
     # At debug level it logs the events' content.
     logging.getLogger("sse_starlette").setLevel(logging.WARNING)
+
+
+def _log_exception(
+    _kind: type[BaseException], error: BaseException, _traceback: TracebackType | None
+) -> None:
+    _log.critical("the process ends", exc_info=error)
+
+
+def _log_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    _log.error("an exception was ignored", exc_info=unraisable.exc_value)
+
+
+def _log_exception_of_thread(ended: threading.ExceptHookArgs) -> None:
+    name = "" if ended.thread is None else ended.thread.name
+    _log.error("the thread %s ended", name, exc_info=ended.exc_value)
 
 
 def _time(record: logging.LogRecord) -> str:

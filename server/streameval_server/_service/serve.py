@@ -10,8 +10,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from streameval import StreamEvalError, __version__
 from streameval_server._log import failpoints
 from streameval_server._model.server_settings import SettingsError
+from streameval_server._service.allocator import limit_arenas
 from streameval_server._service.logs import configure
 from streameval_server._service.service import Service
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S = 0.0005
+
+_OPEN_FILES = 4_096
+"""Enough for 1,000 connections on each port, and those that are being closed."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -61,9 +66,13 @@ async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) ->
     """
     loop = asyncio.get_running_loop()
 
+    def stop(number: signal.Signals) -> None:
+        _log.info("stopping", extra={"fields": {"signal": number.name}})
+        service.stop()
+
     def ready(addresses: Addresses) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
+            loop.add_signal_handler(number, stop, number)
         on_ready(addresses)
 
     service = Service(settings, ready)
@@ -73,21 +82,44 @@ async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) ->
 def run(settings: Settings) -> None:
     """Run a server until SIGTERM or SIGINT, and print the addresses that it listens on.
 
-    Everything that the process logs goes to stderr, in the settings' format.
+    Everything that the process writes to stderr is in the settings' format.
 
     Raises
     ------
     StreamEvalError
-        As `serve`.
+        As `serve`. With the format JSON it is logged, and the process exits with 1.
     """
     configure(settings.log_format, settings.log_level)
+    started = {"version": __version__, "data": settings.directory(), "pid": os.getpid()}
+    _log.info("starting", extra={"fields": started})
     _arm_failpoints()
+    limit_arenas()
     shorten_switch_interval()
+    _raise_file_limit()
     # Imported modules live for ever: without them a full collection is 20 ms shorter.
     gc.collect()
     gc.freeze()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings, on_ready=_announce))
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve(settings, on_ready=_announce))
+    except StreamEvalError as error:
+        # Callers print it as a line of text.
+        if settings.log_format != "json":
+            raise
+        _log.critical("%s", error)
+        sys.exit(1)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as connections and the log need; many systems default to 1,024."""
+    try:
+        import resource  # noqa: PLC0415 - not available on every platform
+    except ModuleNotFoundError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _arm_failpoints() -> None:

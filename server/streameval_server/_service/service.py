@@ -9,8 +9,10 @@ to end; then HTTP ends, and then the lifespan.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._grpc.server import Server
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from streameval_server._model.server_settings import Settings
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,19 @@ class Service:
             return
         waiting = asyncio.create_task(self._run_until_stopped())
         http = None if self._http is None else self._http.url
-        self._on_ready(Addresses(self._server.address, http))
+        addresses = Addresses(self._server.address, http)
+        _log.info("serving", extra={"fields": asdict(addresses)})
+        self._on_ready(addresses)
         try:
             yield
         finally:
             waiting.cancel()
+            began = time.monotonic()
             await self._server.stop()
+            revision, seconds = self._server.runtime.durable_revision(), time.monotonic() - began
+            _log.info(
+                "stopped", extra={"fields": {"revision": revision, "seconds": round(seconds, 3)}}
+            )
 
     async def _run_until_stopped(self) -> None:
         stop_requested = asyncio.create_task(self._stop_requested.wait())

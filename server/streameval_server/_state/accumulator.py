@@ -9,8 +9,9 @@ by the state's size and keep a row at O(log n) amortised, however the rows are b
 
 Merging means asking the frozen counts for their evaluator. It needs no lock: `frozen` is
 O(changes) under the engine's lock, and the merge runs outside of it, in the first thread
-that needs the counts. The accumulator adopts a merged result before its next change, so
-nothing is merged twice.
+that needs the counts. While counts are frozen they alone hold the state and the changes, so
+a merge replaces these instead of adding to them; the accumulator takes back what is there,
+merged or not, before its next change.
 
 Additions commute: the resolution that the cap on cells leaves depends only on the set of
 cells, so they may be merged in any order and at any time. A removal is merged at once, after
@@ -20,9 +21,9 @@ everything before it, so that the result does not depend on how the log is cut i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts import ScoreCounts, merge_states
+from streameval._counts import ScoreCounts, State, merge_states
 from streameval_server._state.cell_table import CellTable
 from streameval_server._state.pending_cases import UnsortedCases, merge_pending
 from streameval_server._state.views import LazyCounts
@@ -30,7 +31,6 @@ from streameval_server._state.views import LazyCounts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts import State
     from streameval_server._state.pending_cases import Addition
 
 _MIN_PENDING_SCORES = 4_096
@@ -42,11 +42,21 @@ _MAX_PENDING_RATIO = 2
 _MAX_TABLE_RATIO = 4
 """A table is not worth its passes when the state has this many distinct scores per addition."""
 
-_SCORE_BYTES = 24
-"""Memory of a distinct score: 16 B, and its share of the memory that a merge needs."""
+_KEY_BYTES = 8
+"""Memory of the key that a table needs of a case that is not merged."""
 
-OVERHEAD_BYTES = 2_048
-"""Memory of an accumulator besides its scores."""
+PIECE_BYTES = 640
+"""Memory of one addition besides its rows: five objects and the heads of its arrays; measured."""
+
+_STATE_BYTES = 640
+"""Memory of a state besides its columns: its objects, and the heads of its arrays."""
+
+_MAX_PIECES = 8
+"""Additions that may wait for a merge, however small: they take more than their rows."""
+
+OVERHEAD_BYTES = 1_152
+"""Memory of an accumulator besides its scores, with its part, its places in dicts and its
+share of a view; measured."""
 
 _MAX_TABLES = 3
 """Accumulators of one stream that have a table: the whole's, and those of two panes."""
@@ -88,47 +98,57 @@ class Accumulator:
         "_frozen",
         "_is_table_shared",
         "_pending",
+        "_pending_bytes",
         "_pending_scores",
         "_retry_above",
         "_state",
+        "_state_bytes",
+        "_state_scores",
         "_table",
+        "_table_bytes",
     )
 
     def __init__(self, state: State) -> None:
-        self._state = state
-        self._table: CellTable | None = None
+        # While `_frozen` is set, it holds the state, the table and the pending changes.
+        self._frozen: LazyCounts | None = None
         # Whether frozen counts may still read the table: then it is copied before a change.
         self._is_table_shared = False
-        self._pending: list[Addition] = []
-        self._pending_scores = 0
         # After a table was refused: pending scores above which it is tried again.
         self._retry_above = 0
-        self._frozen: LazyCounts | None = None
+        self._adopt(state)
+
+    def _adopt(self, state: State) -> None:
+        """Take a state that has all changes."""
+        self._state = state
+        self._state_scores = len(state.counts)
+        self._state_bytes = counts_bytes(state.counts) + (_STATE_BYTES if self._state_scores else 0)
+        self._table: CellTable | None = None
+        self._table_bytes = 0
+        self._is_table_shared = False
+        self._clear_pending()
 
     @property
     def size(self) -> int:
         """Distinct scores of the state, and pending ones. O(1)."""
-        return len(self._state.counts) + self._pending_scores
+        return self._state_scores + self._pending_scores
 
     @property
     def memory_bytes(self) -> int:
-        """Memory, an approximate upper bound."""
-        table = 0 if self._table is None else self._table.nbytes
-        return OVERHEAD_BYTES + _SCORE_BYTES * self.size + table
+        """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
+        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes + self._table_bytes
 
     def add(self, change: Addition, *, may_have_table: bool = True) -> int:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
-        self._adopt_merged()
+        self._thaw()
         self._pending.append(change)
         self._pending_scores += len(change)
+        self._pending_bytes += piece_bytes(change)
         if (
             may_have_table
             and self._state.resolution is not None
             and self._pending_scores
-            > max(
-                _MIN_PENDING_SCORES, len(self._state.counts) // _MAX_TABLE_RATIO, self._retry_above
-            )
+            > max(_MIN_PENDING_SCORES, self._state_scores // _MAX_TABLE_RATIO, self._retry_above)
         ):
             self._count_in_table()
         return self.memory_bytes - before
@@ -147,45 +167,50 @@ class Accumulator:
             table = table.copy()
         table.add(together, layout)
         self._table = table
+        self._table_bytes = table.nbytes
         self._is_table_shared = False
         self._clear_pending()
 
     def _clear_pending(self) -> None:
-        self._pending = []
-        self._pending_scores = self._retry_above = 0
+        self._pending: list[Addition] = []
+        self._pending_scores = self._pending_bytes = self._retry_above = 0
 
     @property
     def has_table(self) -> bool:
         """Whether there is a table. O(1)."""
-        return self._table is not None
+        return self._table_bytes > 0
 
     def drop_table(self) -> int:
         """Merge the table into the state; return by how much memory grew. O(cells)."""
         before = self.memory_bytes
-        if self._table is not None:
+        if self.has_table:
             self.state()
         return self.memory_bytes - before
 
-    def _adopt_merged(self) -> None:
-        """Before a change, take the state that a reader has merged meanwhile, if one has."""
+    def _thaw(self) -> None:
+        """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
         frozen, self._frozen = self._frozen, None
-        if frozen is not None and frozen.is_merged:
-            self._state = frozen.evaluator._view()
-            self._table = None
-            self._is_table_shared = False
-            self._clear_pending()
+        if frozen is None:
+            return
+        source: _Source | None = frozen.source
+        if source is None:
+            self._adopt(frozen.evaluator._view())
+        else:
+            self._state, self._table = source.state, source.table
+            self._pending = list(source.pending)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough scores are pending that they should be merged. O(1)."""
-        return self._pending_scores > max(
-            _MIN_PENDING_SCORES, _MAX_PENDING_RATIO * len(self._state.counts)
-        )
+        """Whether enough is pending that it should be merged. O(1)."""
+        if self._pending_scores > max(_MIN_PENDING_SCORES, _MAX_PENDING_RATIO * self._state_scores):
+            return True
+        pieces = len(self._pending)
+        return pieces > _MAX_PIECES and pieces * PIECE_BYTES > self._state_bytes
 
     def miss(self, positives: int, negatives: int) -> int:
         """Add references that were never scored; return by how much memory grew. O(1)."""
         before = self.memory_bytes
-        self._adopt_merged()
+        self._thaw()
         state = self._state
         self._state = replace(
             state,
@@ -203,7 +228,7 @@ class Accumulator:
         removed = ScoreCounts(
             state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
         )
-        self._state = state.changed(removed, revision=0)
+        self._adopt(state.changed(removed, revision=0))
         return self.memory_bytes - before
 
     def merge(self, states: Sequence[State]) -> int:
@@ -212,27 +237,59 @@ class Accumulator:
         mine = self.state()
         self._frozen = None
         others = [replace(state, max_cells=mine.max_cells, _answers={}) for state in states]
-        self._state = merge_states([mine, *others], revision=0)
+        self._adopt(merge_states([mine, *others], revision=0))
         return self.memory_bytes - before
 
     def state(self) -> State:
         """Return the counts with all changes merged. O(n) when some are pending."""
-        if self._pending or self._table is not None:
-            frozen = self.frozen()
-            frozen.merge()
-            self._adopt_merged()
-            self._frozen = frozen
-        return self._state
+        frozen = self.frozen()
+        state = frozen.evaluator._view()
+        self._adopt(state)
+        self._frozen = frozen
+        return state
 
     def frozen(self) -> LazyCounts:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
-            state, table, pending = self._state, self._table, tuple(self._pending)
-            self._is_table_shared = table is not None
-            self._frozen = LazyCounts(
-                lambda: merge_pending(state if table is None else table.add_to(state), pending)
-            )
+            self._is_table_shared = self._table is not None
+            source = _Source(self._state, self._table, tuple(self._pending))
+            self._frozen = LazyCounts(source, _merged)
+            # The frozen counts alone hold them, so they are in memory once after a merge.
+            self._state, self._table, self._pending = _THAWED, None, []
         return self._frozen
+
+
+class _Source(NamedTuple):
+    """What an accumulator's counts are merged from."""
+
+    state: State
+    table: CellTable | None
+    pending: tuple[Addition, ...]
+
+
+def _merged(source: _Source) -> State:
+    state, table, pending = source
+    return merge_pending(state if table is None else table.add_to(state), pending)
+
+
+_THAWED = State()
+"""Stands for the state of an accumulator whose frozen counts hold it."""
+
+
+def piece_bytes(change: Addition) -> int:
+    """Return the memory of an addition. O(1)."""
+    if isinstance(change, ScoreCounts):
+        return PIECE_BYTES + counts_bytes(change)
+    return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def counts_bytes(counts: ScoreCounts) -> int:
+    """Return the memory of the columns of sorted counts. O(1)."""
+    positives, negatives = counts.positives, counts.negatives
+    multiplicities = (
+        each.counts.nbytes for each in (positives, negatives) if each.counts is not None
+    )
+    return positives.scores.nbytes + negatives.scores.nbytes + sum(multiplicities)
 
 
 class CellTableLru:

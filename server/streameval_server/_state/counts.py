@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streameval._common import IntArray
     from streameval._counts import State
-    from streameval._time import Change
+    from streameval._time import Change, CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import Accumulator, StreamUsage
@@ -53,8 +53,11 @@ MIN_IDLE_COUNT_ROWS = MIN_TABLE_ROWS
 _EFFECT_COST = 2
 """An effect costs as much as this many cases, and again for each segment key."""
 
-_ROW_BYTES = 32
-"""Memory of a collected row."""
+_MAX_DEFERRED_ROWS = 8_192
+"""Rows of a closed pane at which its slices are counted without a read."""
+
+_MIN_SETTLED_PANES = 4
+"""Panes whose slices are counted in one piece of idle time: some 50 ms with 800 slices."""
 
 _NO_PANE = -(1 << 62)
 """Stands for the start of a pane that is no longer kept; before all real starts."""
@@ -84,7 +87,9 @@ class StreamCounts:
         self.beyond_retention = 0
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
-        self._collected_rows = 0
+        self._collected_rows = self._collected_bytes = 0
+        # Closed panes with rows that are not in the panes' slices yet.
+        self._deferred: dict[PaneContent, None] = {}
         # Rows of slices in one open pane that are not in the slices' own counts yet.
         self._table: SliceTable | None = None
         self._table_pane: PaneContent | None = None
@@ -95,15 +100,16 @@ class StreamCounts:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory, an approximate upper bound."""
+        """Memory, an upper bound. O(keys)."""
         table = 0 if self._table is None else self._table.nbytes
-        return self._usage.memory_bytes + _ROW_BYTES * self._collected_rows + table
+        return self._usage.memory_bytes + self._collected_bytes + table
 
     # -- collecting
 
     def add_cases(self, timed: TimedCases) -> None:
         """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
         self._cases.append(timed)
+        self._collected_bytes += timed.nbytes
         self._grow(timed.cases.labels.size)
 
     def add_effects(self, effects: Effects) -> None:
@@ -116,6 +122,7 @@ class StreamCounts:
             self._count_effects(effects)
         else:
             self._effects.append(effects)
+            self._collected_bytes += effects.nbytes
             # Effects cost more than cases, and again for each key.
             self._grow(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
 
@@ -128,18 +135,36 @@ class StreamCounts:
 
     @property
     def has_collected(self) -> bool:
-        """Whether enough rows are collected to count them in idle time. O(1)."""
-        return self._collected_rows >= MIN_IDLE_COUNT_ROWS
+        """Whether enough is collected to count it in idle time. O(1)."""
+        return self._collected_rows >= MIN_IDLE_COUNT_ROWS or bool(self._deferred)
 
     def flush(self) -> None:
         """Count everything that was collected, without a visible effect. O(rows log rows)."""
         self.count()
         self._empty_table()
+        self._settle(len(self._deferred))
+
+    def count_idle(self) -> None:
+        """Count a part of what was collected, in idle time, without a visible effect."""
+        if self._collected_rows >= MIN_IDLE_COUNT_ROWS:
+            self.count()
+        self._settle(_MIN_SETTLED_PANES)
+
+    def _settle(self, panes: int) -> None:
+        """Count the deferred rows of some panes in their slices. O(rows + slices)."""
+        for content in list(self._deferred)[:panes]:
+            del self._deferred[content]
+            self._usage.memory_bytes -= content.deferred_bytes
+            cases, codes = content.pop_deferred()
+            rows = sort_by_cell(cases, codes, self.store.bits, self.store.scale)
+            for number, change in slices_of(rows):
+                self._add(self.store.in_pane(content, number), change)
 
     def count(self) -> None:
         """Count what was collected, slices possibly in their table, without a visible effect."""
         cases, effects = self._cases, self._effects
-        self._cases, self._effects, self._collected_rows = [], [], 0
+        self._cases, self._effects = [], []
+        self._collected_rows = self._collected_bytes = 0
         if cases:
             self._count_cases(cases[0] if len(cases) == 1 else TimedCases.concat(cases))
         if effects:
@@ -194,20 +219,31 @@ class StreamCounts:
         groups = list(rows_by_group(starts))
         kept = [start for start, _ in groups if start != _NO_PANE]
         panes = dict(zip(kept, store.panes_at(kept), strict=True))
-        parts_of = store.parts
-        if codes is not None and not any(pane.is_open for pane in panes.values()):
-            # All panes are closed: add to the slices' all-time counts in one go.
+        all_closed = not any(pane.is_open for pane in panes.values())
+        if codes is not None and all_closed:
+            # Add to the slices' all-time counts in one go.
             self._add_to_slices(None, sort_by_cell(timed.cases, codes, store.bits, store.scale))
-            parts_of = store.in_pane
         for start, places in groups:
             cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
                 self.beyond_retention += places.size
             self._add(store.in_pane(pane, WHOLE), cases)
-            if codes is not None:
-                rows = sort_by_cell(cases, codes[:, places], store.bits, store.scale)
-                for number, change in slices_of(rows):
-                    self._add(parts_of(pane, number), change)
+            if codes is None or (pane is None and all_closed):
+                continue
+            own_codes = codes[:, places]
+            if all_closed and pane is not None:
+                self._defer(pane, cases, own_codes)
+            else:
+                self._add_to_slices(pane, sort_by_cell(cases, own_codes, store.bits, store.scale))
+
+    def _defer(self, content: PaneContent, cases: UnsortedCases, codes: CodeArray) -> None:
+        """Leave rows of a closed pane's slices, counted for all time, to be counted later."""
+        self._usage.memory_bytes += content.defer(cases, codes, len(self.store.slices))
+        self._deferred[content] = None
+        if content.deferred_rows > _MAX_DEFERRED_ROWS:
+            # To the front, which is settled first.
+            self._deferred = {content: None} | self._deferred
+            self._settle(1)
 
     def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
         """Add rows to the slice table of an open pane; return whether the table took them."""
@@ -295,7 +331,7 @@ class StreamCounts:
                 self._usage.memory_bytes += part.counts.miss(
                     change.missed_positives, change.missed_negatives
                 )
-            part.cover(coverage)
+            self._usage.memory_bytes += part.cover(coverage)
 
     # -- time
 

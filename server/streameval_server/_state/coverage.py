@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from streameval._time import ScoreBand
 
 
+_OVERHEAD_BYTES = 800
+"""Memory of a coverage besides its columns: three objects and the heads of four arrays."""
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class PaneCoverage:
     """Predictions and their labels, by the pane of the prediction. Immutable.
@@ -43,6 +47,14 @@ class PaneCoverage:
         cell = CoverageCell(parts[0].cell.scale) if parts else CoverageCell()
         cell.merge(*(part.cell for part in parts))
         return cls(cell, Delays.merged(part.delays for part in parts))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory; 0 when empty, because all empty coverages of a scale are one object. O(1)."""
+        if self.cell.effect_counts is EMPTY_COVERAGE[self.cell.scale].cell.effect_counts:
+            return 0
+        columns = self.cell.effect_counts, self.cell.bands, self.delays.buckets, self.delays.counts
+        return _OVERHEAD_BYTES + sum(column.nbytes for column in columns)
 
     @property
     def counts(self) -> Coverage:

@@ -1,27 +1,28 @@
 """How long labels took: a DDSketch's buckets, kept as two small columns.
 
-A pane keeps only the buckets that occur, so thousands of panes cost little. Quantiles come
-from a `DDSketch` (Masson, Rim and Lee 2019) built from the buckets, with 1 % relative
-accuracy. Merging adds counts, so it is exact: the merged sketch equals the sketch of all
-delays together. The delays of retracted predictions stay in it.
+A DDSketch (Masson, Rim and Lee 2019) counts values in buckets whose bounds grow by a
+constant factor, gamma, so that every quantile has 1 % relative accuracy. A pane keeps only
+the buckets that occur, so thousands of panes cost little. Merging adds counts, so it is
+exact: the merged sketch equals the sketch of all delays together. The delays of retracted
+predictions stay in it.
 
-Cost: O(n log n) to feed n delays, O(buckets) to merge; about 1,500 buckets
-span a microsecond to a year.
+Cost: O(n log n) to feed n delays, O(buckets log buckets) to merge, O(buckets) for
+quantiles; about 1,500 buckets span a microsecond to a year.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from ddsketch import DDSketch
 
 from streameval import CorruptStateError
 from streameval._time import Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -33,6 +34,10 @@ RELATIVE_ACCURACY = 0.01
 
 _GAMMA = (1 + RELATIVE_ACCURACY) / (1 - RELATIVE_ACCURACY)
 _LOG_GAMMA = np.log(_GAMMA)
+# In the order of operations of Datadog's sketches-py: quantiles equal its own bit for bit.
+_BUCKETS_PER_DOUBLING = (
+    1 / math.log1p(2 * RELATIVE_ACCURACY / (1 - RELATIVE_ACCURACY)) * math.log(2)
+)
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that arrived with their prediction, or before it."""
 
@@ -56,8 +61,8 @@ class Delays:
     Examples
     --------
     >>> delays = Delays.of(np.array([1_000_000, 2_000_000, 60_000_000]))
-    >>> round(delays.quantile_us(0.5) / 1e6, 1)
-    2.0
+    >>> [round(value / 1e6, 1) for value in delays.quantiles_us([0.5, 1])]
+    [2.0, 60.0]
     """
 
     buckets: npt.NDArray[np.int16]
@@ -108,18 +113,24 @@ class Delays:
             raise CorruptStateError("the label delays contradict themselves")
         return cls(buckets, counts)
 
-    def sketch(self) -> DDSketch:
-        """Return the delays as a sketch. O(buckets)."""
-        sketch = DDSketch(RELATIVE_ACCURACY)
-        for bucket, count in zip(self.buckets.tolist(), self.counts.tolist(), strict=True):
-            middle = 0.0 if bucket == _ZERO else 2 * _GAMMA**bucket / (1 + _GAMMA)
-            sketch.add(middle, count)
-        return sketch
+    def quantiles_us(self, quantiles: Sequence[float]) -> list[float]:
+        """Return quantiles in microseconds, each within 1 %; none without delays. O(buckets).
 
-    def quantile_us(self, quantile: float) -> float | None:
-        """Return a quantile in microseconds, within 1 %; None without delays."""
-        value: float | None = self.sketch().get_quantile_value(quantile)
-        return value
+        Quantile q is the value of the delay with rank q * (n - 1), rounded down, among n
+        delays from the shortest. A bucket stands for the value that is at most 1 % from both
+        of its bounds.
+
+        Parameters
+        ----------
+        quantiles : sequence of float
+            In [0, 1].
+        """
+        if not self.buckets.size:
+            return []
+        through = self.counts.cumsum()
+        ranks = np.multiply(quantiles, through[-1] - 1)
+        found = self.buckets[np.searchsorted(through, ranks, side="right")]
+        return [_middle_us(bucket) for bucket in found.tolist()]
 
 
 NO_DELAYS = Delays(_NO_BUCKETS, _NO_COUNTS)
@@ -146,6 +157,13 @@ def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:
         int(keys[start]): Delays(found[start:end].astype(np.int16), counts[start:end])
         for start, end in zip(starts, [*starts[1:], keys.size], strict=True)
     }
+
+
+def _middle_us(bucket: int) -> float:
+    """Return the value at most 1 % from both bounds of a bucket."""
+    if bucket == _ZERO:
+        return 0.0
+    return math.pow(2.0, bucket / _BUCKETS_PER_DOUBLING) * (2 / (1 + _GAMMA))
 
 
 def _buckets_of(delays_us: IntArray) -> npt.NDArray[np.int16]:

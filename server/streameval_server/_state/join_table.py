@@ -43,6 +43,13 @@ _MIN_REWRITE_ROWS = 1_024
 """Listed rows, beyond twice the live ones, below which segments are not rewritten."""
 
 
+_ROW_BYTES = 22
+"""Bytes of a row of a segment besides its id and codes."""
+
+_REMOVED_BYTES = 72
+"""Memory of a removed id that the last checkpoint has."""
+
+
 class TrackedTable(JoinTable):
     """A join table that tracks changes.
 
@@ -60,6 +67,18 @@ class TrackedTable(JoinTable):
         self.removed: list[bytes] = []
         self._changed = np.zeros(0, dtype=np.bool_)
         self._in_checkpoint = np.zeros(0, dtype=np.bool_)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, with that of the removed ids. O(1)."""
+        flags = self._changed.nbytes + self._in_checkpoint.nbytes
+        return super().memory_bytes + flags + _REMOVED_BYTES * len(self.removed)
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of a segment of all ids, about. O(1)."""
+        row_bytes: int = _ROW_BYTES + self.codes.itemsize * self.codes.shape[1]
+        return self._id_bytes + len(self) * row_bytes
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Find slots, and mark them as changed: a caller that finds an id may change it."""
@@ -179,8 +198,8 @@ class Joins:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the ids. O(1)."""
-        return self.table.memory_bytes
+        """Memory of the ids, with that of the segment that a checkpoint makes of all. O(1)."""
+        return self.table.memory_bytes + self.table.encoded_bytes
 
     @property
     def due_us(self) -> int | None:
@@ -191,6 +210,7 @@ class Joins:
     def expire(self, now_us: int, budget: int) -> Effects:
         """Expire at most `budget` ids that are due."""
         self.table.budget = budget
+        self.joiner.due_limit_us = now_us
         try:
             return self.joiner.advance(now_us)
         finally:

@@ -9,18 +9,27 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streameval import CorruptStateError
 from streameval._counts import decode_state, encode_state
 from streameval._time import CoverageCell
-from streameval_server._state.accumulator import Accumulator
+from streameval_server._state.accumulator import (
+    OVERHEAD_BYTES,
+    PIECE_BYTES,
+    Accumulator,
+    piece_bytes,
+)
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.delays import Delays
+from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.views import PaneView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval._counts import Scale, State
+    from streameval._time import CodeArray
     from streameval_server._state.accumulator import StreamUsage
     from streameval_server._state.views import LazyCounts
 
@@ -37,16 +46,25 @@ class Part:
     counts: Accumulator
     coverage: PaneCoverage
 
-    def cover(self, coverage: PaneCoverage) -> None:
-        """Add to the coverage."""
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        return self.counts.memory_bytes + self.coverage.memory_bytes
+
+    def cover(self, coverage: PaneCoverage) -> int:
+        """Add to the coverage; return by how much memory grew."""
+        before = self.coverage.memory_bytes
         self.coverage = PaneCoverage.merged((self.coverage, coverage))
+        return self.coverage.memory_bytes - before
 
     def merge(self, others: Sequence[Part]) -> int:
         """Add other parts; return by how much memory grew. O(cells)."""
+        before = self.coverage.memory_bytes
         covered = [part.coverage for part in others if not part.coverage.is_empty]
         if covered:
             self.coverage = PaneCoverage.merged((self.coverage, *covered))
-        return self.counts.merge([part.counts.state() for part in others])
+        grown = self.coverage.memory_bytes - before
+        return grown + self.counts.merge([part.counts.state() for part in others])
 
 
 class PaneContent:
@@ -67,9 +85,22 @@ class PaneContent:
         Log revision of the last change.
     is_open : bool
         Whether the slices' all-time counts do not include this pane yet.
+    deferred_rows, deferred_bytes : int
+        Rows that `parts` of slices do not include yet, and their memory.
     """
 
-    __slots__ = ("_frozen", "_make_part", "_usage", "is_open", "parts", "revision")
+    __slots__ = (
+        "_column_bytes",
+        "_deferred",
+        "_frozen",
+        "_make_part",
+        "_usage",
+        "deferred_bytes",
+        "deferred_rows",
+        "is_open",
+        "parts",
+        "revision",
+    )
 
     def __init__(self, make: Callable[[], Part], usage: StreamUsage) -> None:
         self._make_part = make
@@ -78,6 +109,37 @@ class PaneContent:
         self.parts: dict[int, Part] = {}
         self.revision = usage.revision
         self.is_open = False
+        self._deferred: list[tuple[UnsortedCases, CodeArray]] = []
+        self.deferred_rows = 0
+        self.deferred_bytes = 0
+        self._column_bytes = 0
+
+    def defer(self, cases: UnsortedCases, codes: CodeArray, num_slices: int) -> int:
+        """Take rows that `pop_deferred` returns later, together; return the growth. O(1).
+
+        Rows of one arrival that are spread over many panes give each slice of a pane a few:
+        counting them at once takes a hundred times their memory, and most of the time. The
+        memory includes what the slices, at most `num_slices`, will take.
+        """
+        before = self.deferred_bytes
+        self._deferred.append((cases, codes))
+        self.deferred_rows += len(cases)
+        self._column_bytes += piece_bytes(cases) + codes.nbytes
+        pieces = min(self.deferred_rows * len(codes), num_slices)
+        self.deferred_bytes = self._column_bytes + pieces * (OVERHEAD_BYTES + PIECE_BYTES)
+        return self.deferred_bytes - before
+
+    def pop_deferred(self) -> tuple[UnsortedCases, CodeArray]:
+        """Return all deferred rows, at least one, with their codes. O(rows)."""
+        cases = UnsortedCases.concat([each for each, _ in self._deferred])
+        codes = np.concatenate([each for _, each in self._deferred], axis=1)
+        self._clear_deferred()
+        self._frozen = None
+        return cases, codes
+
+    def _clear_deferred(self) -> None:
+        self._deferred = []
+        self.deferred_rows = self.deferred_bytes = self._column_bytes = 0
 
     def touch(self) -> None:
         """Record a change at the current revision."""
@@ -116,24 +178,44 @@ def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
     ]
 
 
-def parts_to_bytes(parts: FrozenParts) -> bytes:
-    """Return frozen parts as bytes. O(cells). Needs no lock."""
-    pieces: list[bytes] = []
-    for number, frozen, covered in parts:
-        counts = encode_state(frozen.evaluator._view())
-        coverage = b"" if covered.is_empty else covered.cell.to_bytes()
-        delays = covered.delays.to_bytes()
-        pieces += (
-            _PART.pack(number, len(counts), len(coverage), len(delays)),
-            counts,
-            coverage,
-            delays,
-        )
-    return b"".join(pieces)
+@dataclass(frozen=True, slots=True)
+class PartsEncoder:
+    """Encodes frozen parts. Needs no lock.
+
+    Attributes
+    ----------
+    parts : FrozenParts
+    prefix : callable
+        Returns what precedes the parts, given their length.
+    """
+
+    parts: FrozenParts
+    prefix: Callable[[int], bytes] = lambda _length: b""
+
+    def merge(self) -> None:
+        """Merge what is pending, so that encoding is fast. O(cells)."""
+        for _, counts, _ in self.parts:
+            counts.merge()
+
+    def __call__(self) -> bytes:
+        """Return the bytes. O(cells)."""
+        pieces: list[bytes] = [b""]
+        for number, frozen, covered in self.parts:
+            counts = encode_state(frozen.evaluator._view())
+            coverage = b"" if covered.is_empty else covered.cell.to_bytes()
+            delays = covered.delays.to_bytes()
+            pieces += (
+                _PART.pack(number, len(counts), len(coverage), len(delays)),
+                counts,
+                coverage,
+                delays,
+            )
+        pieces[0] = self.prefix(sum(map(len, pieces)))
+        return b"".join(pieces)
 
 
 def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
-    """Return the parts that `parts_to_bytes` wrote. O(cells).
+    """Return the parts that a `PartsEncoder` wrote. O(cells).
 
     Parameters
     ----------

@@ -151,12 +151,12 @@ class PaneStore:
         content.is_open = False
         for number, part in content.parts.items():
             if number != WHOLE:
-                before = part.counts.memory_bytes
+                before = part.memory_bytes
                 # Created first: a new part adds to the usage itself.
                 all_time = self._slice(number)
                 self._usage.memory_bytes += all_time.merge([part])
                 # Reading its state has merged it.
-                self._usage.memory_bytes += part.counts.memory_bytes - before
+                self._usage.memory_bytes += part.memory_bytes - before
 
     def common_pane(self, event_us: int | IntArray) -> int | None:
         """Return the start of the pane that has all of these times; None if no kept pane has."""
@@ -211,9 +211,11 @@ class PaneStore:
     def recount_memory(self) -> None:
         """Compute the memory of all parts again. O(panes)."""
         parts = list(self.slices.values())
+        deferred = 0
         for pane in self.panes:
             parts += pane.content.parts.values()
-        self._usage.memory_bytes = sum(part.counts.memory_bytes for part in parts)
+            deferred += pane.content.deferred_bytes
+        self._usage.memory_bytes = deferred + sum(part.memory_bytes for part in parts)
 
     # -- reading
 

@@ -40,6 +40,16 @@ _MIN_INSERT_RATIO = 4
 """Changes that are at least this many times smaller than the state are inserted into it."""
 
 
+_MAX_SORTED_CASES = 512
+"""Cases up to which sorting is faster than a table of cells."""
+
+_OVERHEAD_BYTES = 1_024
+"""Memory of timed cases besides their columns."""
+
+_COLUMN_BYTES = 256
+"""Memory of a segment column besides its codes."""
+
+
 class ClassScores(NamedTuple):
     """One class's cases: scores in any order, and the multiplicity of each, None for 1."""
 
@@ -91,6 +101,15 @@ class UnsortedCases:
     def __len__(self) -> int:
         return self.scores.size
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows. O(1)."""
+        return sum(
+            column.nbytes
+            for column in (self.labels, self.scores, self.counts)
+            if column is not None
+        )
+
     def multiplicities(self) -> IntArray:
         """Return how many cases each row stands for. O(n)."""
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
@@ -137,6 +156,14 @@ class TimedCases:
     event_us: int | IntArray
     segments: tuple[SegmentColumns, ...] = ()
 
+    @property
+    def nbytes(self) -> int:
+        """Memory. O(batches and keys)."""
+        times = 0 if isinstance(self.event_us, int) else self.event_us.nbytes
+        columns = [column for batch in self.segments for column in batch.columns if column]
+        codes = sum(own.nbytes for _, own in columns)
+        return _OVERHEAD_BYTES + self.cases.nbytes + times + codes + _COLUMN_BYTES * len(columns)
+
     @classmethod
     def concat(cls, parts: Sequence[TimedCases]) -> TimedCases:
         """Join cases, at least one part. O(n)."""
@@ -164,6 +191,10 @@ def merge_pending(state: State, pending: Sequence[Addition]) -> State:
     """Return a state with pending changes added. O(n log n), in cells mostly O(n)."""
     if not pending:
         return state
+    only = pending[0]
+    if len(pending) == 1 and isinstance(only, ScoreCounts):
+        cells = ScoreCounts(state.quantised(only.positives), state.quantised(only.negatives))
+        return state.changed(cells, revision=0)
     positives: list[Run | ClassScores] = [each.positives for each in pending]
     negatives: list[Run | ClassScores] = [each.negatives for each in pending]
     if state.resolution is not None and sum(map(len, pending)) * _MIN_INSERT_RATIO > len(
@@ -183,9 +214,10 @@ def _sum(parts: Sequence[Run | ClassScores], state: State) -> Run:
         return EMPTY_RUN
     scores, counts = concatenate_parts(parts)
     if state.resolution is not None:
-        cells = count_cells(scores, counts, state.resolution, state.scale)
-        if cells is not None:
-            return cells
+        if scores.size > _MAX_SORTED_CASES:
+            cells = count_cells(scores, counts, state.resolution, state.scale)
+            if cells is not None:
+                return cells
         scores = quantise(scores, state.resolution, state.scale)
     if counts is None:
         return Run.of(scores)

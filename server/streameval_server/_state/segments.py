@@ -34,6 +34,10 @@ WHOLE = 0
 """The slice number of the whole stream."""
 
 
+_VALUE_BYTES = 480
+"""Memory of a value besides its text: its places in lists and dicts, and in those of views."""
+
+
 def slice_id(key: int, code: int) -> int:
     """Return the number of a slice."""
     return (key + 1) << 16 | code
@@ -112,6 +116,7 @@ class Segments:
         self.keys: list[str] = []
         self.values: list[list[str]] = []
         self.overflowed = 0
+        self._text_bytes = 0
         self._codes: list[dict[str, int]] = []
         self._tables: list[tuple[tuple[str, ...], CodeArray]] = []
         self._max_codes = FIRST + max_values
@@ -125,9 +130,15 @@ class Segments:
             self._codes.append({"": NONE})
             self._tables.append(((), np.empty(0, dtype=np.uint16)))
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(keys)."""
+        return _VALUE_BYTES * sum(map(len, self.values)) + self._text_bytes
+
     def restore(self, values: list[list[str]]) -> None:
         """Restore the values from a checkpoint."""
         self.values = values
+        self._text_bytes = sum(len(value.encode()) for each in values for value in each)
         self._codes = [
             {value: code for code, value in enumerate(each) if code != _OTHER} for each in values
         ]
@@ -173,6 +184,7 @@ class Segments:
             if code >= self._max_codes:
                 return _OTHER
             self.values[key].append(value)
+            self._text_bytes += len(value.encode())
             self._codes[key][value] = code
         return code
 

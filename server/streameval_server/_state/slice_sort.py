@@ -106,17 +106,22 @@ def _slices_of_key(
         sums = np.add.reduceat(rows.counts[order], firsts)
         firsts, sums = firsts[sums != 0], sums[sums != 0]
     scores = rows.edges[cells[firsts]]
-    bounds = [0, *np.searchsorted(firsts, ends).tolist()]
-    for code, start in enumerate(bounds[:-1:2]):
-        middle, end = bounds[2 * code + 1 : 2 * code + 3]
+    bounds = np.concatenate(([0], np.searchsorted(firsts, ends)))
+    # The total of each run, at once for all: most runs have a few scores.
+    totals = np.diff(np.concatenate(([0], np.cumsum(sums)))[bounds]).tolist()
+    places = bounds.tolist()
+    for code, start in enumerate(places[:-1:2]):
+        middle, end = places[2 * code + 1 : 2 * code + 3]
         if start == end:
             continue
-        # Copies, because a view keeps the columns of all slices in memory.
-        negatives, positives = (
-            Run.of_distinct(scores[a:b].copy(), sums[a:b].copy()) if a < b else EMPTY_RUN
-            for a, b in ((start, middle), (middle, end))
-        )
-        yield slice_id(key, code), ScoreCounts(positives, negatives)
+        runs = [EMPTY_RUN, EMPTY_RUN]
+        for label, (first, last) in enumerate(((start, middle), (middle, end))):
+            if first < last:
+                # Copies, because a view keeps the columns of all slices in memory.
+                total = totals[2 * code + label]
+                counts = None if total == last - first else sums[first:last].copy()
+                runs[label] = Run.of_totalled(scores[first:last].copy(), counts, total)
+        yield slice_id(key, code), ScoreCounts(runs[1], runs[0])
 
 
 def _slice_sizes(codes: CodeArray, num_negatives: int) -> IntArray:

@@ -99,7 +99,9 @@ class SliceTable:
         columns = np.concatenate(numbers)[rows.cells]
         for key, (codes, shape) in enumerate(zip(rows.codes, shapes, strict=True)):
             table = self._table(key, shape)
-            entries = codes * np.int64(table.shape[1])
+            # Before numpy 2 a product with a scalar would keep the type of the codes, uint16.
+            entries = codes.astype(np.int64)
+            entries *= table.shape[1]
             entries += columns
             np.add.at(table.reshape(-1), entries, np.int32(1))
         self._rows += size

@@ -23,7 +23,7 @@ from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.join_segment import encode_segment
 from streameval_server._state.join_table import Joins
-from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
+from streameval_server._state.pane_content import PartsEncoder, frozen_parts, parts_from_bytes
 from streameval_server._state.segments import WHOLE, key_of
 from streameval_server._state.stream_state import StreamState
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streameval_server._model.limits import Limits
-    from streameval_server._state.pane_content import FrozenParts
 
 _LENGTHS = struct.Struct("<III")
 
@@ -55,13 +54,11 @@ def split_part(part: str) -> tuple[str, str]:
 # -- encoding
 
 
-def checkpoint_parts(
-    state: StreamState, since: int
-) -> Iterator[tuple[str, Callable[[], bytes] | None]]:
+def checkpoint_parts(state: StreamState, since: int) -> Iterator[tuple[str, PartsEncoder | None]]:
     """Yield the parts of a checkpoint except those of ids. O(panes + slices).
 
-    A part that changed after `since` comes with a callable that encodes it and needs no
-    lock; an unchanged part comes with None.
+    A part that changed after `since` comes with its encoder, which needs no lock; an
+    unchanged part comes with None.
     """
     state.counts.flush()
     name, store = state.info.name, state.counts.store
@@ -75,7 +72,7 @@ def checkpoint_parts(
         content = pane.content
         yield (
             _part_name(PANE_PART, pane.start_us, name),
-            _encoder(frozen_parts(content.parts)) if content.revision > since else None,
+            PartsEncoder(frozen_parts(content.parts)) if content.revision > since else None,
         )
 
 
@@ -115,17 +112,13 @@ def content_parts(state: StreamState) -> Iterator[tuple[str, bytes]]:
         yield _part_name(JOIN_PART, state.info.name), state.joins.to_bytes()
 
 
-def _slices(state: StreamState, key: int) -> Callable[[], bytes]:
+def _slices(state: StreamState, key: int) -> PartsEncoder:
     store = state.counts.store
     numbers = [number for number in store.slice_numbers() if number and key_of(number) == key]
-    return _encoder([(number, *store.all_time(number)) for number in sorted(numbers)])
+    return PartsEncoder([(number, *store.all_time(number)) for number in sorted(numbers)])
 
 
-def _encoder(parts: FrozenParts) -> Callable[[], bytes]:
-    return lambda: parts_to_bytes(parts)
-
-
-def _head(state: StreamState) -> Callable[[], bytes]:
+def _head(state: StreamState) -> PartsEncoder:
     info, store = state.info, state.counts.store
     fields = {
         "name": info.name,
@@ -143,14 +136,11 @@ def _head(state: StreamState) -> Callable[[], bytes]:
     }
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     joins = b"" if state.joins is None else state.joins.state_to_bytes()
-    whole = frozen_parts({WHOLE: store.whole})
 
-    def encode() -> bytes:
-        counts = parts_to_bytes(whole)
-        lengths = _LENGTHS.pack(len(text), len(joins), len(counts))
-        return b"".join((lengths, text, joins, counts))
+    def prefix(counts: int) -> bytes:
+        return _LENGTHS.pack(len(text), len(joins), counts) + text + joins
 
-    return encode
+    return PartsEncoder(frozen_parts({WHOLE: store.whole}), prefix)
 
 
 # -- decoding
@@ -202,7 +192,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
     settings = StreamSettings(**fields["settings"])
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
-    state = StreamState(info, limits)
+    state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])
     state.total = fields["total"]
     state.sources = fields["sources"]
@@ -210,7 +200,6 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     state.segments.overflowed = fields["overflowed"]
     state.counts.beyond_retention = fields["beyond_retention"]
     store = state.counts.store
-    store.advance(fields["now_us"])
     store.floor_us = fields["floor_us"]
     store.slices.update(parts_from_bytes(counts, settings.scale))
     segments: dict[int, bytes] = {}

@@ -37,8 +37,22 @@ _PANE_COST = 64
 """Budget for a pane that coarsens or expires, in ids that expire."""
 
 
+_STREAM_BYTES = 8_192
+"""Memory of a stream besides its counts and ids, with the committer's facts about it; measured."""
+
+_SOURCE_BYTES = 400
+"""Memory of a source that was merged, with its name."""
+
+
 class StreamState:
     """A stream. `take` collects rows; they are counted later, in bulk.
+
+    Parameters
+    ----------
+    info, limits
+        Of the stream, of the server.
+    due_us
+        The time up to which things fell due: where its panes begin to coarsen.
 
     Attributes
     ----------
@@ -53,7 +67,7 @@ class StreamState:
         The last merged epoch of each source.
     """
 
-    def __init__(self, info: StreamInfo, limits: Limits) -> None:
+    def __init__(self, info: StreamInfo, limits: Limits, due_us: int) -> None:
         self.info = info
         self.last_view: StreamView | None = None
         self.revision = info.create_revision
@@ -62,14 +76,23 @@ class StreamState:
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
         self._usage = StreamUsage(self.revision)
         self.counts = StreamCounts(info.settings, limits, self._usage)
-        self.counts.advance(info.create_us)
+        self.counts.advance(due_us)
         self.joins: Joins | None = None
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
     # -- changing
 
-    def take(self, rows: Rows, revision: int, received_us: int) -> None:
-        """Take the rows of one entry."""
+    def take(self, rows: Rows, revision: int, received_us: int, due_us: int | None = None) -> None:
+        """Take the rows of one entry.
+
+        Parameters
+        ----------
+        rows, revision, received_us
+            The entry's.
+        due_us
+            The time up to which ids fall due: earlier than `received_us`, which is the
+            default, while the log is held.
+        """
         self.last_view = None
         self.revision = self._usage.revision = revision
         self.total += rows.total
@@ -96,12 +119,13 @@ class StreamState:
                 codes = self.segments.row_codes(merged.segments)
                 self.counts.merge(merged.evaluator._view(), merged.event_us, codes)
         else:
-            self._join(rows, received_us)
+            self._join(rows, received_us, received_us if due_us is None else due_us)
 
-    def _join(self, rows: Rows, received_us: int) -> None:
+    def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         if self.joins is None:
             self.joins = Joins(self.info.settings)
         joiner = self.joins.joiner
+        joiner.due_limit_us = due_us
         if isinstance(rows, PredictionRows):
             columns = self.segments.read(rows.segments, rows.size)
             effects = joiner.predict(
@@ -190,8 +214,10 @@ class StreamState:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory, an approximate upper bound."""
-        return self.counts.memory_bytes + (0 if self.joins is None else self.joins.memory_bytes)
+        """Memory, an upper bound. O(keys)."""
+        small = _STREAM_BYTES + self.segments.memory_bytes + _SOURCE_BYTES * len(self.sources)
+        joins = 0 if self.joins is None else self.joins.memory_bytes
+        return small + self.counts.memory_bytes + joins
 
     @property
     def kept_ids(self) -> int:

@@ -9,7 +9,7 @@ as in the view before, with the metrics that they have cached.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval import Evaluator
 from streameval._counts import merge_states
@@ -27,25 +27,35 @@ class LazyCounts:
 
     Parameters
     ----------
+    source
+        What the counts are merged from. It is dropped after the first merge, so that counts
+        are in memory once: as they arrived, or merged.
     merge : callable
-        Returns the counts. It is dropped after the first call, with all that it refers to.
+        Returns the counts of a source.
     """
 
-    __slots__ = ("__weakref__", "_evaluator", "_merge")
+    __slots__ = ("__weakref__", "_evaluator", "_merge", "_source")
 
-    def __init__(self, merge: Callable[[], State]) -> None:
-        self._merge: Callable[[], State] | None = merge
+    def __init__(self, source: Any, merge: Callable[[Any], State]) -> None:
+        self._source = source
+        self._merge = merge
         self._evaluator: Evaluator | None = None
 
     @property
     def evaluator(self) -> Evaluator:
         """The counts as an evaluator, always the same one. Never mutate it."""
-        # Two threads may both merge; they get evaluators of equal counts.
-        if self._evaluator is None and (merge := self._merge) is not None:
-            self._evaluator = Evaluator._of(merge())
-            self._merge = None
+        # Two threads may both merge; they get evaluators of equal counts. The source is
+        # dropped after the evaluator is there, so a reader that misses one finds the other.
+        if self._evaluator is None and (source := self._source) is not None:
+            self._evaluator = Evaluator._of(self._merge(source))
+            self._source = None
         assert self._evaluator is not None
         return self._evaluator
+
+    @property
+    def source(self) -> Any:
+        """What the counts are merged from; None once they are merged."""
+        return self._source
 
     def merge(self) -> None:
         """Merge the counts now, unless they are merged."""
@@ -59,7 +69,11 @@ class LazyCounts:
     @classmethod
     def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
         """Return the sum of counts at one moment."""
-        return cls(lambda: merge_states([part.evaluator._view() for part in parts], revision=0))
+        return cls(parts, _sum)
+
+
+def _sum(parts: Sequence[LazyCounts]) -> State:
+    return merge_states([part.evaluator._view() for part in parts], revision=0)
 
 
 class PaneView:

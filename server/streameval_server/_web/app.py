@@ -12,15 +12,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as Path
 
 from streameval_server._model.errors import Code
-from streameval_server._model.server_settings import is_loopback
 from streameval_server._web.call_runner import CallRunner
+from streameval_server._web.connection_limits import ProbesOnly
 from streameval_server._web.endpoints import NO_STORE, Endpoint
-from streameval_server._web.error_responses import HttpError, error_response
+from streameval_server._web.error_responses import JSON, HttpError, error_response
 from streameval_server._web.files import Files
 from streameval_server._web.metrics import Metrics
+from streameval_server._web.openapi import description
 from streameval_server._web.request_bodies import BodyReader
 from streameval_server._web.routes import ROUTES
-from streameval_server._web.security_headers import SecurityHeaders
+from streameval_server._web.security_headers import SecurityHeaders, allowed_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,17 +77,24 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
             return PlainTextResponse("ok\n", headers=NO_STORE)
         return PlainTextResponse("not serving\n", status_code=503, headers=NO_STORE)
 
+    async def openapi(_request: Request) -> Response:
+        return Response(description(), media_type=JSON)
+
     paths += [
+        Path("/openapi.json", openapi, methods=["GET"]),
         Path("/metrics", metrics.respond, methods=["GET"]),
         Path("/healthz", healthz, methods=["GET"]),
         Path("/readyz", readyz, methods=["GET"]),
         Path("/", files.index, methods=["GET"]),
         Path("/static/{path:path}", files.file, methods=["GET"]),
     ]
-    local_only = server.guard.is_open and is_loopback(host)
+    is_allowed = allowed_hosts(host, is_open=server.guard.is_open)
     app = Starlette(
         routes=paths,
-        middleware=[Middleware(SecurityHeaders, local_only=local_only)],
+        middleware=[
+            Middleware(SecurityHeaders, is_allowed=is_allowed),
+            Middleware(ProbesOnly),
+        ],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-_OPEN_ENDED = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
+_OPEN_ENDED = frozenset({"Ingest", "WatchSnapshot", "WatchSnapshots", "ServerReflectionInfo"})
 """Methods whose calls last as long as the client wants: their durations say nothing."""
 
 

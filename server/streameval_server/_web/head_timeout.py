@@ -41,15 +41,20 @@ class HeadTimeoutProtocol(H11Protocol):
         self._cancel_timer()
         super().connection_lost(exc)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request is in progress: a head has not come, or not completely."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _update_timer(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self.is_waiting:
             self._cancel_timer()  # a request is in progress
         elif self._timer is None and not self.transport.is_closing():
             self._timer = self.loop.call_later(MAX_HEAD_S, self._on_timeout)
 
     def _on_timeout(self) -> None:
         self._timer = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_waiting:
             self.transport.close()
 
     def _cancel_timer(self) -> None:

@@ -10,7 +10,7 @@ import uvicorn
 
 from streameval_server._model.server_settings import SettingsError, split_address
 from streameval_server._web.app import make_app
-from streameval_server._web.head_timeout import HeadTimeoutProtocol
+from streameval_server._web.connection_limits import LimitedProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streameval_server._model.server_settings import Settings
     from streameval_server._web.app import Lifespan
 
-_MAX_CONNECTIONS = 1000
 _BACKLOG = 128
 _SEND_TIMEOUT_MS = 60_000
 """A connection whose peer acknowledges no bytes for this long is closed."""
@@ -66,7 +65,7 @@ class HttpServer:
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             make_app(server, settings, host, lifespan),
-            http=HeadTimeoutProtocol,
+            http=LimitedProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -74,7 +73,6 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.stop_grace_s)),
         )
         config.load()

@@ -170,6 +170,21 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
     for kind in status.batch_rows.DESCRIPTOR.fields_by_name:
         rows.add_metric((kind,), getattr(status.batch_rows, kind))
     yield rows
+    yield GaugeMetricFamily(
+        "streameval_lost_revisions",
+        "Acknowledged log entries that the log has lost, with the operator's consent.",
+        value=sum(loss.acked_revision - loss.kept_revision for loss in status.losses),
+    )
+    yield CounterMetricFamily(
+        "streameval_state_checks",
+        "Checks of a stream that its state in memory is what the log gives.",
+        value=status.state_checks,
+    )
+    yield GaugeMetricFamily(
+        "streameval_state_problems",
+        "Streams whose state in memory is not what the log gives.",
+        value=status.state_problems,
+    )
     yield CounterMetricFamily(
         "streameval_refused_batches",
         "Batches of producers that were refused.",
@@ -177,6 +192,12 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
     )
     for name, help_, value in (
         ("serving", "Whether the server commits.", int(status.serving)),
+        ("clock_in_doubt", "Whether the clock is in doubt.", int(status.clock_in_doubt)),
+        (
+            "clock_ahead_seconds",
+            "The wall clock, minus the server's time.",
+            (status.time.ToMicroseconds() - status.engine_time.ToMicroseconds()) / 1e6,
+        ),
         ("applied_revision", "The last log entry that answers include.", status.applied_revision),
         ("checkpoint_revision", "The log entry of the checkpoint.", status.checkpoint_revision),
         ("lag_rows", "Durable rows not yet applied.", status.lag_rows),
@@ -206,6 +227,6 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
             labels=("percentile",),
         )
         times = status.commits
-        for percentile, seconds in (("50", times.p50_s), ("99", times.p99_s), ("100", times.max_s)):
-            commits.add_metric((percentile,), seconds)
+        for percentile, duration in (("50", times.p50), ("99", times.p99), ("100", times.max)):
+            commits.add_metric((percentile,), duration.ToNanoseconds() / 1e9)
         yield commits

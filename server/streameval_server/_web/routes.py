@@ -78,7 +78,12 @@ ROUTES = (
     Route("GET", "/v1/streams/{name}:rank", f"{_QUERY}/RankSegments", _SELECTED),
     Route("GET", "/v1/streams/{name}:state", f"{_QUERY}/GetState", _SELECTED, Answer.BYTES),
     Route(
-        "GET", "/v1/streams/{name}:watch", f"{_QUERY}/Watch", _SELECTED, Answer.EVENTS, "snapshot"
+        "GET",
+        "/v1/streams/{name}:watch",
+        f"{_QUERY}/WatchSnapshot",
+        _SELECTED,
+        Answer.EVENTS,
+        "snapshot",
     ),
     Route("GET", "/v1/streams/{name}", f"{_STREAMS}/GetStream", "name"),
     Route("PATCH", "/v1/streams/{name}", f"{_STREAMS}/UpdateStream", "stream.name"),

@@ -2,17 +2,19 @@
 
 - `verify` checks a log and its checkpoint (`verification`).
 - `backup` copies a log to a file, `restore` makes a data directory of it (`backups`).
+- `repair` mends a log that was written while the clock was ahead (`repair`).
 - `compact` drops the log before a checkpoint and shrinks the file (`compaction`).
 - `replay_until` and `state_hash` give the state at an earlier revision (`history`),
   `snapshot_then` a stream's snapshot there (`snapshot_at_revision`).
 
-All but `restore` and `compact` only read the log, and a server may be running on it.
+All but `restore`, `repair` and `compact` only read the log, and a server may be running on it.
 """
 
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server.maintenance.backups import Backup, backup, restore
 from streameval_server.maintenance.compaction import CompactedLog, compact
 from streameval_server.maintenance.history import replay_until, state_hash
+from streameval_server.maintenance.repair import RepairedLog, repair
 from streameval_server.maintenance.snapshot_at_revision import snapshot_then
 from streameval_server.maintenance.verification import Finding, Verification, verify
 
@@ -21,9 +23,11 @@ __all__ = [
     "Backup",
     "CompactedLog",
     "Finding",
+    "RepairedLog",
     "Verification",
     "backup",
     "compact",
+    "repair",
     "replay_until",
     "restore",
     "snapshot_then",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import write_atomically
 from streameval_server._log.backup import copy_log, sha256_of
 from streameval_server._log.data_directory import LOCK_NAME, LOG_NAME, DirectoryLock, log_of
+from streameval_server._log.schema import read_history, write_history
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance.verification import verify
 
@@ -94,11 +97,7 @@ def restore(
         When the backup is damaged; `streameval admin verify` says where. Nothing
         was written.
     """
-    if directory.exists() and {path.name for path in directory.iterdir()} - _IGNORED_NAMES:
-        raise StorageError(
-            f"{directory} is not empty: nothing is restored over what is there. "
-            "Move it away, or restore to another directory"
-        )
+    check_empty(directory)
     found = verify(backup, limits, progress=progress)
     if not found.ok:
         damage = "; ".join(finding.detail for finding in found.findings if not finding.ok)
@@ -107,6 +106,27 @@ def restore(
     try:
         with write_atomically(directory / LOG_NAME) as partial:
             shutil.copyfile(backup, partial)
+            _renew_history(partial)
     finally:
         lock.release()
     return found
+
+
+def check_empty(directory: Path) -> None:
+    """Raise StorageError if there is something in a directory, which may not exist."""
+    if directory.exists() and {path.name for path in directory.iterdir()} - _IGNORED_NAMES:
+        raise StorageError(
+            f"{directory} is not empty: nothing is restored over what is there. "
+            "Move it away, or restore to another directory"
+        )
+
+
+def _renew_history(path: Path) -> None:
+    """Give a copied log another history: it may lack rows that the original acknowledged since."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            history = read_history(connection)
+            if history.number:  # a log of format 1 has none; its first start begins one
+                write_history(connection, history.renewed())
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot write {path}: {error}") from error

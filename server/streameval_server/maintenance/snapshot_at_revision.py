@@ -54,5 +54,5 @@ def snapshot_then(
             f"there was no stream {name} at revision {engine.revision}",
             reason="NO_STREAM",
         )
-    answers = QueryEngine(lambda _: view, lambda: view.now_us)
+    answers = QueryEngine(lambda _: view, lambda: engine.received_us)
     return snapshot(answers, asked)

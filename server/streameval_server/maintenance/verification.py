@@ -1,8 +1,9 @@
-"""Verification: whether a log is what was written, and its checkpoint agrees with it.
+"""Verification: whether a log is what was written and acknowledged, and its checkpoint agrees.
 
 The log is authoritative: every row is checked (checksum, order, time, content) and applied.
 The state that this gives at the checkpoint's revision must be the checkpoint's, to the last
-bit. Nothing is written; a server may be running. Cost: that of a start without a checkpoint,
+bit. The witnesses of what was acknowledged (`_log.loss_check`) must not claim more than the log
+holds. Nothing is written; a server may be running. Cost: that of a start without a checkpoint,
 and twice the memory of the state.
 """
 
@@ -15,7 +16,10 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
 from streameval_server._core.replay import engine_at_base, replay, restore
+from streameval_server._log.acked_revision import AckedRevisionFile
 from streameval_server._log.checkpoint import Manifest, part_keys, read_base
+from streameval_server._log.loss import loss_of
+from streameval_server._log.loss_check import find_loss
 from streameval_server._log.schema import connect_read_only
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
@@ -25,7 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server._core.engine import Engine
+    from streameval_server._log.acked_revision import AckedRevision
     from streameval_server._log.entries import LogRow
+    from streameval_server._log.loss import Loss
     from streameval_server._log.storage import PartKey
     from streameval_server._model.limits import Limits
 
@@ -37,7 +43,7 @@ class Finding:
     Attributes
     ----------
     what : str
-        "file", "base", "log", "checkpoint" or "leftovers".
+        "file", "acked", "base", "log", "checkpoint" or "leftovers".
     ok : bool
         Whether it is sound.
     detail : str
@@ -79,7 +85,10 @@ class Verification:
 def verify(
     path: Path, limits: Limits, *, progress: Callable[[float], None] = lambda _: None
 ) -> Verification:
-    """Check a log and its checkpoint. O(bytes of the log and of the state).
+    """Check a log, what was acknowledged of it, and its checkpoint.
+
+    A file that is missing or empty is a finding when rows of it were acknowledged. O(bytes of
+    the log and of the state).
 
     Parameters
     ----------
@@ -95,9 +104,14 @@ def verify(
     StorageError
         When there is no log there, or a newer version wrote it.
     """
-    if not path.is_file():
-        raise StorageError(f"there is no log at {path}")
     found = Verification()
+    if not path.is_file() or not path.stat().st_size:
+        acked = AckedRevisionFile(path).read()
+        loss = loss_of(acked, None, 0, None)
+        if loss is None:
+            raise StorageError(f"there is no log at {path}")
+        _add_acked(acked, loss, found)
+        return found
     _verify_file(path, found)
     storage = SqliteStorage(path, read_only=True)
     try:
@@ -106,6 +120,8 @@ def verify(
         found.add("log", f"{error}: nothing can be read; restore a backup", ok=False)
         return found
     try:
+        # Behind the opening, which fails where `find_loss` would undo an unfinished creation.
+        _verify_acked(path, found)
         _verify_content(storage, limits, found, progress)
     finally:
         storage.close()
@@ -125,6 +141,27 @@ def _verify_file(path: Path, found: Verification) -> None:
         found.add("file", f"{size:,} bytes, as SQLite wrote them")
     else:
         found.add("file", "; ".join(problems), ok=False)
+
+
+def _verify_acked(path: Path, found: Verification) -> None:
+    """Compare the log with the witnesses of what was acknowledged, as a start does."""
+    try:
+        acked = AckedRevisionFile(path).read()
+        loss = find_loss(path, acked)
+    except (StorageError, sqlite3.Error, UnicodeDecodeError) as error:
+        found.add("acked", f"{error}: whether rows are missing is not known", ok=False)
+        return
+    _add_acked(acked, loss, found)
+
+
+def _add_acked(acked: AckedRevision | None, loss: Loss | None, found: Verification) -> None:
+    if loss is not None:
+        remedy = "restore a backup, or start once with --accept-loss to go on with what is left"
+        found.add("acked", f"{loss}: {remedy}", ok=False)
+    elif acked is None:
+        found.add("acked", "no file says how far: a missing end of the log would not be noticed")
+    else:
+        found.add("acked", f"revision {acked.revision}, and the log reaches it")
 
 
 def _verify_content(

@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from streameval.client._buffer.clock import clock_ns
+from streameval.client._buffer import clock
 from streameval.client._buffer.id_columns import IdRows
 from streameval.client._buffer.runs import STAMP_INTERVAL_S
 from streameval.client._buffer.stream_buffer import StreamBuffer
@@ -63,6 +63,8 @@ class Buffer:
         Called under the lock to wake a sender that does not wait in `wait`.
     max_unlocked_rows : int
         Largest grant of rows without the lock; 0 grants none, and starts no thread.
+    clock_ns : callable, optional
+        The clock of the rows' stamps; by default `clock.clock_ns`.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Buffer:
         start: Callable[[], bool],
         wake: Callable[[], None] | None = None,
         max_unlocked_rows: int = _MAX_UNLOCKED_ROWS,
+        clock_ns: Callable[[], int] | None = None,
     ) -> None:
+        self.clock_ns = clock_ns or clock.clock_ns
         self._capacity = capacity
         self._batch_rows = batch_rows
         self._when_full = when_full
@@ -112,7 +116,7 @@ class Buffer:
     def stream_buffer(self, stream: str) -> StreamBuffer:
         """Return a stream's buffer; it is created on first use."""
         with self.lock:
-            return self._streams.setdefault(stream, StreamBuffer(stream))
+            return self._streams.setdefault(stream, StreamBuffer(stream, self.clock_ns))
 
     def add_case(self, stream: StreamBuffer, positive: bool, score: float) -> None:
         """Append one checked case for which `unlocked_cases` has no grant."""
@@ -122,7 +126,7 @@ class Buffer:
             if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
             run = stream.cases
-            now_ns = clock_ns()
+            now_ns = self.clock_ns()
             if now_ns >= run.until_ns:
                 run.until_ns = run.marks.mark_now(len(run.scores), now_ns)
             run.positives.append(positive)
@@ -166,7 +170,7 @@ class Buffer:
             if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
             run = stream.ids
-            now_ns = clock_ns()
+            now_ns = self.clock_ns()
             if now_ns >= run.until_ns:
                 run.until_ns = run.marks.mark_now(len(run.ids), now_ns)
             run.ids.append(id_)

@@ -30,8 +30,8 @@ else:
     clock_ns = time.monotonic_ns
 
 
-def offset_us() -> int:
-    """Return the wall clock minus `clock_ns`, in microseconds: used until a server tells its time.
+def offset_us(clock_ns: Callable[[], int]) -> int:
+    """Return the wall clock minus a clock, in microseconds: used until a server tells its time.
 
     O(1).
     """

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.client._buffer.clock import clock_ns
 from streameval.client._buffer.columns import CaseRows
 from streameval.client._buffer.id_columns import (
     LABEL,
@@ -34,6 +33,8 @@ from streameval.client._buffer.id_columns import (
 from streameval.client._buffer.segments import segments_from_marks, select_segment_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._row_codec.segments import SegmentPairs, Segments
     from streameval.client._buffer.columns import Times
@@ -54,17 +55,18 @@ def label_code(positive: bool, *, timed: bool, scored: bool) -> int:
 
 
 class Stamps:
-    """Stamps of one stream's rows."""
+    """Stamps of one stream's rows, from a clock in nanoseconds."""
 
-    __slots__ = ("_stamp", "until_ns")
+    __slots__ = ("_clock_ns", "_stamp", "until_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
         self._stamp = -1
         self.until_ns = 0
-        """On `clock_ns`: the stamp stays the same until then."""
+        """On the clock: the stamp stays the same until then."""
 
     def at(self, now_ns: int) -> int:
-        """Return the stamp at a time of `clock_ns`: the last one if it is still current."""
+        """Return the stamp at a time of the clock: the last one if it is still current."""
         if now_ns >= self.until_ns:
             self._stamp = -1 - now_ns // 1_000
             self.until_ns = now_ns + _STAMP_INTERVAL_NS
@@ -72,7 +74,7 @@ class Stamps:
 
     def now(self) -> int:
         """Return the stamp of a row that is added now."""
-        return self.at(clock_ns())
+        return self.at(self._clock_ns())
 
 
 class Marks:
@@ -89,7 +91,7 @@ class Marks:
     def mark_now(self, row: int, now_ns: int) -> int:
         """Mark a row without a time of its own and without segments.
 
-        Returns the time on `clock_ns` until which further such rows need no mark.
+        Returns the time on the stamps' clock until which further such rows need no mark.
         """
         self._mark(row, self._stamps.at(now_ns), ())
         return self._stamps.until_ns
@@ -131,7 +133,7 @@ class CaseRun:
     Attributes
     ----------
     until_ns : int
-        On `clock_ns`: until then a row without a time and segments needs no mark.
+        On the stamps' clock: until then a row without a time and segments needs no mark.
     """
 
     __slots__ = ("marks", "positives", "scores", "until_ns")

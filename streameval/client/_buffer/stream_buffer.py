@@ -26,6 +26,8 @@ from streameval.client._buffer.id_columns import IdRows, coalesce_id_rows
 from streameval.client._buffer.runs import CaseRun, IdRun, Stamps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
 
 
@@ -187,9 +189,9 @@ class StreamBuffer:
         "unlocked_ids",
     )
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, clock_ns: Callable[[], int]) -> None:
         self.stream = stream
-        self.stamps = Stamps()
+        self.stamps = Stamps(clock_ns)
         self.unlocked_cases = UnlockedCases(self)
         self.unlocked_ids = UnlockedIds(self)
         self.cases = CaseRun(self.stamps)

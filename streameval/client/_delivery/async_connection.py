@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from streameval.client._buffer import clock
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.delivery import Delivery
@@ -74,7 +73,7 @@ class AsyncConnection(BaseConnection):
             start=self.worker.start,
             wake=self.worker.wake,
         )
-        self.delivery = Delivery(self.buffer, producer, self.address, clock.clock_ns)
+        self.delivery = Delivery(self.buffer, producer, self.address)
         self.worker.delivery = self.delivery
         _open.add(self)
 
@@ -87,8 +86,8 @@ class AsyncConnection(BaseConnection):
     async def ask(self, call: Call[A]) -> A:
         return await self.transport.ask(call, self.timeout_s)
 
-    async def flush(self, timeout: float | None) -> int:
-        return await self.worker.flush(timeout)
+    async def flush(self, timeout_s: float | None) -> int:
+        return await self.worker.flush(timeout_s)
 
     async def _send_merge(
         self, upload: Upload, timeout_s: float | None
@@ -186,17 +185,17 @@ class AsyncWorker:
 
     # --- Called by other tasks ------------------------------------------------------------------
 
-    async def flush(self, timeout: float | None) -> int:
+    async def flush(self, timeout_s: float | None) -> int:
         """Wait until all rows added so far are settled; see `Client.flush`."""
         self.start()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         target = self.delivery.begin_flush()
         self._rows.notify()
         known = self.delivery.sender.error
         while (revision := self.delivery.flush_result(target, known)) is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise self.delivery.flush_timeout(timeout, target)
+                raise self.delivery.flush_timeout(timeout_s, target)
             await self._changed.wait(left)
         return revision
 

@@ -34,7 +34,6 @@ from functools import update_wrapper, wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from streameval.client._buffer import clock
 from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.worker import Worker
@@ -169,18 +168,18 @@ class BaseConnection:
             self.record_revision(response.revision)
             return response.revision
 
-    async def flush(self, timeout: float | None) -> int:
+    async def flush(self, timeout_s: float | None) -> int:
         """Wait until all rows added so far are settled; see `Client.flush`."""
         raise NotImplementedError
 
-    async def close(self, timeout: float | None) -> None:
+    async def close(self, timeout_s: float | None) -> None:
         """Flush and stop; raise what the flush raises after everything is closed."""
         if self._closed:
             return
         self._closed = True
         self.buffer.close("the client is closed")
         try:
-            await self.flush(timeout)
+            await self.flush(timeout_s)
         finally:
             await self._stop()
 
@@ -240,7 +239,7 @@ class Connection(BaseConnection):
         _connections.add(self)
 
     def _begin(self, producer: str | None) -> None:
-        self.delivery = Delivery(self.buffer, producer, self.address, clock.clock_ns)
+        self.delivery = Delivery(self.buffer, producer, self.address)
         self.worker = Worker(self.delivery, self.transport, linger_s=self._linger_s)
         self._closed = False
 
@@ -258,8 +257,8 @@ class Connection(BaseConnection):
     async def ask(self, call: Call[A]) -> A:
         return self.transport.ask(call, self.timeout_s)
 
-    async def flush(self, timeout: float | None) -> int:
-        return self.worker.flush(timeout)
+    async def flush(self, timeout_s: float | None) -> int:
+        return self.worker.flush(timeout_s)
 
     async def _send_merge(
         self, upload: Upload, timeout_s: float | None

@@ -22,8 +22,6 @@ from streameval.client._delivery.statistics import count, read_statistics
 from streameval.client._errors import DeadlineError, FencedError, RowsLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streameval.client._buffer.buffer import Buffer
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._errors import ClientError
@@ -50,26 +48,21 @@ class Delivery:
         A new UUID when None.
     address : str
         Names the server in log messages.
-    clock_ns : callable
-        The clock of the rows' stamps (`_buffer.clock`).
 
     Attributes
     ----------
     buffer, sender
     """
 
-    def __init__(
-        self, buffer: Buffer, producer: str | None, address: str, clock_ns: Callable[[], int]
-    ) -> None:
+    def __init__(self, buffer: Buffer, producer: str | None, address: str) -> None:
         self.buffer = buffer
         self.sender = Sender(
             producer or str(uuid.uuid4()),
             next_epoch(),
             random=random.random,
-            offset_us=offset_us(),
+            offset_us=offset_us(buffer.clock_ns),
         )
         self._address = address
-        self._clock_ns = clock_ns
         # What flushes have raised, and what the log has.
         self._raised_losses = _LossReport()
         self._logged_losses = _LossReport()
@@ -103,7 +96,7 @@ class Delivery:
         ProtocolError
             When the protocol does not allow it.
         """
-        self.sender.receive(response, self._clock_ns() // 1_000)
+        self.sender.receive(response, self.buffer.clock_ns() // 1_000)
         return self.sender.phase is Phase.READY
 
     def disconnected(self, error: ClientError | None, now_s: float) -> bool:
@@ -171,19 +164,26 @@ class _LossReport:
     """The counters of lost rows as of the last report, so that each loss is reported once."""
 
     def __init__(self) -> None:
-        self._refused = self._batches = self._dropped = 0
+        self._refused = self._batches = self._dropped = self._lost = 0
 
     def take_new(self, sender: Sender, buffer: Buffer) -> RowsLostError | None:
-        """Return what was refused or dropped since the last call; None if nothing was."""
+        """Return what was refused, dropped or lost since the last call; None if nothing was."""
         refused = sender.refused_rows - self._refused
         batches = sender.refused_batches - self._batches
         dropped = buffer.dropped - self._dropped
-        if not (refused or dropped):
+        lost = sender.lost_rows - self._lost
+        if not (refused or dropped or lost):
             return None
+        self._lost = sender.lost_rows
         self._refused, self._batches = sender.refused_rows, sender.refused_batches
         self._dropped = buffer.dropped
         refusals = tuple(sender.refusals)[-batches:] if batches else ()
         parts = []
+        if lost:
+            parts.append(
+                f"the server has lost {count(lost, 'row')} that it had acknowledged: its log was "
+                "damaged, or is another one"
+            )
         if refusals:
             first = refusals[0]
             parts.append(
@@ -193,7 +193,11 @@ class _LossReport:
         if dropped:
             parts.append(f"{count(dropped, 'row')} dropped because the buffer was full")
         return RowsLostError(
-            "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
+            "; ".join(parts),
+            refusals=refusals,
+            refused_rows=refused,
+            dropped_rows=dropped,
+            lost_rows=lost,
         )
 
 

@@ -14,8 +14,9 @@ reported as refused or dropped:
   they are numbered.
 - A refused batch is counted as refused and never sent again, also when the
   refusal arrives with Resume, after a broken connection.
-- A server that has forgotten acknowledged batches (another data directory) gets
-  the remaining ones under a higher epoch, from sequence 1.
+- A server that no longer has acknowledged batches (a damaged log, another data directory) gets
+  the remaining ones under a higher epoch, from sequence 1; the others are counted as lost. If
+  it has forgotten the producer, which was idle for days, nothing is lost.
 - A batch that makes connections fail repeatedly is given up as refused: after
   the first failure, batches are sent one at a time until the cause is found.
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from google.rpc import code_pb2
@@ -45,6 +47,10 @@ MAX_BATCH_ROWS = 16_384
 
 MAX_REFUSALS = 100
 """The most refused batches that statistics list."""
+
+MAX_REMEMBERED_BATCHES = 65_536
+"""Acknowledged batches whose rows can be counted if the server loses them: the newest. If it
+loses more, but not all, fewer rows are reported than were lost."""
 
 _MIN_RETRY_DELAY_S = 0.05
 _MAX_RETRY_DELAY_S = 5.0
@@ -115,6 +121,8 @@ class Sender:
         When to connect again, on the worker's clock.
     revision : int
         The highest log revision that acknowledged a batch.
+    lost_rows : int
+        Rows that were acknowledged and that the server has lost since.
     refusals : deque of RefusedBatch
         The last 100 refused batches.
     """
@@ -133,11 +141,16 @@ class Sender:
         self.refusals: deque[RefusedBatch] = deque(maxlen=MAX_REFUSALS)
         # Counters since the start, in rows unless named otherwise.
         self.put_rows = self.sent_rows = self.retried_rows = 0
-        self.acked_rows = self.refused_rows = self.dropped_rows = 0
+        self.acked_rows = self.refused_rows = self.dropped_rows = self.lost_rows = 0
         self.refused_batches = self.connections = 0
         self._queue: deque[Rows] = deque()
         self._window: deque[_NumberedBatch] = deque()
         self._next_sequence = 1
+        # Acknowledged rows of the newest settled sequences, and of all those of this epoch.
+        self._acked_batches: deque[int] = deque(maxlen=MAX_REMEMBERED_BATCHES)
+        self._epoch_acked_rows = 0
+        self._acked_revision = 0
+        self._history = 0
         self._cursor = 0  # batches of the window sent on this connection
         self._inflight_bytes = 0
         self._max_rows = MAX_BATCH_ROWS
@@ -149,8 +162,8 @@ class Sender:
 
     @property
     def settled_rows(self) -> int:
-        """Rows that are durable, refused or dropped. Rows settle in the order of `put`."""
-        return self.acked_rows + self.refused_rows + self.dropped_rows
+        """Rows that were acknowledged, refused or dropped, in the order of `put`."""
+        return self.acked_rows + self.refused_rows + self.dropped_rows + self.lost_rows
 
     @property
     def pending(self) -> bool:
@@ -299,6 +312,9 @@ class Sender:
             if batch is not None and refused.sequence <= last:
                 self._record_refusal(batch, refused.refusal)
         forgotten = last < settled
+        if forgotten and not self._was_only_idle(resume):
+            self._lose(settled - last)
+        self._history = resume.history
         self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
         if forgotten or any(not self._fits(batch.rows) for batch in self._window):
             # The server has forgotten acknowledged batches, or now takes smaller batches only.
@@ -315,10 +331,32 @@ class Sender:
             self._give_up_batch()
             self._new_epoch()
             return
+        self._acked_revision = resume.revision
         self._settle(last)
         self._cursor = self._inflight_bytes = 0
         self.phase = Phase.READY
         self.error = None
+
+    def _was_only_idle(self, resume: ingest_pb2.Resume) -> bool:
+        """Whether the server forgot this idle producer, and still has its rows.
+
+        It then knows no batch of it, but its history is the same and reaches as far.
+        """
+        return (
+            not resume.last_sequence
+            and self._history in (0, resume.history)  # 0: the server was too old to say
+            and resume.revision >= self._acked_revision
+        )
+
+    def _lose(self, batches: int) -> None:
+        """Count the rows of the newest acknowledged batches as lost."""
+        if batches == self.settled_sequence:
+            rows = self._epoch_acked_rows
+        else:
+            remembered = self._acked_batches
+            rows = sum(islice(remembered, max(len(remembered) - batches, 0), None))
+        self.acked_rows -= rows
+        self.lost_rows += rows
 
     def _fits(self, rows: Rows) -> bool:
         return rows.split(self._max_rows, self._max_bytes)[1] is None
@@ -327,6 +365,7 @@ class Sender:
         if ack.last_sequence >= self._next_sequence:
             raise ProtocolError(f"the server acknowledged sequence {ack.last_sequence} unsent")
         self.revision = max(self.revision, ack.revision)
+        self._acked_revision = max(self._acked_revision, ack.revision)
         self._settle(ack.last_sequence)
 
     def _receive_refused(self, refused: ingest_pb2.BatchRefused) -> None:
@@ -373,10 +412,11 @@ class Sender:
             if self._cursor:
                 self._cursor -= 1
                 self._inflight_bytes -= batch.rows.wire_bytes
-            if batch.refused:
-                self.refused_rows += batch.rows.size
-            else:
-                self.acked_rows += batch.rows.size
+            acked = 0 if batch.refused else batch.rows.size
+            self.acked_rows += acked
+            self.refused_rows += batch.rows.size - acked
+            self._acked_batches.append(acked)
+            self._epoch_acked_rows += acked
             self._failures = self._batch_failures = 0
 
     # --- Failures -------------------------------------------------------------------------------
@@ -388,6 +428,8 @@ class Sender:
         self._window.clear()
         self._cursor = self._inflight_bytes = 0
         self._next_sequence = 1
+        self._acked_batches.clear()
+        self._epoch_acked_rows = self._acked_revision = 0
         self._suspect_until = 0
         self.epoch += 1
         self.phase = Phase.DISCONNECTED

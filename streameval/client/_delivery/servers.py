@@ -87,18 +87,18 @@ class Servers(Generic[C]):
         """Make a paged call to every server; return the answers one after the other."""
         return [each for connection in self for each in await connection.ask_pages(pages())]
 
-    async def flush(self, timeout: float | None) -> int:
+    async def flush(self, timeout_s: float | None) -> int:
         """Wait until everything is durable on each server; return the highest revision."""
-        deadline = _deadline(timeout)
+        deadline = _deadline(timeout_s)
         return max([await connection.flush(_time_left(deadline)) for connection in self])
 
     def statistics(self) -> ClientStatistics:
         """Return the counters of all servers together."""
         return total_statistics([connection.statistics() for connection in self])
 
-    async def close(self, timeout: float | None) -> None:
+    async def close(self, timeout_s: float | None) -> None:
         """Close every connection, also when one raises."""
-        deadline = _deadline(timeout)
+        deadline = _deadline(timeout_s)
         async with AsyncExitStack() as stack:
             for connection in self:
                 stack.push_async_callback(_close_by, connection, deadline)
@@ -119,8 +119,8 @@ def _merged(states: list[Evaluator]) -> Evaluator:
     return first
 
 
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _time_left(deadline: float | None) -> float | None:

@@ -22,7 +22,7 @@ class ClientStatistics:
     With several servers the counters are sums, ``connected`` is true when all
     servers are connected, and ``revision`` is the highest one of their logs.
 
-    ``added`` equals ``acked + refused + pending`` plus those ``dropped`` rows that
+    ``added`` equals ``acked + refused + lost + pending`` plus those ``dropped`` rows that
     were lost after the buffer had accepted them.
     """
 
@@ -32,6 +32,9 @@ class ClientStatistics:
     """Handed to gRPC at least once."""
     acked: int
     """Durable on the server."""
+    lost: int
+    """Acknowledged, and lost by the server since: its log was damaged, or is another one. At
+    least this many; the server says which log entries are gone."""
     refused: int
     """In batches that the server refused for good."""
     dropped: int
@@ -62,6 +65,7 @@ def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
         added=added,
         sent=sender.sent_rows,
         acked=sender.acked_rows,
+        lost=sender.lost_rows,
         refused=sender.refused_rows,
         dropped=buffer.dropped + sender.dropped_rows,
         retried=sender.retried_rows,
@@ -83,6 +87,7 @@ def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
         added=sum(one.added for one in each),
         sent=sum(one.sent for one in each),
         acked=sum(one.acked for one in each),
+        lost=sum(one.lost for one in each),
         refused=sum(one.refused for one in each),
         dropped=sum(one.dropped for one in each),
         retried=sum(one.retried for one in each),

@@ -68,9 +68,9 @@ class Worker:
         with self._lock:
             return self._delivery.statistics()
 
-    def flush(self, timeout: float | None) -> int:
+    def flush(self, timeout_s: float | None) -> int:
         """Wait until all rows added so far are settled; see `Client.flush`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
             target = self._delivery.begin_flush()
         self.buffer.wake()
@@ -79,11 +79,11 @@ class Worker:
             while (revision := self._delivery.flush_result(target, known)) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise self._delivery.flush_timeout(timeout, target)
+                    raise self._delivery.flush_timeout(timeout_s, target)
                 self._changed.wait(left)
             return revision
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout_s: float) -> None:
         """End the connection and the thread, without waiting for rows to be durable."""
         with self._lock:
             self.stopping = True
@@ -91,12 +91,12 @@ class Worker:
             thread = self._thread
         self.buffer.wake()
         if thread is not None:
-            thread.join(timeout)
+            thread.join(timeout_s)
             with self._lock:
                 call = self._call
             if call is not None:
                 call.cancel()
-                thread.join(timeout)
+                thread.join(timeout_s)
 
     # --- Called by gRPC's thread ----------------------------------------------------------------
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from streameval._time.coverage import ScoreBand
-    from streameval._uncertainty.intervals import Interval
+    from streameval._uncertainty.interval import Interval
 
     Span = tuple[datetime, datetime] | None
     """[start, end) in whole panes, in UTC; None is all time."""

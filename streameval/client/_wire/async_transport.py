@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from streameval.client._wire.calls import Call
+    from streameval.client._wire.credentials import Credentials
     from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
@@ -26,6 +27,12 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
     """Makes calls to one server, on one event loop."""
 
     _grpc = grpc.aio
+
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        super().__init__(address, credentials)
+        # Cancelled by `close`. A channel finds its calls by the frames of tasks, and that of
+        # grpcio 1.81 not those that a generator awaits.
+        self._streams: set[grpc.aio.Call] = set()
 
     def ingest(self) -> Any:
         """Open an Ingest stream; return its call."""
@@ -55,24 +62,39 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         self, method: Callable[..., Awaitable[R]], request: Any, timeout_s: float | None
     ) -> R:
         try:
-            return await method(request, timeout=timeout_s, metadata=self.metadata)
+            response = await method(
+                request,
+                timeout=timeout_s,
+                metadata=self.metadata,
+                wait_for_ready=self.wait_for_ready,
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         except asyncio.CancelledError:
             raise self._cancelled() from None
+        self._has_answered = True
+        return response
 
     async def _streamed(
         self, method: Any, request: Message, timeout_s: float | None
     ) -> AsyncIterator[Any]:
-        responses = method(request, timeout=timeout_s, metadata=self.metadata)
+        responses = method(
+            request,
+            timeout=timeout_s,
+            metadata=self.metadata,
+            wait_for_ready=self.wait_for_ready,
+        )
+        self._streams.add(responses)
         try:
             async for response in responses:
+                self._has_answered = True
                 yield response
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         except asyncio.CancelledError:
             raise self._cancelled() from None
         finally:
+            self._streams.discard(responses)
             responses.cancel()
 
     def _cancelled(self) -> BaseException:
@@ -84,6 +106,8 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
     async def close(self) -> None:
         """Close the channel; further calls raise ClosedError."""
         self._closed = True
+        for responses in self._streams:
+            responses.cancel()
         for channel in self._take_channels():
             await channel.close()
 

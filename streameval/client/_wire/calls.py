@@ -7,6 +7,7 @@ calls, blocking or on an event loop.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -156,7 +157,7 @@ def watch(
     anytime: bool,
 ) -> Call[Snapshot]:
     """Return the call that watches; `read` takes one response at a time."""
-    request = query_pb2.WatchRequest(
+    request = query_pb2.WatchSnapshotRequest(
         selection=selection.to_message(revision),
         metrics=check_names(metrics),
         level=level,
@@ -166,7 +167,7 @@ def watch(
         request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
     return Call(
         "QueryService",
-        "Watch",
+        "WatchSnapshot",
         request,
         lambda response: decode.read_snapshot(response.snapshot),
         is_streamed=True,
@@ -226,7 +227,7 @@ def compare(
 def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
     """Return the call that creates a stream."""
     stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
-    request = stream_pb2.CreateStreamRequest(stream=stream)
+    request = stream_pb2.CreateStreamRequest(stream=stream, request_id=_request_id())
     return Call("StreamService", "CreateStream", request, _identity)
 
 
@@ -235,7 +236,8 @@ def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.Upd
     if not settings:
         raise InvalidInputError("give at least one setting to change", field="settings")
     request = stream_pb2.UpdateStreamRequest(
-        stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
+        stream=stream_pb2.Stream(name=name, settings=settings_message(settings)),
+        request_id=_request_id(),
     )
     request.update_mask.paths.extend(f"settings.{key}" for key in settings)
     return Call("StreamService", "UpdateStream", request, _identity)
@@ -268,8 +270,13 @@ def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
 
 def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
     """Return the call that deletes a stream."""
-    request = stream_pb2.DeleteStreamRequest(name=name)
+    request = stream_pb2.DeleteStreamRequest(name=name, request_id=_request_id())
     return Call("StreamService", "DeleteStream", request, _identity)
+
+
+def _request_id() -> str:
+    """Return the id of a change, with which gRPC may send it again."""
+    return str(uuid.uuid4())
 
 
 def _identity(response: A) -> A:

@@ -14,7 +14,8 @@ from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
-from streameval._uncertainty.intervals import Interval, analytic_method
+from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.intervals import analytic_method
 from streameval.client._wire.answers import (
     RankedSegment,
     SegmentRanking,
@@ -48,7 +49,6 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     six = {name: figures.get(name, math.nan) for name in SNAPSHOT_NAMES}
     return Snapshot(
         revision=message.revision,
-        num_cases=P + N - message.num_misses - message.num_negative_misses,
         num_positive_ref=P,
         num_negative_ref=N,
         num_misses=message.num_misses,

@@ -8,6 +8,7 @@ its own.
 from __future__ import annotations
 
 import threading
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import grpc
@@ -72,6 +73,8 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # Channels to the same address share no connection: each client has its own.
     ("grpc.use_local_subchannel_pool", 1),
+    # Which calls gRPC repeats after UNAVAILABLE, and which wait for a connection.
+    ("grpc.service_config", files("streameval.v1").joinpath("service_config.json").read_text()),
 )
 
 _abandoned: list[grpc.Channel] = []
@@ -101,12 +104,22 @@ class BaseTransport(Generic[C]):
         # Channels with earlier certificates, open because calls may still use them.
         self._replaced: list[C] = []
         self._closed = False
+        self._has_answered = False
 
     @property
     def metadata(self) -> Metadata:
         """The metadata of each call: the token."""
         fixed = self._credentials.fixed_metadata
         return self._credentials.metadata() if fixed is None else fixed
+
+    @property
+    def wait_for_ready(self) -> bool | None:
+        """Whether a call waits for a connection; None leaves it to the service config.
+
+        Reads wait while a server that has answered before restarts. A server that has never
+        answered is probably not there: the call fails with the cause.
+        """
+        return None if self._has_answered else False
 
     def channel(self) -> C:
         """Return the channel, opened on first use; does not wait for the server.
@@ -208,14 +221,28 @@ class Transport(BaseTransport[grpc.Channel]):
 
     def _unary(self, method: Callable[..., R], request: Any, timeout_s: float | None) -> R:
         try:
-            return method(request, timeout=timeout_s, metadata=self.metadata)
+            response = method(
+                request,
+                timeout=timeout_s,
+                metadata=self.metadata,
+                wait_for_ready=self.wait_for_ready,
+            )
         except grpc.RpcError as error:
             raise self._failure(error) from None
+        self._has_answered = True
+        return response
 
     def _streamed(self, method: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
-        responses = method(request, timeout=timeout_s, metadata=self.metadata)
+        responses = method(
+            request,
+            timeout=timeout_s,
+            metadata=self.metadata,
+            wait_for_ready=self.wait_for_ready,
+        )
         try:
-            yield from responses
+            for response in responses:
+                self._has_answered = True
+                yield response
         except grpc.RpcError as error:
             raise self._failure(error) from None
         finally:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
-from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 def run(*arguments: object) -> tuple[int, str, str]:
     """Run an admin command; return its exit code and what it printed."""
-    result = CliRunner().invoke(app, ["admin", *map(str, arguments)])
+    result = CommandRunner().invoke(app, ["admin", *map(str, arguments)])
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -89,6 +93,42 @@ def test_status(tmp_path: Path) -> None:
     assert errors.count("\n") == 1
 
 
+def backup_to_stdout(*source: object) -> subprocess.Popen[bytes]:
+    """Start ``admin backup -``, with pipes."""
+    command = [sys.executable, "-m", "streameval", "admin", "backup", "-", *map(str, source)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_a_backup_on_standard_output(tmp_path: Path) -> None:
+    """The bytes alone are on stdout, and restore to the same state; what they are is on stderr."""
+    with server(tmp_path / "data") as address:
+        revision = fill(address)
+        here = hash_of(address)
+        for number, source in enumerate(([address], ["--data", tmp_path / "data"])):
+            with backup_to_stdout(*source) as process:
+                content, told = process.communicate(timeout=60)
+            assert process.returncode == 0, told
+            assert told.decode().startswith(f"revision {revision} is in standard output: ")
+            assert f"{len(content):,} bytes" in told.decode()
+            file = tmp_path / f"{number}.db"
+            file.write_bytes(content)
+            assert run("restore", file, "--data", tmp_path / f"{number}")[0] == 0
+            assert hash_of("--data", tmp_path / f"{number}") == here
+
+
+def test_a_backup_whose_reader_ends_early_fails(tmp_path: Path) -> None:
+    """With one line, so that a script does not take the rest for a backup."""
+    with server(tmp_path / "data") as address:
+        fill(address)
+        with backup_to_stdout(address) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.stderr is not None
+            told = process.stderr.read().decode()
+    assert process.returncode == 2
+    assert told == "streameval: what read standard output ended early: it is incomplete\n"
+
+
 def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
     """Backup and restore keep the state hash; existing files are never overwritten."""
     backup, other, data = tmp_path / "b.db", tmp_path / "c.db", tmp_path / "data"
@@ -141,6 +181,13 @@ def test_verify(tmp_path: Path) -> None:
     code, printed, _ = run("verify", "--data", tmp_path / "data")
     assert code == 1
     assert "DAMAGED  log         log row 2 is not what was written" in printed
+    with closing(sqlite3.connect(tmp_path / "data" / "streameval.db")) as connection:
+        connection.execute("DELETE FROM log WHERE revision >= 2")
+        connection.commit()
+    code, printed, _ = run("verify", "--data", tmp_path / "data")
+    assert code == 1
+    assert f"DAMAGED  acked       revisions 2 to {revision} were acknowledged" in printed
+    assert printed.splitlines()[-1] == "DAMAGED, see above"
     code, _, errors = run("verify", "--data", tmp_path / "none")
     assert (code, errors.startswith("streameval: there is no log at")) == (2, True)
 
@@ -200,3 +247,30 @@ def test_the_directory_and_the_limits_are_the_servers(tmp_path: Path) -> None:
     assert hash_of("--config", config) == hash_of("--data", tmp_path / "data")
     config.write_text("memory = true\n")
     assert run("verify", "--config", config)[0] == 2
+
+
+def test_a_clock_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is printed with both times; `clock accept` ends it, and `repair` mends its log."""
+    ahead_ns = 0
+    actual = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: actual() + ahead_ns)
+    with server(tmp_path / "data") as address:
+        fill(address)
+        assert "IN DOUBT" not in run("status", address)[1]
+        ahead_ns = 365 * 86_400 * 10**9
+        printed = run("status", address)[1]
+        assert "IN DOUBT; the server's time is" in printed
+        assert "365 d ahead of the server's time" in " ".join(printed.split())
+        code, printed, _ = run("clock", "accept", address)
+        assert code == 0
+        assert printed.startswith("the server believes its clock: ")
+        assert "IN DOUBT" not in run("status", address)[1]
+        fill(address)
+    ahead_ns = 0
+    code, printed, _ = run("repair", tmp_path / "data", "--to", tmp_path / "mended")
+    assert code == 0, printed
+    assert "were moved back by up to 365 d" in " ".join(printed.split())
+    assert run("verify", "--data", tmp_path / "mended")[0] == 0
+    code, _, problem = run("repair", tmp_path / "mended", "--to", tmp_path / "again")
+    assert code != 0
+    assert "no row of the log is later" in " ".join(problem.split())

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 pytest.importorskip("typer", reason="needs the extra cli")
-from typer.testing import CliRunner
 
 from streameval import Evaluator, pr_between
 from streameval.cli._app import app
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from click.testing import Result
 
 
 def auc(file: Path, *options: object) -> Result:
-    return CliRunner().invoke(app, ["auc", str(file), *map(str, options)])
+    return CommandRunner().invoke(app, ["auc", str(file), *map(str, options)])
 
 
 def figures(result: Result) -> tuple[float, float]:
@@ -46,9 +48,9 @@ def test_list_equals_the_evaluator(tmp_path: Path) -> None:
     assert area_roc == pytest.approx(evaluator.auc_roc(), abs=1e-6)
     assert area_pr == pytest.approx(evaluator.auc_pr(), abs=1e-6)
     roc, pr = table(tmp_path / "scores.txt.roc.csv"), table(tmp_path / "scores.txt.pr.csv")
-    assert np.trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(evaluator.auc_roc(), abs=1e-12)
+    assert trapezoid(roc[:, 1], roc[:, 0]) == pytest.approx(evaluator.auc_roc(), abs=1e-12)
     unit = evaluator.auc_pr(method="unit")
-    assert np.trapezoid(pr[:, 1], pr[:, 0]) == pytest.approx(unit, abs=1e-12)
+    assert trapezoid(pr[:, 1], pr[:, 0]) == pytest.approx(unit, abs=1e-12)
 
 
 def test_min_recall(tmp_path: Path) -> None:

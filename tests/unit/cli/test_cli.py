@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 from sklearn.metrics import average_precision_score, roc_auc_score
-from typer.testing import CliRunner
 
+from streameval import evaluate_by
 from streameval.cli._app import app
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -100,10 +103,67 @@ def test_evaluate_bounded(table: Path) -> None:
     assert lower <= exact["auc_roc"] <= upper
 
 
+@pytest.fixture
+def countries(tmp_path: Path) -> pd.DataFrame:
+    """Write a file of cases in three countries, one of them missing, in three formats."""
+    random = np.random.default_rng(8)
+    country = random.choice(["DE", "US", ""], size=600)
+    label = random.random(600) < 0.2
+    score = np.round(random.normal(size=600) + label * np.where(country == "DE", 0.1, 2.0), 3)
+    frame = pd.DataFrame({"country": country, "web": country > "E", "label": label, "score": score})
+    frame.to_csv(tmp_path / "cases.csv", index=False)
+    frame.to_json(tmp_path / "cases.ndjson", orient="records", lines=True)
+    for name, part in frame.groupby("country"):
+        folder = tmp_path / "cases" / f"country={name or '__HIVE_DEFAULT_PARTITION__'}"
+        folder.mkdir(parents=True)
+        part.drop(columns="country").to_parquet(folder / "part-0.parquet")
+    return frame
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "cases.ndjson", "cases"])
+def test_evaluate_by_groups(countries: pd.DataFrame, tmp_path: Path, name: str) -> None:
+    """The same rows as `evaluate_by` of the columns, from every kind of file."""
+    result = run("evaluate", tmp_path / name, "--by", "country", "--metric", "auc_roc", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    by = countries.country.replace("", None)
+    expected = evaluate_by(
+        labels=countries.label, scores=countries.score, by=by, metric="auc_roc"
+    ).to_rows()
+    assert found["groups"] == expected
+    assert (found["metric"], found["level"], found["prevalence"]) == ("auc_roc", 0.95, None)
+    assert found["groups"][0]["country"] == "DE"
+    assert None in [row["country"] for row in found["groups"]]
+
+
+@pytest.mark.usefixtures("countries")
+def test_evaluate_by_prints_a_table(tmp_path: Path) -> None:
+    """One line a group, the worst first; several columns give their combinations."""
+    result = run("evaluate", tmp_path / "cases.csv", "--by", "country")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("AUC-PR by country at prevalence ")
+    assert lines[3].split()[0] == "DE"
+    assert len(lines) == 6
+    both = run("evaluate", tmp_path / "cases.csv", "--by", "country", "--by", "web", "--json")
+    rows = json.loads(both.stdout)["groups"]
+    assert {(row["country"], row["web"]) for row in rows} == {
+        ("DE", "False"), ("US", "True"), (None, "False"),
+    }  # fmt: skip
+    bounded = run("evaluate", tmp_path / "cases.csv", "--by", "country", "--resolution", 6)
+    assert bounded.exit_code == 0, bounded.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--score", "p"], "scores.csv: no column 'p'; it has label, score"),
+        (["--by", "country"], "scores.csv: no column 'country'; it has label, score"),
+        (["--metric", "auc_roc"], "--metric is what groups are ranked by: give --by COLUMN"),
+        (
+            ["--by", "label", "--plot", "a.png"],
+            "--plot draws the curves of all rows: leave --by out",
+        ),
         (["--positive", "2"], "scores.csv: row 2: label '0' is neither '2' nor '1'"),
     ],
 )

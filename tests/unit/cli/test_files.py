@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("pyarrow")
-from streameval.cli import _files
+from streameval.cli import _files, _ndjson
 from streameval.cli._files import FileError
 from streameval.cli._rows import Layout, read_rows
 
@@ -31,30 +32,38 @@ def write(path: Path, frame: pd.DataFrame) -> Path:
     if path.suffix == ".npz":
         np.savez(path, **{name: frame[name].to_numpy() for name in frame})
     elif path.suffix == ".parquet":
+        path.parent.mkdir(parents=True, exist_ok=True)
         frame.to_parquet(path)
+    elif ".ndjson" in path.name or ".jsonl" in path.name:
+        rows = json.loads(frame.to_json(orient="records", double_precision=15))
+        text = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     else:
         frame.to_csv(path, index=False)
     return path
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.npz"])
+@pytest.mark.parametrize(
+    "name", ["a.csv", "a.csv.gz", "a.ndjson", "a.ndjson.gz", "a.jsonl", "a.parquet", "a.npz"]
+)
 @pytest.mark.parametrize("labels", [LABELS, [True, False, True, False], [1.0, 0.0, 1.0, 0.0]])
 def test_formats_give_the_same_columns(tmp_path: Path, name: str, labels: list[object]) -> None:
     """The same table in any format and any kind of 0/1 reads the same."""
     path = write(tmp_path / name, pd.DataFrame({"label": labels, "score": SCORES, "other": "x"}))
-    if name.endswith("z") and name != "a.npz":
-        assert gzip.decompress(path.read_bytes()).startswith(b"label")
+    if name.endswith(".gz"):
+        assert b"label" in gzip.decompress(path.read_bytes())[:10]
     scores, positives, progress = read(path)
     assert scores == SCORES
     assert positives == [True, False, True, False]
     assert progress[-1] == 1.0
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.ndjson", "a.parquet", "a.npz"])
 def test_chunks_cover_the_file(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunk by chunk gives every row once, in order; progress only grows."""
-    monkeypatch.setattr(_files, "ROWS_PER_CHUNK", 100)
-    monkeypatch.setattr(_files, "CSV_BLOCK_BYTES", 1000)
+    for module in (_files, _ndjson):
+        monkeypatch.setattr(module, "ROWS_PER_CHUNK", 100)
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1000)
     frame = pd.DataFrame({"score": np.arange(1234) / 8, "label": np.arange(1234) % 2})
     scores, labels, progress = read(write(tmp_path / name, frame))
     assert scores == list(frame["score"])
@@ -63,7 +72,7 @@ def test_chunks_cover_the_file(tmp_path: Path, name: str, monkeypatch: pytest.Mo
     assert progress == sorted(progress)
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.ndjson", "a.parquet", "a.npz"])
 def test_named_positive_class(tmp_path: Path, name: str) -> None:
     """--positive names one class; the other value is the negative one."""
     frame = pd.DataFrame({"p": SCORES, "y": ["fraud", "ok", "fraud", "ok"]})
@@ -101,7 +110,7 @@ def test_bad_rows_are_named(
 
 def test_row_numbers_go_on_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad row in a later chunk has its row number in the file."""
-    monkeypatch.setattr(_files, "CSV_BLOCK_BYTES", 64)
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 64)
     path = tmp_path / "a.csv"
     path.write_text("score,label\n" + "0.5,1\n" * 100 + "x,1\n")
     with pytest.raises(FileError, match="row 101: score 'x' is not a number"):
@@ -126,7 +135,7 @@ def test_wrong_columns_and_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(FileError, match=r"unknown kind of file; use .csv"):
         read(tmp_path / "a.txt")
-    for name in ("x.parquet", "x.npz", "x.csv", "x.csv.gz"):
+    for name in ("x.parquet", "x.npz", "x.csv", "x.csv.gz", "x.ndjson", "x.jsonl.gz"):
         (tmp_path / name).write_bytes(b"\x00\x01garbage")
         with pytest.raises(FileError, match=name) as refused:
             read(tmp_path / name)
@@ -166,3 +175,88 @@ def test_npz_of_other_machines(tmp_path: Path) -> None:
     np.savez(path, score=np.array(SCORES, dtype=complex), label=np.array(LABELS))
     with pytest.raises(FileError, match="score is complex128 of shape"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"score": "high", "label": 1}', "row 3: score 'high' is not a number"),
+        ('{"score": true, "label": 1}', "row 3: score 'true' is not a number"),
+        ('{"score": NaN, "label": 1}', "row 3: score must be finite, got nan"),
+        ('{"score": 1e999, "label": 1}', "row 3: score must be finite, got inf"),
+        ('{"score": null, "label": 1}', "row 3: score is missing"),
+        ('{"score": 1}', "row 3: label is missing"),
+        ('{"score": 1, "label": 2}', "row 3: label '2' is none of 0, 1, true, false"),
+        ('{"score": {"a": 1}, "label": 1}', "row 3: score '{\"a\": 1}' is not a number"),
+        ("[1, 1]", r"row 3: it is not a JSON object, {...}"),
+        ('{"score": 1, ', "row 3: it is not JSON: "),
+        ("[" * 100_000, "row 3: it is not JSON: "),
+        ('{"score": ' + "9" * 5_000 + ', "label": 1}', "row 3: it is not JSON: Exceeds the limit"),
+        ('{"score": "' + "9" * (5 << 20), "a row is longer than 4 MiB"),
+    ],
+)
+def test_bad_lines_of_ndjson_are_named(tmp_path: Path, line: str, message: str) -> None:
+    """Blank lines do not count; every refusal is one line."""
+    path = tmp_path / "bad.ndjson"
+    good = '{"score": 0.5, "label": true, "more": [1]}\n'
+    path.write_text(f"\ufeff{good}\r\n\n{good}{line}\n{good}", encoding="utf-8")
+    with pytest.raises(FileError) as refused:
+        read(path)
+    assert str(refused.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(refused.value)
+
+
+def test_columns_of_ndjson(tmp_path: Path) -> None:
+    """A key may be absent from the first object; one that is absent everywhere is named."""
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"score": 1, "label": 0}\n{"label": 1, "score": 2.5, "country": "DE"}')
+    assert read(path)[0] == [1.0, 2.5]
+    (chunk,) = read_rows(path, Layout(score="score", label="label", by=("country",)))
+    assert chunk.by == {"country": [None, "DE"]}
+    with pytest.raises(FileError, match=r"no column 'p'; it has score, label, country$"):
+        read(path, score="p")
+    path.write_text("")
+    assert read(path) == ([], [], [])
+
+
+def test_a_parquet_directory(tmp_path: Path) -> None:
+    """All its files, in order of their names, with the columns that directories give."""
+    for number, day in enumerate(["01", "02", "__HIVE_DEFAULT_PARTITION__"]):
+        frame = pd.DataFrame({"score": [number + 0.25, number + 0.5], "label": [1, 0]})
+        write(tmp_path / "data" / f"day={day}" / "country=C%C3%B4te%20d" / "part-0.parquet", frame)
+    (tmp_path / "data" / "_SUCCESS").write_text("")
+    broken = tmp_path / "data" / "_temporary" / "part-9.parquet"
+    broken.parent.mkdir()
+    broken.write_bytes(b"half")
+    layout = Layout(score="score", label="label", by=("day", "country"))
+    chunks = list(read_rows(tmp_path / "data", layout))
+    assert [list(chunk.scores) for chunk in chunks] == [[0.25, 0.5], [1.25, 1.5], [2.25, 2.5]]
+    assert [chunk.by["day"][0] for chunk in chunks] == ["01", "02", None]
+    assert chunks[0].by["country"] == ["Côte d", "Côte d"]
+    assert [chunk.progress for chunk in chunks] == pytest.approx([1 / 3, 2 / 3, 1])
+    part = tmp_path / "data" / "day=02" / "country=C%C3%B4te%20d" / "part-0.parquet"
+    write(part, pd.DataFrame({"score": [1.0, None], "label": [1, 0]}))
+    with pytest.raises(FileError) as refused:
+        read(tmp_path / "data")
+    assert str(refused.value) == f"{part}: row 2: score is missing"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match=r"empty: a directory without .parquet files$"):
+        read(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["DE", None, "", "DE"]),
+        pd.Series(["DE", None, "", "DE"], dtype="category"),
+        pd.Series([7, None, None, 7], dtype="Int64"),
+        pd.Series([True, None, None, True], dtype="boolean"),
+    ],
+)
+def test_groups_may_be_missing(tmp_path: Path, values: pd.Series) -> None:
+    """A null or an empty text is None; other values are text."""
+    frame = pd.DataFrame({"score": SCORES, "label": LABELS, "group": values})
+    path = write(tmp_path / "a.parquet", frame)
+    (chunk,) = read_rows(path, Layout(score="score", label="label", by=("group",)))
+    first = {"Int64": "7", "boolean": "true"}.get(str(values.dtype), "DE")
+    assert chunk.by == {"group": [first, None, None, first]}

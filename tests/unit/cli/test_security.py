@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +14,13 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 import trustme
 import typer.main
-from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval_server import Settings
 from streameval_server._service.configuration import FLAGS, flag_of
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 def run(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Run a command; return its exit code and what it printed."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env)
+    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], env=env)
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -72,10 +75,13 @@ def test_tokens_are_made_by_a_command(tmp_path: Path) -> None:
     assert token.startswith("sv1.web-1.")
     assert token not in path.read_text()
     code, _, _ = run(
-        "admin", "token", "b", "--scope", "admin", env={"STREAMEVAL_TOKENS": str(path)}
+        *("admin", "token", "b", "--scope", "admin", "--valid-for", "90d"),
+        env={"STREAMEVAL_TOKENS": str(path)},
     )
     assert code == 0
     first, second = tomllib.loads(path.read_text())["token"]
+    assert "expires" not in first
+    assert (second["expires"] - second["created"]).days == 90
     assert (first["id"], first["scopes"], first["streams"]) == (
         "web-1",
         ["ingest", "query"],
@@ -151,6 +157,40 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
         assert "cannot read" in errors
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{} query localhost:1 a/b",
+        "--{} query localhost:1 a/b",
+        "--token-file {} query localhost:1 a/b",
+        "query {} a/b",
+        "query localhost:1 a/b {}",
+        "query localhost:1 a/b --window {}",
+        "streams {}",
+        "push {} --to localhost:1 --stream a",
+        "top localhost:1 --every {}",
+        "serve --memory --listen {}",
+        "admin token x --scope {}",
+    ],
+)
+def test_a_token_in_the_wrong_place_is_not_printed(line: str) -> None:
+    """An error names what was wrong with it, without its secret."""
+    code, printed, errors = run(*line.format("sv1.web-1.S3cret-S3cret").split())
+    assert code == 2
+    assert "S3cret" not in printed + errors
+    assert errors
+
+
+def test_the_server_does_not_print_a_token_in_the_wrong_place() -> None:
+    """The command without the cli extra, for an argument and for a value."""
+    for arguments in (("sv1.web-1.S3cret",), ("--listen", "sv1.web-1.S3cret")):
+        command = [sys.executable, "-m", "streameval_server", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0
+        assert "sv1.web-1...." in done.stderr
+        assert "S3cret" not in done.stdout + done.stderr
+
+
 def test_a_token_is_no_option() -> None:
     """Other users could read it in the list of processes."""
     code, _, errors = run("--token", "sv1.x.y", "query", "localhost:1", "a/b")
@@ -201,6 +241,8 @@ def test_every_command_with_an_address_has_the_options() -> None:
         for command in group.commands.values():
             if hasattr(command, "commands"):
                 groups.append(command)
+            elif command.name == "repair":
+                continue  # its --to is a directory
             elif {"address", "to"} & {parameter.name for parameter in command.params}:
                 connecting.append(command)
     assert len(connecting) >= 10

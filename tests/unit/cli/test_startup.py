@@ -16,6 +16,7 @@ from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SLOW = {"numpy", "pyarrow", "matplotlib", "streameval.client", "streameval_server"}
 
@@ -62,14 +63,18 @@ print(*sorted(sys.modules))
 
 
 @pytest.mark.parametrize(
-    ("missing", "arguments"),
+    ("missing", "arguments", "extra"),
     [
-        ("grpc", ["health", "127.0.0.1:1"]),
-        ("grpc", ["query", "127.0.0.1:1", "fraud/v3"]),
-        ("rich", ["query", "127.0.0.1:1", "fraud/v3"]),
+        ("grpc", ["health", "127.0.0.1:1"], "cli"),
+        ("grpc", ["query", "127.0.0.1:1", "fraud/v3"], "client"),
+        ("rich", ["query", "127.0.0.1:1", "fraud/v3"], "cli"),
+        ("starlette", ["serve"], "server"),
+        ("platformdirs", ["admin", "verify", "--data", "."], "server"),
+        ("pyarrow", ["evaluate", __file__], "files"),
+        ("pyarrow", ["push", __file__, "--to", "127.0.0.1:1", "--stream", "a"], "files"),
     ],
 )
-def test_a_missing_extra_is_one_line(missing: str, arguments: list[str]) -> None:
+def test_a_missing_extra_is_one_line(missing: str, arguments: list[str], extra: str) -> None:
     """A command whose libraries are not installed says which extra has them."""
     done = run(
         "-c",
@@ -83,7 +88,30 @@ main()
     )
     assert done.returncode
     assert done.stderr.count("\n") == 1, done.stderr
-    assert f"{missing} is missing; pip install 'streameval[cli]'" in done.stderr
+    assert f"{missing} is missing; pip install 'streameval[{extra}]'" in done.stderr
+
+
+def test_commands_without_files_need_no_pyarrow(tmp_path: Path, address: str) -> None:
+    """Without the extra `files`, lists of scores and streams of a server are printed."""
+    scores = tmp_path / "scores.txt"
+    scores.write_text("0.9 1\n0.8 1\n0.7 0\n0.3 0\n")
+    for arguments in (
+        ["auc", str(scores)],
+        ["query", address, "none"],
+        ["streams", "list", address],
+    ):
+        done = run(
+            "-c",
+            f"""
+import sys
+sys.modules["pyarrow"] = None
+sys.argv = ["streameval", *{arguments!r}]
+from streameval.cli import main
+main()
+""",
+        )
+        assert "pyarrow" not in done.stderr + done.stdout
+        assert done.returncode == 0 or "there is no stream none" in done.stderr
 
 
 def test_the_package_is_a_program() -> None:

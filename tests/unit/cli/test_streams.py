@@ -10,12 +10,13 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 import typer.main
-from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval.cli._options import format_span, parse_span
 from streameval.v1 import stream_pb2
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def address() -> Iterator[str]:
 
 def run(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
     """Run a command; return its exit code and what it printed."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
+    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
     return result.exit_code, result.stdout, result.stderr
 
 

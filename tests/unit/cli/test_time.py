@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
-from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ COUNTRIES = ("US", "DE")
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def figures(*arguments: object) -> dict:

@@ -18,12 +18,13 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 pytest.importorskip("pyte", reason="pyte is not installed")
 import pyte
-from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +153,7 @@ def names(lines: list[str]) -> list[str]:
 
 def once(*arguments: str, width: int = 100) -> tuple[int, list[str], str]:
     """Print one table, without a terminal; return exit code, lines and errors."""
-    result = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["top", *arguments])
+    result = CommandRunner(env={"COLUMNS": str(width)}).invoke(app, ["top", *arguments])
     return result.exit_code, [line.rstrip() for line in result.stdout.splitlines()], result.stderr
 
 

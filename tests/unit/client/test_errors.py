@@ -147,8 +147,9 @@ def test_a_status_has_its_error(code: str, kind: type, also: type) -> None:
 
 
 def test_a_reason_is_more_than_a_status() -> None:
-    """EPOCH_FENCED is a FencedError, although other precondition failures are not."""
-    assert type(error_for("FAILED_PRECONDITION", "t", reason="EPOCH_FENCED")) is FencedError
+    """Two reasons are a FencedError, although other precondition failures are not."""
+    for reason in ("EPOCH_FENCED", "SEQUENCE_REUSED"):
+        assert type(error_for("FAILED_PRECONDITION", "t", reason=reason)) is FencedError
 
 
 @pytest.mark.parametrize(

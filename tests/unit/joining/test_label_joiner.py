@@ -77,7 +77,7 @@ def test_orphans_and_expired_by_policy() -> None:
         joiner.advance(NOON + 2 * HOUR)
         coverage = joiner.coverage()
         assert (coverage.expired, coverage.orphans, coverage.pending) == (1, 2, 0)
-        found[orphans, expired] = (ev.num_cases, ev.num_misses, ev.num_negative_misses)
+        found[orphans, expired] = (ev.num_scored, ev.num_misses, ev.num_negative_misses)
     assert found == {
         ("drop", "drop"): (0, 0, 0),
         ("miss", "drop"): (0, 1, 1),

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from streameval import Evaluator, InvalidInputError, PrHull
 from streameval.display import (
@@ -16,6 +17,7 @@ from streameval.display import (
     ReliabilityDisplay,
     RocCurveDisplay,
     ThresholdDisplay,
+    _bands,
     _canvas,
     _paths,
 )
@@ -23,6 +25,8 @@ from streameval.display import (
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 matplotlib.use("Agg")
 figures = pytest.importorskip("matplotlib.figure")
+agg = pytest.importorskip("matplotlib.backends.backend_agg")
+paths = pytest.importorskip("matplotlib.path")
 
 DISPLAYS = [PrecisionRecallDisplay, ReliabilityDisplay, RocCurveDisplay, ThresholdDisplay]
 
@@ -53,7 +57,7 @@ def area(line):
 
 def drawn(figure):
     """Render the figure, which fails for artists that cannot be drawn."""
-    figure.canvas.draw()
+    agg.FigureCanvasAgg(figure).draw()
 
 
 def test_roc_is_the_operating_points_and_the_hull(ax):
@@ -67,7 +71,8 @@ def test_roc_is_the_operating_points_and_the_hull(ax):
     assert area(display.hull_) == pytest.approx(ev.auc_roc(hull=True))
     chosen = ev.confusion_at(0.5)
     assert np.ravel(display.threshold_.get_data()) == pytest.approx([chosen.fpr, chosen.recall])
-    assert display.line_.get_label() == f"model (AUC-ROC {ev.auc_roc():.3f})"
+    limits = ev.interval("auc_roc")
+    assert display.line_.get_label() == f"model: AUC-ROC {limits:.3f}"
     assert ax.get_aspect() == 1.0
     drawn(display.figure_)
 
@@ -158,8 +163,12 @@ def test_threshold_that_was_chosen_is_marked(ax):
     display = ThresholdDisplay.from_evaluator(ev, ax=ax, threshold=0.6)
     chosen = ev.confusion_at(0.6)
     assert display.threshold_.get_xdata() == pytest.approx([0.6, 0.6])
-    assert display.precision_.get_label() == f"precision {chosen.precision:.3f}"
-    assert display.recall_.get_label() == f"recall {chosen.recall:.3f}"
+    for line, name, part, whole in (
+        (display.precision_, "precision", chosen.tp, chosen.tp + chosen.fp),
+        (display.recall_, "recall", chosen.tp, chosen.tp + chosen.fn),
+    ):
+        low, high = binomtest(part, whole).proportion_ci(method="wilson")
+        assert line.get_label() == f"{name} {part / whole:.3f} ({low:.3f} to {high:.3f})"
     with pytest.raises(InvalidInputError, match="beta must be positive"):
         ThresholdDisplay.from_evaluator(ev, ax=ax, beta=0.0)
 
@@ -202,7 +211,7 @@ def test_several_on_one_axes_have_their_own_colours(display, ax):
     colours = [each.line_.get_color() for each in (first, second, third)]
     assert colours == [*_canvas.PALETTE[:2], "black"]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert [name for name in names if name[0] in "abc" and name[1] == " "] == [
+    assert [name for name in names if name[0] in "abc" and name[1] == ":"] == [
         each.line_.get_label() for each in (first, second, third)
     ]
     drawn(first.figure_)
@@ -226,6 +235,154 @@ def test_a_new_figure_is_made_where_no_axes_are_given(display):
     shown = display.from_evaluator(evaluator())
     assert shown.figure_.number in plt.get_fignums()
     plt.close(shown.figure_)
+
+
+def calibrated(prevalence, cases, gain=1.5, seed=3):
+    """Return an evaluator of calibrated probabilities."""
+    rng = np.random.default_rng(seed)
+    labels = rng.random(cases) < prevalence
+    odds = np.log(prevalence / (1 - prevalence)) + gain * rng.normal(gain * labels) - gain**2 / 2
+    made = Evaluator()
+    made.add_cases(labels=labels, scores=1 / (1 + np.exp(-odds)))
+    return made
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+@pytest.mark.parametrize(("prevalence", "cases"), [(0.01, 20_000), (0.5, 2_000)])
+@pytest.mark.parametrize("gain", [0.3, 1.5, 3.2])
+def test_the_legend_is_beside_the_axes(display, prevalence, cases, gain):
+    """At any prevalence and for any curve the legend is inside the figure and outside the axes."""
+    figure = figures.Figure(figsize=(4.8, 5.4), layout="constrained")
+    for seed in (3,) if display is ThresholdDisplay else (3, 4):
+        shown = display.from_evaluator(calibrated(prevalence, cases, gain, seed), ax=figure.gca())
+    drawn(figure)
+    box, axes = shown.ax_.get_legend().get_window_extent(), shown.ax_.get_window_extent()
+    assert not box.overlaps(axes)
+    for text in shown.ax_.get_legend().get_texts():
+        extent = text.get_window_extent()
+        assert figure.bbox.y0 <= extent.y0 < extent.y1 <= figure.bbox.y1
+        assert figure.bbox.x0 <= extent.x0 < extent.x1 <= figure.bbox.x1
+    assert axes.width > 0.6 * figure.bbox.width
+
+
+@pytest.mark.parametrize("layout", [None, "tight"])
+def test_the_legend_of_the_caller_s_axes_is_not_cut(layout):
+    """A plain figure gets a layout that makes room; one that the caller chose stays."""
+    figure = figures.Figure(layout=layout)
+    chosen = figure.get_layout_engine()
+    ev = evaluator()
+    shown = PrecisionRecallDisplay.from_evaluator(ev, ax=figure.subplots(), threshold=0.5)
+    drawn(figure)
+    for text in shown.ax_.get_legend().get_texts():
+        assert text.get_window_extent().y1 <= figure.bbox.y1
+    assert chosen is None or figure.get_layout_engine() is chosen
+    nested = figures.Figure()
+    RocCurveDisplay.from_evaluator(ev, ax=nested.subfigures(1, 2)[0].subplots())
+    assert nested.get_layout_engine() is not None
+
+
+@pytest.mark.parametrize(("prevalence", "scale"), [(0.01, "log"), (0.2, "linear")])
+def test_axes_are_logarithmic_where_positives_are_rare(prevalence, scale):
+    """Precision, FPR, threshold and rates: by the prevalence of the first curve drawn."""
+    ev = calibrated(prevalence, 5_000)
+    scales = {}
+    for display in DISPLAYS:
+        ax = display.from_evaluator(ev, ax=figures.Figure().subplots()).ax_
+        scales[display] = (ax.get_xscale(), ax.get_yscale())
+        display.from_evaluator(calibrated(0.5, 500), ax=ax)
+    assert scales == {
+        PrecisionRecallDisplay: ("linear", scale),
+        ReliabilityDisplay: (scale, scale),
+        RocCurveDisplay: (scale, "linear"),
+        ThresholdDisplay: (scale, scale),
+    }
+
+
+def test_a_logarithmic_roc_curve_is_the_same_curve():
+    """Right of the left end the line has every point, and straight pieces between."""
+    ev = calibrated(0.01, 5_000)
+    display = RocCurveDisplay.from_evaluator(ev, ax=figures.Figure().subplots(), threshold=0.02)
+    x, y = display.line_.get_data()
+    points, least = ev.operating_points(), display.ax_.get_xlim()[0]
+    assert x.min() == least == pytest.approx(max(1 / points.N, points.P / points.N / 100))
+    assert (np.diff(x) >= 0).all()
+    assert (np.diff(y) >= 0).all()
+    line = {(round(a, 12), round(b, 12)) for a, b in zip(x, y)}
+    shown = points.fpr > least
+    assert {
+        (round(a, 12), round(b, 12)) for a, b in zip(points.fpr[shown], points.tpr[shown])
+    } <= line
+    hull = ev.roc_hull()
+    x, y = display.hull_.get_data()
+    assert y[x > least] == pytest.approx(np.interp(x[x > least], hull.fpr, hull.tpr), abs=1e-12)
+    chosen = ev.confusion_at(0.02)
+    assert np.ravel(display.threshold_.get_data()) == pytest.approx([chosen.fpr, chosen.recall])
+
+
+def test_bands_are_wilson_s_limits_of_both_rates():
+    """Each threshold's corners are those of its rectangle; the image in PR space is the same."""
+    ev = evaluator()
+    points = ev.operating_points()
+    band, image = _bands.roc_band(points), _bands.pr_band(points)
+    level = 0.95**0.5
+    for row in range(0, len(points), 9):
+        fp, tp = int(points.fp[row]), int(points.tp[row])
+        fpr = binomtest(fp, points.N).proportion_ci(level, method="wilson")
+        tpr = binomtest(tp, points.P).proportion_ci(level, method="wilson")
+        found = [float(each[row + 1]) for each in band]
+        assert found == pytest.approx([fpr.low, tpr.high, fpr.high, tpr.low], abs=1e-9)
+    node, level = _bands._NODES_PER_PIECE, 0.95 ** (1 / 3)
+    corners = _bands.roc_band(points, 0.95 ** (2 / 3))
+    share = binomtest(points.P, points.P + points.N).proportion_ci(level, method="wilson")
+    for x, y, recall, precision, prevalence in (
+        (*corners[:2], *(each[::node] for each in image[:2]), share.high),
+        (*corners[2:], *(each[::node] for each in image[2:]), share.low),
+    ):
+        assert recall == pytest.approx(y)
+        called = prevalence * y + (1 - prevalence) * x
+        expected = np.where(called > 0, prevalence * y / np.maximum(called, 1e-300), 1.0)
+        assert precision == pytest.approx(expected)
+
+
+def test_a_band_holds_a_threshold_s_true_point():
+    """Of 300 samples the true point is in 95 % of the bands or more, less 3 standard errors."""
+    truth = calibrated(0.3, 400_000, seed=99).confusion_at(0.4)
+    held = {"roc": 0, "pr": 0}
+    for seed in range(300):
+        points = calibrated(0.3, 300, seed=seed).operating_points()
+        for name, band, point in (
+            ("roc", _bands.roc_band(points), (truth.fpr, truth.recall)),
+            ("pr", _bands.pr_band(points), (truth.recall, truth.precision)),
+        ):
+            x = np.concatenate((band.upper_x, band.lower_x[::-1]))
+            y = np.concatenate((band.upper_y, band.lower_y[::-1]))
+            held[name] += paths.Path(np.column_stack((x, y))).contains_point(point)
+    assert min(held.values()) >= 300 * 0.95 - 3 * (300 * 0.95 * 0.05) ** 0.5
+
+
+@pytest.mark.parametrize("display", [PrecisionRecallDisplay, RocCurveDisplay])
+def test_the_interval_can_be_left_out(display):
+    """Then the legend has the area alone, and there is no band."""
+    shown = display.from_evaluator(evaluator(), interval=False, ax=figures.Figure().subplots())
+    assert shown.band_ is None
+    assert "to" not in shown.line_.get_label()
+    few = display.from_predictions(labels=[1, 0], scores=[2, 1], ax=figures.Figure().subplots())
+    assert few.line_.get_label().endswith("1.000")
+
+
+def test_bins_without_positives_are_marked_at_the_bottom():
+    """A rate of 0 has no place on a logarithmic axis: an open mark, and the upper limit."""
+    ev = calibrated(0.01, 20_000, gain=3.2)
+    display = ReliabilityDisplay.from_evaluator(ev, ax=figures.Figure().subplots())
+    table = ev.reliability(10, strategy="mass")
+    assert np.array_equal(display.table.counts, table.counts)
+    empty = table.positives == 0
+    assert empty.any()
+    rates = display.line_.get_ydata()
+    assert np.isnan(rates[empty]).all()
+    assert np.array_equal(rates[~empty], table.observed_rate[~empty])
+    marks = next(line for line in display.ax_.get_lines() if line.get_marker() == "v")
+    assert np.array_equal(marks.get_xdata(), table.mean_score[empty])
 
 
 def test_long_curves_are_thinned_to_what_can_be_seen(ax):
@@ -274,7 +431,7 @@ except ModuleNotFoundError as error:
 
 
 @pytest.mark.parametrize(
-    "module", ["_canvas", "_precision_recall", "_reliability", "_roc", "_threshold"]
+    "module", ["_bands", "_canvas", "_precision_recall", "_reliability", "_roc", "_threshold"]
 )
 def test_docstrings(module):
     """The docstrings' examples run."""

@@ -29,11 +29,13 @@ def some_evaluator(**settings) -> Evaluator:
 def test_counts_of_everything():
     """Cases, both classes and misses are counted, merged or not."""
     ev = some_evaluator()
-    assert (ev.num_cases, ev.num_positive_ref, ev.num_negative_ref) == (8, 7, 4)
+    assert (ev.num_cases, ev.num_positive_ref, ev.num_negative_ref) == (11, 7, 4)
+    assert ev.num_scored == 8
     assert (ev.num_misses, ev.num_negative_misses) == (2, 1)
     before = ev.revision
     ev._check()
-    assert (ev.num_cases, ev.num_positive_ref, ev.num_negative_ref) == (8, 7, 4)
+    assert (ev.num_cases, ev.num_positive_ref, ev.num_negative_ref) == (11, 7, 4)
+    assert ev.num_scored == 8
     assert ev.num_cells == 4
     assert ev.revision == before == 5
 
@@ -333,7 +335,7 @@ def test_merging_leaves_the_others_alone():
     """Merged evaluators keep their content, and a sum shares nothing mutable with them."""
     a, b = some_evaluator(), some_evaluator()
     both = a + b
-    assert both.num_cases == 16
+    assert (both.num_cases, both.num_scored) == (22, 16)
     assert both.num_misses == 4
     assert a == b == some_evaluator()
     a += b
@@ -341,7 +343,7 @@ def test_merging_leaves_the_others_alone():
     a.add_case(True, 9.0)
     assert a != both
     both.merge(both)
-    assert both.num_cases == 32
+    assert (both.num_cases, both.num_scored) == (44, 32)
     both._check()
     with pytest.raises(TypeError):
         both + 1
@@ -499,5 +501,5 @@ def test_no_way_leads_past_the_limit_of_counts() -> None:
         with pytest.raises(InvalidInputError, match=r"2\*\*62|4611686018427387904"):
             add()
     evaluator._check()
-    assert evaluator.num_cases == 3
+    assert evaluator.num_scored == 3
     assert Evaluator.from_bytes(evaluator.to_bytes()) == evaluator

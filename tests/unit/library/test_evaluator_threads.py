@@ -105,7 +105,7 @@ def test_readers_see_whole_batches_and_removals():
             ev.remove_cases(labels=labels, scores=scores)
 
     _with_readers(look, write)
-    assert ev.num_cases == 2 * ev.num_misses
+    assert ev.num_scored == 2 * ev.num_misses
     ev._check()
 
 
@@ -134,9 +134,9 @@ def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
     ev = Evaluator()
     accumulator, put, waiting = ev._accumulator, ev._accumulator._set, []
 
-    def watched(state) -> None:
+    def watched(*arguments) -> None:
         waiting.append(accumulator._has_additions())
-        put(state)
+        put(*arguments)
 
     class Emptied(list):
         """Records what a reader would see while it is being emptied."""

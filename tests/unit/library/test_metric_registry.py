@@ -18,9 +18,9 @@ import pytest
 from streameval import Evaluator, PairedEvaluator, Snapshot, compare, functional
 from streameval import _metric_registry as registry
 from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._metrics.confusion import Confusion
 from streameval._metrics.shards import ShardPosition, shard_of
 from streameval.client import AsyncClient, Client, Stream
-from streameval.spark._result_rows import row_metrics, row_of
 from streameval.v1.types_pb2 import UndefinedReason
 from streameval_server._queries.metrics import MetricSelection, metric_messages
 from streameval_server._web.metric_table import metrics_module
@@ -68,7 +68,8 @@ def test_names_are_unique_and_of_methods() -> None:
     """A row is called as its method, and takes what that takes."""
     assert len(BY_NAME) == len(METRICS)
     for metric in METRICS:
-        assert hasattr(Evaluator, metric.name.removesuffix("_hull"))
+        owner = Confusion if metric.share else Evaluator
+        assert hasattr(owner, metric.name.removesuffix("_hull"))
         assert set(metric.arguments) <= set(inspect.signature(metric.function).parameters)
         assert metric.is_hull == metric.name.endswith("_hull")
 
@@ -88,9 +89,12 @@ def test_served_metrics_have_a_value_without_arguments(name: str) -> None:
     [(0, 0, []), (3, 0, []), (0, 3, []), (3, 2, []), (0, 0, [1]), (2, 0, [0]), (2, 0, [1])],
 )
 def test_server_and_spark_give_the_same_reason(
-    misses: int, negative_misses: int, labels: list[int]
+    misses: int, negative_misses: int, labels: list[int], require: Callable
 ) -> None:
     """Metrics of probabilities are undefined for want of scored cases, others of a class."""
+    require("pyspark")
+    from streameval.spark._result_rows import row_metrics, row_of
+
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     ev.add_misses(misses)
@@ -148,6 +152,10 @@ def test_the_documentation_has_the_table() -> None:
     assert rows == [metric.name for metric in METRICS]
 
 
+LISTED = {metric.name for metric in METRICS if metric.share is None}
+"""Names that no other list has. Rates at a threshold are columns of every curve as well."""
+
+
 def test_no_other_list_names_metrics() -> None:
     """No literal of Python or JavaScript holds the names of two metrics."""
     found = [
@@ -164,7 +172,7 @@ def test_no_other_list_names_metrics() -> None:
         for path in PAGE.glob("*.js")
         for name in re.findall(r"[\"'`](\w+)[\"'`]", path.read_text())
     }
-    assert quoted & set(BY_NAME) <= {"prevalence"}
+    assert quoted & LISTED <= {"prevalence"}
 
 
 def lists_of(tree: ast.Module) -> list[ast.expr]:
@@ -181,4 +189,4 @@ def lists_of(tree: ast.Module) -> list[ast.expr]:
 def names_in(node: ast.expr) -> set[str]:
     """Return the names of metrics among the values of a literal, or the keys of a dict."""
     values = node.keys if isinstance(node, ast.Dict) else node.elts
-    return {each.value for each in values if isinstance(each, ast.Constant)} & set(BY_NAME)
+    return {each.value for each in values if isinstance(each, ast.Constant)} & LISTED

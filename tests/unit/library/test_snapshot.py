@@ -31,7 +31,8 @@ def test_figures_are_those_of_the_evaluator():
     assert snapshot.auc_pr_hull == ev.auc_pr(hull=True)
     assert snapshot.average_precision == ev.average_precision()
     assert snapshot.prevalence == 5 / 11
-    assert (snapshot.num_cases, snapshot.num_misses, snapshot.num_negative_misses) == (8, 1, 2)
+    assert (snapshot.num_misses, snapshot.num_negative_misses) == (1, 2)
+    assert (snapshot.num_cases, snapshot.num_scored) == (11, 8)
     assert (snapshot.num_positive_ref, snapshot.num_negative_ref) == (5, 6)
     assert snapshot.revision == ev.revision == 3
     assert snapshot.resolution is None
@@ -102,7 +103,6 @@ def test_plain_values_make_a_snapshot():
     """A snapshot can be made of metrics that were computed elsewhere."""
     snapshot = Snapshot(
         revision=7,
-        num_cases=3,
         num_positive_ref=2,
         num_negative_ref=1,
         auc_roc=0.5,

@@ -23,6 +23,8 @@ def opened(core: ServerCore, producer="p", epoch=1, wake=None) -> tuple[IngestSe
     session = IngestSession(core.committer, core.limits, wake or (lambda: None))
     request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
     session.feed(request.SerializeToString(), NOW)
+    if not session.idle:
+        commit(core)
     (reply,) = session.replies()
     return session, reply.resume.last_sequence
 

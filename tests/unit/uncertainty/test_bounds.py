@@ -17,13 +17,9 @@ from streameval._evaluator import Evaluator
 from streameval._metric_registry import BOUNDED_NAMES, BY_NAME
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.cell_orders import (
-    both_orders,
     hides_order,
     least_average_precision,
-    negatives_first,
-    positives_first,
 )
-from streameval._uncertainty.estimates import variance_of, variances_of
 
 from .rankings import Ranking, every_order
 
@@ -386,20 +382,3 @@ def test_which_cells_hide_an_order(scale, bits):
         for value, edge in zip(following, edges.tolist(), strict=True)
     ]
     assert hides_order(groups, bits, scale).tolist() == shared
-
-
-def test_both_orders_at_once_are_each_order():
-    """Variances of several orders are those of each: misses and real ties are included."""
-    rng = np.random.default_rng(3)
-    evaluator = Evaluator(resolution=4)
-    evaluator.add_cases(labels=rng.random(400) < 0.3, scores=rng.normal(size=400))
-    evaluator.add_misses(7)
-    groups = evaluator._view().groups
-    hidden = rng.random(groups.p.size) < 0.7
-    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
-    for name in ("auc_pr", "average_precision", "auc_roc"):
-        for prevalence in (None,) if name == "auc_roc" else (None, 0.2):
-            together = variances_of(both_orders(groups, hidden), name, prevalence)
-            apart = [variance_of(order, name, prevalence) for order in orders]
-            assert together.tolist() == pytest.approx(apart, rel=1e-13)
-            assert apart[0] != apart[1]

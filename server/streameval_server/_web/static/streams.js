@@ -55,6 +55,7 @@ export class StreamsView {
     this.window = h("select", { id: "window", onchange: () => this.go({ window: this.window.value }) },
       WINDOWS.map(([key, title]) => h("option", { value: key }, title === "All time" ? title : `Last ${title}`)));
     this.summary = h("p", { class: "summary", id: "summary", role: "status" });
+    this.warnings = h("ul", { class: "warnings", id: "server-warnings" });
     this.list = h("div", { id: "streams" });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE_ROWS; this.show(); this.watch(); } });
     fill(this.root,
@@ -63,7 +64,7 @@ export class StreamsView {
         h("div", {}, h("label", { for: "find" }, "Search"), this.search),
         h("div", {}, h("label", { for: "window" }, "Window"), this.window),
         h("div", {}, h("label", { for: "order" }, "Order"), this.order)),
-      this.list, this.more);
+      this.warnings, this.list, this.more);
   }
 
   update(route) {
@@ -141,6 +142,7 @@ export class StreamsView {
   }
 
   store(answer) {
+    fill(this.warnings, answer.serverWarnings.map((each) => h("li", {}, each)));
     for (const found of answer.snapshots) {
       const newest = found.newestPane ? Math.min(Date.now(), new Date(found.newestPane.endTime).getTime()) : undefined;
       this.entries.set(found.snapshot.stream, { ...found, newest });
@@ -161,7 +163,7 @@ export class StreamsView {
       signal,
       onAnswer: (answer) => {
         this.store(answer);
-        for (const name of answer.gone) this.entries.delete(name);
+        for (const name of answer.missing) this.entries.delete(name);
         show();
       },
       onState: (state, error) => {

@@ -167,7 +167,7 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
 
 def test_stamps_are_shared_for_a_moment() -> None:
     """Rows within 25 ms share a stamp; stamps are converted by the server's clock."""
-    stamps = Stamps()
+    stamps = Stamps(lambda: 0)
     first = stamps.at(7_000_000_000)
     assert first < 0
     assert stamps.at(7_024_999_999) == first

@@ -11,7 +11,7 @@ from streameval.client import ClosedError
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.stream_buffer import UnlockedList
 
-from .unlocked_rows import Verbs, add_burst, buffer, stop_time, taken
+from .unlocked_rows import Verbs, add_burst, buffer, stop_ticks, taken
 
 if TYPE_CHECKING:
     pass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the clock, and let no ticker revoke grants."""
-    stop_time(monkeypatch)
+    stop_ticks(monkeypatch)
 
 
 class RacingList(UnlockedList):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval.client._buffer import buffer as _buffer
+from streameval.client._buffer import clock
 from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
 from streameval.client._buffer.ticker import Ticker
 from streameval.client._delivery.sender import Sender
 from streameval.client._delivery.statistics import read_statistics
 
-from .unlocked_rows import MIN_BURST_ROWS, Verbs, add_burst, buffer, stop_time, taken
+from .unlocked_rows import MIN_BURST_ROWS, Verbs, add_burst, buffer, stop_ticks, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ THREADS = 4
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the clock, and let no ticker revoke grants."""
-    stop_time(monkeypatch)
+    stop_ticks(monkeypatch)
 
 
 @contextmanager
@@ -64,11 +64,10 @@ def test_rows_of_a_burst_need_no_lock() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_infrequent_rows_are_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infrequent_rows_are_accepted_at_once() -> None:
     """Infrequent rows get no grant, so no ticker thread has to wake up for them."""
     now = [1_000_000_000]
-    monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
-    box = buffer()
+    box = buffer(clock_ns=lambda: now[0])
     stream = Verbs(box, "s")
     for i in range(100):
         now[0] += 2_000_000
@@ -152,8 +151,7 @@ def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> 
     ticks: list = []
     monkeypatch.setattr(Ticker, "start", lambda self: ticks.append(self._tick) is None)
     now = [1_000_000_000]
-    monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
-    box = buffer()
+    box = buffer(clock_ns=lambda: now[0])
     stream = Verbs(box, "s")
     add_burst(stream)
     now[0] += 30_000_000
@@ -211,7 +209,7 @@ def test_a_forked_child_starts_with_nothing() -> None:
 def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
     """With many adding threads and one sender each row is drained once or dropped."""
     each = 20_000
-    box = buffer(capacity, batch_rows=100, when_full=when_full)
+    box = buffer(capacity, batch_rows=100, when_full=when_full, clock_ns=clock.clock_ns)
     stream = Verbs(box, "s")
     done = threading.Event()
     cases: list[tuple[float, bool]] = []

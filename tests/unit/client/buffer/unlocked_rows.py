@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client._buffer import buffer as _buffer
 from streameval.client._buffer import stream_buffer
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
@@ -14,24 +13,41 @@ from streameval.client._buffer.id_verbs import IdVerbs
 from streameval.client._buffer.ticker import Ticker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 MIN_BURST_ROWS = stream_buffer._MIN_BURST_ROWS
 
 
-def stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock, and let no ticker revoke grants."""
+def stop_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no ticker revoke grants."""
     monkeypatch.setattr(Ticker, "start", lambda _: True)
-    monkeypatch.setattr(_buffer, "clock_ns", lambda: 1_000_000_000)
 
 
 class Verbs(CaseVerbs, IdVerbs):
     """All verbs of one stream."""
 
 
-def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "drop") -> Buffer:
+def stopped_clock() -> int:
+    """Return one second, always: all rows share a stamp, and any burst is fast."""
+    return 1_000_000_000
+
+
+def buffer(
+    capacity: int = 10**6,
+    batch_rows: int = 10**6,
+    when_full: str = "drop",
+    clock_ns: Callable[[], int] = stopped_clock,
+) -> Buffer:
     """Return a buffer whose rows the test drains itself."""
-    return Buffer(capacity=capacity, batch_rows=batch_rows, when_full=when_full, start=lambda: True)
+    return Buffer(
+        capacity=capacity,
+        batch_rows=batch_rows,
+        when_full=when_full,
+        start=lambda: True,
+        clock_ns=clock_ns,
+    )
 
 
 def add_burst(stream: Verbs) -> None:

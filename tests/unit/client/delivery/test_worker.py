@@ -51,12 +51,12 @@ def test_a_token_that_is_wrong_is_reported_at_once() -> None:
         client = Client(address, token="secret")
         client.stream("a/b").add_case(True, 1.0)
         with pytest.raises(AccessError, match=r"^unknown token$"):
-            client.flush(timeout=20)
+            client.flush(timeout_s=20)
         assert seen[0] == "Bearer secret"
         assert client.statistics().last_error == "unknown token"
         assert not client.statistics().connected
         with pytest.raises(AccessError):
-            client.close(timeout=20)
+            client.close(timeout_s=20)
 
 
 def test_a_server_that_never_acknowledges_holds_nobody_up() -> None:
@@ -74,9 +74,9 @@ def test_a_server_that_never_acknowledges_holds_nobody_up() -> None:
         client.stream("a/b").add_case(True, 1.0)
         began = time.monotonic()
         with pytest.raises(DeadlineError, match=r"^1 row not durable after 0.2 s$"):
-            client.flush(timeout=0.2)
+            client.flush(timeout_s=0.2)
         with pytest.raises(DeadlineError):
-            client.close(timeout=0.1)
+            client.close(timeout_s=0.1)
         assert time.monotonic() - began < 10
         statistics = client.statistics()
         assert (statistics.sent, statistics.acked, statistics.pending) == (1, 0, 1)

@@ -6,7 +6,10 @@ import math
 
 import pytest
 
+from streameval.v1 import stream_pb2
+from streameval_server._core.applier import Applier
 from streameval_server._core.recovery import open_core
+from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.limits import Limits
@@ -42,9 +45,8 @@ def test_one_producer_too_many_asks_to_come_back_later():
     session, _ = opened(core)
     session.feed(frame(1, scores=(math.nan, 0.1)), NOW)  # refused, so no stream is created
     commit(core)
-    other, _ = opened(core, producer="other")
     with pytest.raises(RequestError, match="been idle for 2 days") as caught:
-        other.feed(frame(1), NOW)
+        opened(core, producer="other")
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
     assert caught.value.reason == "TOO_MANY_PRODUCERS"
     assert caught.value.retry_after_s > 1
@@ -63,12 +65,118 @@ def test_one_producer_too_many_asks_to_come_back_later():
     assert counted(core) == 2
 
 
+def test_changes_of_streams_do_not_wait_for_producers_to_go():
+    """With their request ids too: deleting a stream is one way out of a full server."""
+    core = open_core(MemoryStorage(), Limits(max_producers=1))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    commit(core)
+    call = UnaryCall(core.committer, core.limits)
+    request = stream_pb2.DeleteStreamRequest(name="s", request_id="once")
+    call.delete_stream(request.SerializeToString())
+    commit(core)
+    assert call.response().revision == core.committer.revision
+    assert core.engine.stream("s") is None
+
+
 def test_full_memory_asks_to_come_back_later():
     """Above the limit on state every batch is refused."""
-    core = open_core(MemoryStorage(), Limits(max_state_bytes=1))
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=4_000))
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     commit(core)
     with pytest.raises(RequestError) as caught:
         session.feed(frame(2), NOW)
     assert (caught.value.code, caught.value.reason) == (Code.RESOURCE_EXHAUSTED, "STATE_FULL")
+
+
+def test_a_batch_that_was_queued_before_memory_filled_is_refused():
+    """What was queued while there was room is refused when it is committed without any."""
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=4_000))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.committer.step(NOW).deliver()
+    session.feed(frame(2), NOW)
+    core.applier.finish()
+    core.committer.step(NOW).deliver()
+    assert session.error is not None
+    assert session.error.reason == "STATE_FULL"
+    assert counted(core) == 2
+    assert core.committer.queued == 0
+    again, last = opened(core)
+    assert (again.error, last) == (None, 1)
+
+
+def test_near_the_limit_of_memory_few_rows_wait_to_be_applied():
+    """Rows that are committed and not applied cannot be refused any more."""
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=64_000))
+    session, _ = opened(core)
+    committer, applier = core.committer, core.applier
+    for sequence in range(1, 9):
+        session.feed(frame(sequence, scores=(0.1,) * 8, positives=(True,) * 8), NOW)
+    longest = 0
+    result = committer.step(NOW)
+    while result.more or result.blocked:
+        result.deliver()
+        longest = max(longest, applier.lag_rows)
+        if result.blocked:
+            applier.finish()
+        result = committer.step(NOW)
+    result.deliver()
+    applier.finish()
+    assert counted(core) == 64
+    # The headroom is for some twelve rows; a batch is committed as a whole.
+    assert 8 <= longest <= 24
+
+
+def test_memory_counts_what_waits():
+    """Requests, and rows that are durable and not applied; nothing of them is left then."""
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=0))
+    session, _ = opened(core)
+    commit(core)
+    before = core.committer.memory_bytes
+    session.feed(frame(1, scores=(0.1,) * 1_000, positives=(True,) * 1_000), NOW)
+    queued = core.committer.memory_bytes
+    assert queued > before + 9 * 1_000
+    core.committer.step(NOW).deliver()
+    assert core.committer.memory_bytes > before + 9 * 1_000
+    core.applier.finish()
+    state = core.engine.memory_bytes
+    assert core.applier.memory_bytes == state
+    core.committer.cache_bytes = lambda: 7_000_000
+    assert core.committer.memory_bytes > state + 7_000_000
+
+
+def test_a_full_state_takes_no_new_producer():
+    """A mark takes memory too; a known producer's refused batch takes none."""
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=4_000))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    commit(core)
+    with pytest.raises(RequestError) as caught:
+        opened(core, producer="other")
+    assert caught.value.reason == "STATE_FULL"
+    session.feed(frame(2, scores=(math.nan, 0.1)), NOW)
+    commit(core)
+    assert session.error is None
+
+
+def test_a_replay_decodes_few_rows_before_it_applies_them(monkeypatch):
+    """A log of large batches takes no more memory when it is replayed than when it was sent."""
+    storage = MemoryStorage()
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    for sequence in range(1, 9):
+        session.feed(frame(sequence, scores=(0.1,) * 30_000, positives=(True,) * 30_000), NOW)
+        commit(core)
+    lags = []
+    finish = Applier.finish
+
+    def noted(applier: Applier) -> None:
+        lags.append(applier.lag_rows)
+        finish(applier)
+
+    monkeypatch.setattr(Applier, "finish", noted)
+    again = open_core(storage, Limits())
+    assert again.engine.state_hash() == core.engine.state_hash()
+    assert max(lags) <= 90_001 < sum(lags)

@@ -14,6 +14,7 @@ import pytest
 from streameval import Evaluator
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
+from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.limits import Limits
@@ -152,7 +153,7 @@ def test_a_restored_engine_is_the_same(seed):
         since = checkpoint.revision
         kept = {name: parts[name] for name in checkpoint.unchanged}
         parts = kept | dict(checkpoint.changed)
-    again = Engine.restore(LIMITS, engine.revision, engine.received_us, parts)
+    again = Engine.restore(LIMITS, engine.revision, engine.received_us, LazyParts.holding(parts))
     assert again.state_hash() == engine.state_hash()
     assert again.catalog() == engine.catalog()
     more = random_log(seed + 100, 80)[60:]
@@ -325,7 +326,7 @@ def test_memory_is_estimated_from_above():
 def test_damaged_parts_are_refused(parts):
     """A checkpoint that cannot be read must not become an empty state."""
     with pytest.raises(CorruptLogError):
-        Engine.restore(LIMITS, 1, 1, parts)
+        Engine.restore(LIMITS, 1, 1, LazyParts.holding(parts))
 
 
 def test_a_deleted_stream_leaves_memory_at_once():
@@ -381,7 +382,7 @@ def test_views_change_nothing(looks):
 
     def lived(looks) -> dict[str, bytes]:
         short = StreamSettings(retention_us=3 * HOUR)
-        state = StreamState(StreamInfo("s", NOW, 1, short), LIMITS)
+        state = StreamState(StreamInfo("s", NOW, 1, short), LIMITS, NOW)
         state.update(replace(short, retention_us=720 * HOUR), 2)
         scores = np.linspace(0, 1, 5)
         for revision in (3, 4):
@@ -403,7 +404,7 @@ def test_views_change_nothing(looks):
 def test_memory_is_known_when_panes_close():
     """Slices whose first pane is closed are new in the all-time counts."""
     values = tuple(map(str, range(30)))
-    state = StreamState(StreamInfo("s", NOW, 1, StreamSettings(segment_keys=("c",))), LIMITS)
+    state = StreamState(StreamInfo("s", NOW, 1, StreamSettings(segment_keys=("c",))), LIMITS, NOW)
     scores = np.linspace(0, 1, 30)
     for minute in range(4):
         at_us = NOW + minute * 60 * 1_000_000

@@ -11,6 +11,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.limits import Limits
@@ -30,10 +31,19 @@ def core() -> ServerCore:
 def test_resume_tells_the_limits():
     """Resume has the last durable sequence, the limits and the server's time."""
     limits = Limits(max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
-    session = IngestSession(open_core(MemoryStorage(), limits).committer, limits)
+    core = open_core(MemoryStorage(), limits)
+    session = IngestSession(core.committer, limits)
     session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(), NOW)
+    commit(core)
+    assert core.recovery.history.number > 0
     expected = pb.Resume(
-        last_sequence=0, max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9, time_us=NOW
+        last_sequence=0,
+        max_batch_rows=7,
+        max_batch_bytes=8,
+        max_inflight_bytes=9,
+        revision=1,
+        time_us=NOW,
+        history=core.recovery.history.number,
     )
     assert session.replies() == [pb.IngestResponse(resume=expected)]
 
@@ -49,7 +59,7 @@ def test_acks_are_cumulative_and_carry_the_revision(core):
     woken.clear()
     commit(core)
     assert woken
-    assert acks(session) == [(3, 3)]
+    assert acks(session) == [(3, 4)]
     assert session.idle
     assert session.replies() == []
     assert counted(core) == 6
@@ -60,10 +70,10 @@ def test_an_ack_means_durable_and_not_visible(core):
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     core.committer.step(NOW).deliver()
-    assert acks(session) == [(1, 1)]
-    assert core.engine.revision == 0
-    core.applier.finish()
+    assert acks(session) == [(1, 2)]
     assert core.engine.revision == 1
+    core.applier.finish()
+    assert core.engine.revision == 2
 
 
 def test_repeats_are_acked_and_change_nothing(core):
@@ -72,15 +82,15 @@ def test_repeats_are_acked_and_change_nothing(core):
     session.feed(frame(1), NOW)
     session.feed(frame(1), NOW)  # in flight: the first copy's ack covers it
     commit(core)
-    assert acks(session) == [(1, 1)]
+    assert acks(session) == [(1, 2)]
     session.feed(frame(1), NOW)
-    assert acks(session) == [(1, 1)]
+    assert acks(session) == [(1, 2)]
     session, last = opened(core)
     assert last == 1
     session.feed(frame(1), NOW)
     session.feed(frame(2), NOW)
     commit(core)
-    assert acks(session) == [(2, 2)]
+    assert acks(session) == [(2, 3)]
     assert counted(core) == 4
 
 
@@ -94,8 +104,8 @@ def test_an_older_streams_batches_still_in_the_queue_count_once(core):
     for sequence in (1, 2, 3):
         newer.feed(frame(sequence), NOW)
     commit(core)
-    assert acks(newer) == [(3, 3)]
-    assert acks(older) == [(2, 2)]
+    assert acks(newer) == [(3, 4)]
+    assert acks(older) == [(2, 3)]
     assert counted(core) == 6
 
 
@@ -136,12 +146,133 @@ def test_a_lower_epoch_is_fenced_while_it_sends(core):
     newer.feed(frame(1), NOW)
     older.feed(frame(1), NOW)
     commit(core)
-    assert acks(newer) == [(1, 1)]
+    assert acks(newer) == [(1, 3)]
     assert older.replies() == []
     assert older.error.code == Code.FAILED_PRECONDITION
     with pytest.raises(RequestError):
         older.feed(frame(2), NOW)
     assert counted(core) == 2
+
+
+def test_a_higher_epoch_fences_before_it_sends(core):
+    """Its start is durable before it is answered, so the fence holds after a crash too."""
+    older, _ = opened(core, epoch=5)
+    older.feed(frame(1), NOW)
+    commit(core)
+    opened(core, epoch=6)
+    older.feed(frame(2), NOW)
+    commit(core)
+    assert older.error.reason == "EPOCH_FENCED"
+    for again in (core, open_core(core.storage, core.limits)):
+        with pytest.raises(RequestError, match="has epoch 6 by now: epoch 5 cannot send"):
+            opened(again, epoch=5)
+    assert counted(core) == 2
+
+
+def test_two_starts_of_an_epoch_are_one(core):
+    """A client that connects again before its first start is durable."""
+    sessions = [IngestSession(core.committer, core.limits) for _ in range(2)]
+    for session in sessions:
+        session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=6)).SerializeToString(), NOW)
+    sessions[0].feed(frame(1), NOW)
+    commit(core)
+    first, second = (session.replies() for session in sessions)
+    assert [reply.WhichOneof("message") for reply in first] == ["resume", "ack"]
+    assert [reply.resume.last_sequence for reply in second] == [1]
+    assert [row.kind for row in core.storage.rows] == [Kind.OPEN, Kind.BATCH]
+
+
+def test_a_start_after_a_higher_one_in_the_queue_is_fenced(core):
+    """Both are new to the server when they arrive."""
+    sessions = [IngestSession(core.committer, core.limits) for _ in range(2)]
+    for session, epoch in zip(sessions, (6, 5), strict=True):
+        opening = pb.Open(producer="p", epoch=epoch)
+        session.feed(pb.IngestRequest(open=opening).SerializeToString(), NOW)
+    commit(core)
+    assert sessions[0].replies()[0].resume.revision == 1
+    assert sessions[1].error.reason == "EPOCH_FENCED"
+
+
+OTHER = {"scores": (0.8, 0.2)}
+
+
+def test_a_sequence_with_other_content_ends_the_stream(core):
+    """While the first copy is in flight, once it is acknowledged, on another connection."""
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    session.feed(frame(1, **OTHER), NOW)
+    commit(core)
+    assert session.error.code == Code.FAILED_PRECONDITION
+    assert session.error.reason == "SEQUENCE_REUSED"
+    assert "producer p has sent sequence 1 of epoch 1 with another content" in str(session.error)
+
+    session, last = opened(core)
+    assert last == 1
+    session.feed(frame(1), NOW)
+    assert acks(session) == [(1, 2)]
+    with pytest.raises(RequestError, match="with another content"):
+        session.feed(frame(1, **OTHER), NOW)
+
+    older, _ = opened(core)
+    newer, _ = opened(core)
+    older.feed(frame(2), NOW)
+    newer.feed(frame(2, **OTHER), NOW)
+    commit(core)
+    assert acks(older) == [(2, 3)]
+    assert newer.error.reason == "SEQUENCE_REUSED"
+    assert counted(core) == 4
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_content_is_compared_after_a_restart(core, checkpoint):
+    """By single calls too, from the log alone and from a checkpoint: the same state."""
+
+    def send(core: ServerCore, content: pb.Batch) -> UnaryCall:
+        call = UnaryCall(core.committer, core.limits)
+        request = pb.IngestBatchRequest(producer="p", epoch=1, batch=content)
+        call.ingest_batch(request.SerializeToString(), NOW)
+        commit(core)
+        return call
+
+    send(core, batch(1)).response()
+    if checkpoint:
+        core.drain(NOW)
+    again = open_core(core.storage, core.limits)
+    assert (again.recovery.checkpoint_revision > 0) == checkpoint
+    assert again.engine.state_hash() == core.engine.state_hash()
+    assert send(again, batch(1)).response().duplicate
+    with pytest.raises(RequestError, match="with another content"):
+        send(again, batch(1, **OTHER)).response()
+    # The same batch on a stream: its request differs, its content does not.
+    session, last = opened(again)
+    assert last == 1
+    session.feed(frame(1), NOW)
+    assert acks(session) == [(1, 1)]
+    assert counted(again) == 2
+
+
+def test_a_repetition_that_would_be_refused_by_now_is_a_duplicate(core):
+    """A valid batch has become too old; it is durable all the same."""
+    cases = pb.Cases(scores=(0.9, 0.1), positives=(True, False), event_times_us=(NOW,))
+    sent = pb.Batch(sequence=1, stream="s", cases=cases)
+    request = pb.IngestBatchRequest(producer="p", epoch=1, batch=sent).SerializeToString()
+    for now in (NOW, NOW + 10 * 366 * 86_400_000_000):
+        call = UnaryCall(core.committer, core.limits)
+        call.ingest_batch(request, now)
+        core.committer.step(now).deliver()
+        assert call.response().duplicate == (now > NOW)
+
+
+def test_a_repeat_of_a_refused_batch_is_refused_whatever_it_holds(core):
+    """Its sequence is consumed; the log does not have its content."""
+    session, _ = opened(core)
+    session.feed(frame(1, scores=[0.5, math.nan]), NOW)
+    commit(core)
+    first, _ = session.replies()
+    session.feed(frame(1), NOW)
+    again, _ = session.replies()
+    assert again == first
+    assert counted(core) == 0
 
 
 def test_a_higher_epoch_starts_at_one(core):
@@ -176,11 +307,11 @@ def test_a_refused_batch_consumes_its_sequence_durably(core):
     commit(core)
     refused, ack = session.replies()
     assert refused.refused.sequence == 2
-    assert refused.refused.revision == 2
+    assert refused.refused.revision == 3
     assert refused.refused.refusal.code == Code.INVALID_ARGUMENT
     assert refused.refused.refusal.message == "score must be finite, got nan at index 1"
     assert refused.refused.refusal.violations[0].field == "cases.scores[1]"
-    assert ack.ack == pb.Ack(last_sequence=3, revision=3)
+    assert ack.ack == pb.Ack(last_sequence=3, revision=4)
     assert counted(core) == 4
     core = open_core(core.storage, core.limits)
     session = IngestSession(core.committer, core.limits)
@@ -192,7 +323,7 @@ def test_a_refused_batch_consumes_its_sequence_durably(core):
         session.feed(frame(sequence), NOW)
     again, ack = session.replies()
     assert again == refused
-    assert ack.ack == pb.Ack(last_sequence=3, revision=3)
+    assert ack.ack == pb.Ack(last_sequence=3, revision=4)
     assert counted(core) == 4
     assert opened(core, epoch=2)[1] == 0
 
@@ -207,9 +338,9 @@ def test_a_repeat_of_what_is_refused_in_the_same_commit_is_refused(core):
     newer.feed(frame(2), NOW)
     commit(core)
     refused, ack = newer.replies()
-    assert (refused.refused.sequence, refused.refused.revision) == (1, 1)
+    assert (refused.refused.sequence, refused.refused.revision) == (1, 2)
     assert refused.refused.refusal.message == "score must be finite, got nan at index 1"
-    assert ack.ack == pb.Ack(last_sequence=2, revision=2)
+    assert ack.ack == pb.Ack(last_sequence=2, revision=3)
     assert counted(core) == 2
 
 
@@ -224,7 +355,7 @@ def test_a_repeat_is_not_acked_before_the_refusals_ahead_of_it(core):
     result.deliver()
     refused, ack = session.replies()
     assert refused.refused.sequence == 1
-    assert ack.ack == pb.Ack(last_sequence=2, revision=2)
+    assert ack.ack == pb.Ack(last_sequence=2, revision=3)
 
 
 @pytest.mark.parametrize(

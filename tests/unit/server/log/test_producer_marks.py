@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from streameval_server._log.producer_marks import (
+    MAX_PRODUCER_CHECKSUMS,
     MAX_PRODUCER_REFUSALS,
     Mark,
     Marks,
@@ -134,6 +135,45 @@ def test_of_all_producers_refusals_the_newest_are_remembered():
     assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
 
 
+def test_checksums_of_the_newest_batches_are_kept():
+    """Of this epoch, up to a number; what is not known may be the same."""
+    marks = Marks(ttl_us=100)
+    last = MAX_PRODUCER_CHECKSUMS + 2
+    for sequence in range(1, last + 1):
+        marks.record("a", 5, sequence, 0, content=1000 + sequence)
+    mark = marks.get("a")
+    for sequence in range(1, last + 1):
+        assert mark.agrees(sequence, 1000 + sequence)
+        assert mark.agrees(sequence, 7) == (sequence <= 2), sequence
+        assert mark.agrees(sequence, 0)
+    marks.record("a", 5, last + 1, 0, revision=1, refused=REFUSED)
+    marks.record("a", 5, last + 2, 0, content=7)
+    mark = marks.get("a")
+    assert [mark.agrees(last + n, 7) for n in range(3)] == [False, True, True]
+    again = Marks.from_bytes(marks.to_bytes(), 100)
+    assert again.get("a") == mark
+    marks.record("a", 6, 0, 0)
+    assert marks.get("a") == Mark(6, 0, 0)
+
+
+def test_of_all_producers_checksums_those_of_idle_ones_go_first():
+    """In the order of their last entries, so that a checkpoint and the log agree."""
+    marks = Marks(ttl_us=100, max_checksums=3)
+    marks.record("a", 1, 1, 0, content=1)
+    marks.record("b", 1, 1, 0, content=1)
+    marks.record("c", 1, 1, 0)  # of an older format
+    marks.record("a", 1, 2, 0, content=1)
+    copies = [marks.copy(), Marks.from_bytes(marks.to_bytes(), 100, max_checksums=3), marks]
+    for each in copies:
+        each.record("d", 1, 1, 0, content=1)
+        lengths = {name: len(each.get(name).checksums) // 4 for name in "abcd"}
+        assert lengths == {"a": 2, "b": 0, "c": 0, "d": 1}
+        each.record("e", 1, 1, at_us=101, content=1)  # forgets the others
+        assert len(each) == 1
+        assert len(each.get("e").checksums) == 4
+    assert len({each.to_bytes() for each in copies}) == 1
+
+
 def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest():
     """An older version may have written them."""
     marks = Marks(ttl_us=100)
@@ -172,7 +212,7 @@ def test_bytes_of_the_format_without_refusals_are_read():
 def test_bytes_of_another_format_are_refused():
     """An unknown format is an error."""
     with pytest.raises(CorruptLogError, match="unknown format"):
-        Marks.from_bytes(struct.pack("<q", -3), 100)
+        Marks.from_bytes(struct.pack("<q", -4), 100)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 9, 39, 40, 41, 42, 61, 62, -1])

@@ -22,7 +22,7 @@ from streameval_server._model.limits import Limits
 NOW = 1_800_000_000_000_000
 
 
-def row(revision, payload=b"x", **columns) -> LogRow:
+def row(revision, payload=b"x", *, before=0, **columns) -> LogRow:
     values = {
         "received_us": NOW,
         "kind": 1,
@@ -33,7 +33,16 @@ def row(revision, payload=b"x", **columns) -> LogRow:
         "sequence": revision,
     } | columns
     head = (revision, *values.values())
-    return LogRow(*head, checksum(head, payload), payload)
+    return LogRow(*head, checksum(head, payload, before), payload)
+
+
+def chained(*rows: LogRow) -> list[LogRow]:
+    """Return rows with the checksums that they have one behind the other."""
+    found: list[LogRow] = []
+    for each in rows:
+        before = found[-1].crc32 if found else 0
+        found.append(each._replace(crc32=checksum(each[:8], each.payload, before)))
+    return found
 
 
 @pytest.fixture
@@ -58,6 +67,7 @@ def produce(core: ServerCore, batches: int, stream="s", rows=50) -> None:
     session = IngestSession(core.committer, core.limits)
     request = pb.IngestRequest(open=pb.Open(producer=f"to {stream}", epoch=1))
     session.feed(request.SerializeToString(), NOW)
+    core.committer.step(NOW).deliver()
     last = session.replies()[0].resume.last_sequence
     for sequence in range(last + 1, last + batches + 1):
         rng = np.random.default_rng(sequence)
@@ -80,7 +90,9 @@ def take_checkpoint(core: ServerCore) -> None:
 
 def test_rows_come_back_as_they_were(path):
     """After a close, with every unusual value that a column may hold."""
-    rows = [row(1), row(2, b"", producer="", epoch=0, sequence=0), row(3, bytes(range(256)) * 999)]
+    rows = chained(
+        row(1), row(2, b"", producer="", epoch=0, sequence=0), row(3, bytes(range(256)) * 999)
+    )
     storage = opened(path)
     assert storage.last_revision() == 0
     storage.append(rows[:2])
@@ -106,16 +118,24 @@ def test_commits_are_durable(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 def test_only_the_owner_may_read_the_log(path):
-    """Whatever the umask; SQLite's files beside it have the same mode."""
+    """Whatever the umask; the files beside it have the same mode."""
     before = os.umask(0o022)
     try:
         storage = opened(path)
         storage.append([row(1)])
-        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+        modes = modes_of(path)
         storage.close()
     finally:
         os.umask(before)
-    assert modes == {f"{path.name}{end}": 0o600 for end in ("", "-wal", "-shm")}
+    assert modes.keys() >= {f"{path.name}{end}" for end in ("", "-wal", "-shm")}
+    modes |= modes_of(path)
+    assert f"{path.name}-acked" in modes
+    assert set(modes.values()) == {0o600}
+
+
+def modes_of(path) -> dict[str, int]:
+    """Return the mode of each file in the log's directory."""
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
 
 
 def test_an_existing_log_keeps_its_mode(path):
@@ -161,14 +181,31 @@ def test_a_closed_log_says_so(path):
 def test_every_column_is_covered_by_the_checksum(path, column):
     """A change of any column of a row is detected."""
     storage = opened(path)
-    storage.append([row(1), row(2), row(3)])
+    storage.append(chained(row(1), row(2), row(3)))
     storage.close()
     new = {"stream": "fraud/v4", "producer": "q", "payload": b"y"}.get(column, 77)
     altered(path, f"UPDATE log SET {column} = ? WHERE revision = 2", new)
     storage.open()
     with pytest.raises(CorruptLogError, match="log row 2 is not what was written"):
         list(storage.read(0))
-    assert [each.revision for each in storage.read(2)] == [3]
+    if column != "crc32":
+        assert [each.revision for each in storage.read(2)] == [3]
+    storage.close()
+
+
+def test_a_row_of_another_history_is_refused(path, tmp_path):
+    """A row that is whole in itself does not fit behind other rows than its own."""
+    storage = opened(path)
+    storage.append(chained(row(1), row(2), row(3)))
+    storage.close()
+    other = opened(tmp_path / "other.db")
+    other.append(chained(row(1, b"other"), row(2), row(3)))
+    (_, second, _) = other.read(0)
+    other.close()
+    altered(path, "UPDATE log SET crc32 = ? WHERE revision = 2", second.crc32)
+    storage.open()
+    with pytest.raises(CorruptLogError, match="log row 2 is not what was written"):
+        list(storage.read(0))
     storage.close()
 
 
@@ -183,7 +220,7 @@ def test_every_column_is_covered_by_the_checksum(path, column):
 def test_missing_rows_are_detected(path, statement, missing):
     """Revisions have no gaps."""
     storage = opened(path)
-    storage.append([row(1), row(2), row(3)])
+    storage.append(chained(row(1), row(2), row(3)))
     storage.close()
     altered(path, statement)
     storage.open()
@@ -204,8 +241,8 @@ def test_files_of_others_are_refused(path, tmp_path):
     with pytest.raises(StorageError, match=r"other\.db is not a streameval log"):
         SqliteStorage(other).open()
     opened(path).close()
-    altered(path, "PRAGMA user_version = 2")
-    with pytest.raises(StorageError, match="has format 2, this version knows 1"):
+    altered(path, "PRAGMA user_version = 3")
+    with pytest.raises(StorageError, match="has format 3, this version knows 2"):
         SqliteStorage(path).open()
     with pytest.raises(StorageError, match="cannot open"):
         SqliteStorage(tmp_path / "nowhere" / "log.db").open()
@@ -236,11 +273,11 @@ def test_a_restart_restores_everything(path, kind):
     storage = MemoryStorage() if kind == "memory" else SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 5, "a")
-    for revision in (0, 5):
+    for revision in (0, 6):
         storage.close()
         again = open_core(storage, Limits())
         assert again.recovery.checkpoint_revision == revision
-        assert again.recovery.replayed == 5 - revision
+        assert again.recovery.replayed == 6 - revision
         assert again.engine.state_hash() == core.engine.state_hash()
         core = again
         if not revision:
@@ -248,7 +285,7 @@ def test_a_restart_restores_everything(path, kind):
     produce(core, 2, "b")
     storage.close()
     again = open_core(storage, Limits())
-    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (5, 2)
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (6, 3)
     assert again.engine.state_hash() == core.engine.state_hash()
     storage.close()
 
@@ -263,16 +300,19 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
     take_checkpoint(core)
 
     def parts() -> list[tuple[str, int, int]]:
-        query = "SELECT part, revision, count(*) FROM part GROUP BY part, revision"
+        query = (
+            "SELECT part, revision, count(*) FROM part WHERE part <> 'history' "
+            "GROUP BY part, revision"
+        )
         return storage._opened().execute(query).fetchall()
 
     pane = f"pane/{NOW}"
     assert [(part, revision) for part, revision, _ in parts()] == [
-        ("marks", 2),
-        (f"{pane}/a", 2),
-        (f"{pane}/b", 2),
-        ("stream/a", 2),
-        ("stream/b", 2),
+        ("marks", 4),
+        (f"{pane}/a", 4),
+        (f"{pane}/b", 4),
+        ("stream/a", 4),
+        ("stream/b", 4),
     ]
     assert parts()[1][2] > 1
     (longest,) = storage._opened().execute("SELECT max(length(data)) FROM part").fetchone()
@@ -285,17 +325,17 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
     produce(core, 1, "a")  # committed after the checkpoint was taken, so not in it
     while core.committer.step(NOW).more:
         pass
-    assert core.committer.checkpoint_revision == 3
+    assert core.committer.checkpoint_revision == 5
     assert [(part, revision) for part, revision, _ in parts()] == [
-        ("marks", 3),
-        (f"{pane}/a", 2),
-        (f"{pane}/b", 3),
-        ("stream/a", 2),
-        ("stream/b", 3),
+        ("marks", 5),
+        (f"{pane}/a", 4),
+        (f"{pane}/b", 5),
+        ("stream/a", 4),
+        ("stream/b", 5),
     ]
     storage.close()
     again = open_core(storage, Limits())
-    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (3, 1)
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (5, 1)
     assert again.engine.state_hash() == core.engine.state_hash()
     storage.close()
 
@@ -313,10 +353,9 @@ def test_a_crash_between_the_pieces_leaves_the_checkpoint_before_it(path, monkey
     assert core.committer.step(NOW).more
     storage.close()
     again = open_core(storage, Limits())
-    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (1, 1)
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (2, 1)
     assert again.engine.state_hash() == core.engine.state_hash()
-    revisions = storage._opened().execute("SELECT DISTINCT revision FROM part").fetchall()
-    assert revisions == [(1,)]
+    assert {revision for _, revision in storage.part_keys()} == {2}
     storage.close()
 
 
@@ -339,7 +378,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_log(path, damage):
     altered(path, damage)
     again = open_core(storage, Limits())
     assert again.recovery.checkpoint_error is not None
-    assert again.recovery.replayed == 3
+    assert again.recovery.replayed == 4
     assert again.engine.state_hash() == core.engine.state_hash()
     take_checkpoint(again)
     storage.close()
@@ -354,8 +393,8 @@ def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
     produce(core, 3)
     take_checkpoint(core)
     storage.close()
-    altered(path, "DELETE FROM log WHERE revision = 3")
-    with pytest.raises(CorruptLogError, match="ends at revision 2, before its checkpoint at 3"):
+    altered(path, "DELETE FROM log WHERE revision = 4")
+    with pytest.raises(CorruptLogError, match="revision 4 was acknowledged and is lost"):
         open_core(storage, Limits())
 
 
@@ -382,7 +421,7 @@ def test_checkpoints_are_taken_when_due(path):
     assert core.applier.checkpoint_pending
     while core.committer.step(NOW).more:
         pass
-    assert 0 < core.committer.checkpoint_revision <= 5
+    assert 0 < core.committer.checkpoint_revision <= 6
     assert not core.applier.checkpoint_pending
     storage.close()
 

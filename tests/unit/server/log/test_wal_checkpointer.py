@@ -14,16 +14,19 @@ from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_checkpointer import WalCheckpointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PAYLOAD = bytes(range(256)) * 40
 
 
-def row(revision: int) -> LogRow:
-    """Return a row of 10 KB."""
-    head = (revision, 0, Kind.BATCH, Format.INGEST_REQUEST, "s", "p", 1, revision)
-    return LogRow(*head, checksum(head, PAYLOAD), PAYLOAD)
+def rows(first: int, last: int) -> Iterator[LogRow]:
+    """Yield rows of 10 KB."""
+    before = 0
+    for revision in range(first, last + 1):
+        head = (revision, 0, Kind.BATCH, Format.INGEST_REQUEST, "s", "p", 1, revision)
+        before = checksum(head, PAYLOAD, before)
+        yield LogRow(*head, before, PAYLOAD)
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -44,8 +47,8 @@ def test_a_copy_is_made_without_a_commit(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     storage = small(path)
     storage.open()
-    for revision in range(1, 12):
-        storage.append([row(revision)])
+    for row in rows(1, 11):
+        storage.append([row])
     until(lambda: path.stat().st_size > 100_000)
     storage.close()
     assert not (tmp_path / "log.db-wal").exists()
@@ -57,8 +60,8 @@ def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
     storage = small(tmp_path / "log.db")
     storage.open()
     longest = 0
-    for revision in range(1, 3_001):
-        storage.append([row(revision)])
+    for row in rows(1, 3_000):
+        storage.append([row])
         longest = max(longest, (tmp_path / "log.db-wal").stat().st_size)
     assert longest < 8 << 20
     storage.close()
@@ -70,12 +73,11 @@ def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
 def test_a_closed_storage_opens_again(tmp_path: Path) -> None:
     """Its copying thread is started again, as after a failed commit."""
     storage = small(tmp_path / "log.db")
-    revision = 0
+    written = rows(1, 45)
     for _ in range(3):
         storage.open()
         for _ in range(15):
-            revision += 1
-            storage.append([row(revision)])
+            storage.append([next(written)])
         storage.close()
     storage.open()
     assert storage.last_revision() == 45

@@ -20,6 +20,7 @@ from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import LogCopy
 from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.loss import LostRowsError
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance import (
@@ -94,9 +95,10 @@ def test_a_sound_log(directory: Path) -> None:
     shares: list[float] = []
     found = verify(directory / LOG_NAME, LIMITS, progress=shares.append)
     assert found.ok
-    assert [each.what for each in found.findings] == ["file", "log", "checkpoint"]
-    assert found.findings[1].detail.startswith("revisions 1 to 20: ")
-    assert found.findings[2].detail == "revision 11: the log gives the same state, bit by bit"
+    assert [each.what for each in found.findings] == ["file", "acked", "log", "checkpoint"]
+    assert found.findings[1].detail == "revision 20, and the log reaches it"
+    assert found.findings[2].detail.startswith("revisions 1 to 20: ")
+    assert found.findings[3].detail == "revision 11: the log gives the same state, bit by bit"
     assert (found.revision, found.state_hash) == state_hash(directory, None, LIMITS)
     assert (directory / LOG_NAME).read_bytes() == before
     with pytest.raises(StorageError, match="there is no log at"):
@@ -135,7 +137,7 @@ def test_a_damaged_row_is_named(
 def test_a_damaged_checkpoint_is_named(directory: Path) -> None:
     """The log is sound and gives the same state."""
     path = spoiled(directory, "UPDATE part SET data = x'00' WHERE part = 'marks'")
-    assert details(path)[1] == (
+    assert details(path)[2] == (
         "checkpoint",
         False,
         "part marks of the checkpoint is not what was written: a start replays the whole log",
@@ -166,7 +168,7 @@ def test_leftovers_do_no_harm(directory: Path) -> None:
     assert (what, ok) == ("leftovers", True)
     assert detail.startswith("1 parts of a checkpoint that was not finished")
     logged(directory, range(20, 21))
-    assert [each[0] for each in details(path)] == ["file", "log", "checkpoint"]
+    assert [each[0] for each in details(path)] == ["file", "acked", "log", "checkpoint"]
 
 
 def test_a_damaged_file_is_found(directory: Path) -> None:
@@ -186,6 +188,90 @@ def test_a_damaged_file_is_found(directory: Path) -> None:
             continue  # no longer a log
         unused = sound[start + 24 : start + 88] == bytes(64)
         assert not found.ok or unused, start
+
+
+@pytest.mark.parametrize(
+    ("statement", "lost"),
+    [
+        ("DELETE FROM log WHERE revision = 20", "revision 20 was acknowledged and is lost"),
+        ("DELETE FROM log WHERE revision > 15", "revisions 16 to 20 were acknowledged and are"),
+        ("DELETE FROM log", "revisions 1 to 20 were acknowledged and are lost: the log ends at"),
+    ],
+)
+def test_a_missing_end_is_found(directory: Path, statement: str, lost: str) -> None:
+    """What is left is sound in itself; only the acknowledged revision contradicts it."""
+    path = spoiled(directory, statement)
+    files = (path, path.with_name(f"{LOG_NAME}-acked"))
+    before = [file.read_bytes() for file in files]
+    found = verify(path, LIMITS)
+    assert not found.ok
+    (acked,) = (each for each in found.findings if each.what == "acked")
+    assert acked.detail.startswith(lost)
+    assert "restore a backup, or start once with --accept-loss" in acked.detail
+    assert [file.read_bytes() for file in files] == before
+    with pytest.raises(LostRowsError, match=lost):
+        SqliteStorage(path).open()
+    storage = SqliteStorage(path, accept_loss=True)
+    storage.open()
+    storage.close()
+    assert details(path)[1][:2] == ("acked", True)
+
+
+def test_a_missing_log_is_found(directory: Path) -> None:
+    """Its file is gone or empty, and the one of the acknowledged revision is left."""
+    path = directory / LOG_NAME
+    for change in (lambda: path.write_bytes(b""), path.unlink):
+        change()
+        (finding,) = verify(path, LIMITS).findings
+        assert (finding.what, finding.ok) == ("acked", False)
+        assert finding.detail.startswith("revisions 1 to 20 were acknowledged and are lost: ")
+    path.with_name(f"{LOG_NAME}-acked").unlink()
+    with pytest.raises(StorageError, match="there is no log at"):
+        verify(path, LIMITS)
+
+
+def test_another_log_of_the_same_length_is_found(directory: Path, tmp_path: Path) -> None:
+    """Every row of it is sound, and none is the one that was acknowledged."""
+    logged(tmp_path / "other", range(40, 60))
+    shutil.copy(tmp_path / "other" / LOG_NAME, directory / LOG_NAME)
+    wrong = [each for each in details(directory / LOG_NAME) if not each[1]]
+    assert [each[0] for each in wrong] == ["acked"]
+    assert "row 20 of the log is not the one acknowledged" in wrong[0][2]
+
+
+def test_a_damaged_write_ahead_log_is_found(directory: Path, tmp_path: Path) -> None:
+    """Transactions behind a damaged frame were acknowledged, also where no file says so."""
+    core = open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
+    for number in range(20, 30):
+        sent(core, number)
+    copy = tmp_path / LOG_NAME
+    for end in ("", "-wal"):
+        shutil.copy(directory / f"{LOG_NAME}{end}", f"{copy}{end}")
+    core.storage.close()
+    assert details(copy)[1] == (
+        "acked",
+        True,
+        "no file says how far: a missing end of the log would not be noticed",
+    )
+    wal = Path(f"{copy}-wal")
+    data = bytearray(wal.read_bytes())
+    data[len(data) // 2] ^= 16
+    wal.write_bytes(data)
+    what, ok, detail = details(copy)[1]
+    assert (what, ok) == ("acked", False)
+    assert "to 30 were acknowledged and are lost: the log ends at revision 2" in detail
+    assert "of its write-ahead log is damaged" in detail
+
+
+def test_an_unreadable_witness_is_no_proof(directory: Path) -> None:
+    """What it says is not known, so the log is not called intact."""
+    acked = directory / f"{LOG_NAME}-acked"
+    acked.unlink()
+    acked.mkdir()
+    what, ok, detail = details(directory / LOG_NAME)[1]
+    assert (what, ok) == ("acked", False)
+    assert detail.startswith(f"cannot read {acked}: ")
+    assert detail.endswith("whether rows are missing is not known")
 
 
 # --- backup and restore -----------------------------------------------------------------------
@@ -288,6 +374,7 @@ def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
     assert state_hash(directory, None, LIMITS) == before
     assert [each[0] for each in details(directory / LOG_NAME)] == [
         "file",
+        "acked",
         "base",
         "log",
         "checkpoint",

@@ -1,6 +1,7 @@
 """The settings that a server can be started with."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,18 @@ def test_a_directory_has_one_server(tmp_path: Path) -> None:
         DirectoryLock(tmp_path / "data")
     first.release()
     DirectoryLock(tmp_path / "data").release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_new_directory_survives_a_power_cut(tmp_path, monkeypatch):
+    """The directories that hold new ones are synced; later starts sync none."""
+    synced = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+    for _ in range(2):
+        DirectoryLock(tmp_path / "a" / "b").release()
+    assert sorted(synced) == [tmp_path, tmp_path / "a"]
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -5,9 +5,16 @@ import threading
 
 import pytest
 
-from streameval_server._model.errors import RequestError
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.limits import Limits
 from streameval_server._model.threads import Doorbell, FairLock
-from streameval_server._runtime.query_threads import QueryAbandonedError, QueryThreads, Visibility
+from streameval_server._runtime import query_threads
+from streameval_server._runtime.query_threads import (
+    QueryAbandonedError,
+    QueryQuota,
+    QueryThreads,
+    Visibility,
+)
 
 
 class Clock:
@@ -132,7 +139,7 @@ def test_a_question_that_waits_for_its_turn_is_computed_once() -> None:
 
     async def scenario() -> None:
         visible = Clock()
-        queries = QueryThreads(visible)
+        queries = QueryThreads(visible, Limits())
         gate = threading.Event()
         calls: list[int] = []
 
@@ -163,7 +170,7 @@ def test_a_running_computation_is_shared_only_until_something_is_applied() -> No
 
     async def scenario() -> None:
         visible = Clock()
-        queries = QueryThreads(visible)
+        queries = QueryThreads(visible, Limits())
         gate = threading.Event()
         begun = threading.Semaphore(0)
 
@@ -191,7 +198,7 @@ def test_long_answers_do_not_hold_up_short_ones() -> None:
     """Long computations wait for each other, however many there are."""
 
     async def scenario() -> None:
-        queries = QueryThreads(Clock())
+        queries = QueryThreads(Clock(), Limits())
         gate = threading.Event()
         long = [
             asyncio.create_task(queries.run(("long", i), gate.wait, is_long=True)) for i in range(5)
@@ -209,7 +216,7 @@ def test_an_abandoned_computation_stops() -> None:
     """A running one stops between two windows, and a queued one never starts."""
 
     async def scenario() -> None:
-        queries = QueryThreads(Clock())
+        queries = QueryThreads(Clock(), Limits())
         begun, go_on, stopped = threading.Event(), threading.Event(), threading.Event()
         computed = []
 
@@ -252,7 +259,7 @@ def test_an_error_reaches_every_caller_of_a_computation() -> None:
     """An error reaches each caller, and the next call computes again."""
 
     async def scenario() -> None:
-        queries = QueryThreads(Clock())
+        queries = QueryThreads(Clock(), Limits())
 
         def compute() -> int:
             raise ZeroDivisionError
@@ -318,3 +325,52 @@ def test_a_fair_lock_passes_a_thread_that_loops() -> None:
     thread.join()
     # One round may be running, and one more may start before this thread queues.
     assert sorted(waited)[25] <= 3, waited
+
+
+@pytest.mark.parametrize("limit", ["max_query_s", "max_query_cells"])
+def test_a_query_above_its_limits_ends_between_two_windows(monkeypatch, limit):
+    """By time or by the scores that it reads, with the setting to change; others go on."""
+    seconds = iter(range(0, 1_000, 10))
+    monkeypatch.setattr(query_threads.time, "monotonic", lambda: next(seconds))
+
+    async def scenario() -> None:
+        limits = Limits(**{"max_query_s": 10_000, limit: 25})
+        queries = QueryThreads(Clock(), limits)
+        windows: list[int] = []
+
+        def compute() -> None:
+            while True:
+                queries.check(10)
+                windows.append(1)
+
+        with pytest.raises(RequestError, match=f"limits.{limit}") as caught:
+            await queries.run("too large", compute, is_long=True)
+        assert (caught.value.code, caught.value.reason) == (
+            Code.RESOURCE_EXHAUSTED,
+            "QUERY_TOO_LARGE",
+        )
+        assert len(windows) == 2
+        assert await queries.run("small", lambda: queries.check(10)) is None
+        queries.check(1 << 60)  # outside of a query
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_queries_under_way_are_counted_by_caller():
+    """One too many is refused with a delay, of this caller only; ended ones are forgotten."""
+    quota = QueryQuota(2)
+    with quota.query("a"), quota.query("b"):
+        with quota.query("a"):
+            with (
+                pytest.raises(RequestError, match="max_queries_per_token") as caught,
+                quota.query("a"),
+            ):
+                pass
+            assert caught.value.reason == "TOO_MANY_QUERIES"
+            assert caught.value.retry_after_s > 0
+            with quota.query("b"):
+                pass
+        with quota.query("a"):
+            pass
+    assert quota._under_way == {}

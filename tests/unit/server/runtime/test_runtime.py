@@ -25,6 +25,7 @@ from streameval.v1 import (
     types_pb2,
 )
 from streameval_server import Limits, Server, ServerFailedError, Settings
+from streameval_server._core.committer import StepResult
 from streameval_server._core.engine import Engine
 from streameval_server._grpc.ingest_service import _MAX_UNREAD_BATCHES, _Stream
 from streameval_server._log.sqlite import SqliteStorage
@@ -161,7 +162,9 @@ def test_acked_rows_are_visible_to_other_clients(monkeypatch: pytest.MonkeyPatch
             for call in (
                 streams.GetStream(stream_pb2.GetStreamRequest(name="s")),
                 query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection)),
-                anext(aiter(query.Watch(query_pb2.WatchRequest(selection=selection)))),
+                anext(
+                    aiter(query.WatchSnapshot(query_pb2.WatchSnapshotRequest(selection=selection)))
+                ),
                 streams.ListStreams(stream_pb2.ListStreamsRequest()),
                 query.BatchGetSnapshots(query_pb2.BatchGetSnapshotsRequest(**many)),
                 anext(aiter(query.WatchSnapshots(query_pb2.WatchSnapshotsRequest(**many)))),
@@ -179,7 +182,7 @@ def test_acked_rows_are_visible_to_other_clients(monkeypatch: pytest.MonkeyPatch
         assert snapshot.snapshot.revision == seen.snapshot.revision == exported.revision == 1
         for found in (batched, watched):
             assert [each.snapshot.stream for each in found.snapshots] == ["s"]
-        assert list(watched.gone) == ["missing"]
+        assert list(watched.missing) == ["missing"]
         assert missing.code() is grpc.StatusCode.NOT_FOUND
 
         # An export includes the last batch.
@@ -220,6 +223,10 @@ def test_what_cannot_be_applied_stops_the_server(
             opened = ingest_pb2.Open(producer="p", epoch=1)
             await call.write(ingest_pb2.IngestRequest(open=opened))
             await call.read()
+            query = query_pb2_grpc.QueryServiceStub(channel)
+            opening = types_pb2.Selection(stream="s", min_revision=1)
+            with pytest.raises(grpc.RpcError, match="no stream"):  # once the opening is applied
+                await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=opening))
             with monkeypatch.context() as patch:
                 patch.setattr(Engine, "apply", broken)
                 await call.write(ingest_pb2.IngestRequest(batch=batch(1)))
@@ -234,20 +241,86 @@ def test_what_cannot_be_applied_stops_the_server(
                 answer = await health.Check(health_pb2.HealthCheckRequest())
                 assert answer.status == NOT_SERVING
                 query = query_pb2_grpc.QueryServiceStub(channel)
-                selection = types_pb2.Selection(stream="s", min_revision=1)
+                selection = types_pb2.Selection(stream="s", min_revision=2)
                 with pytest.raises(grpc.RpcError, match="the server is stopping"):
                     await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection))
 
     async def afterwards() -> None:
         async with running(settings) as (_, channel):
             query = query_pb2_grpc.QueryServiceStub(channel)
-            selection = types_pb2.Selection(stream="s", min_revision=1)
+            selection = types_pb2.Selection(stream="s", min_revision=2)
             request = query_pb2.GetSnapshotRequest(selection=selection)
             assert (await query.GetSnapshot(request)).snapshot.num_positive_ref == 1
 
     asyncio.run(scenario())
     assert "the applier failed; stopping" in {record.message for record in caplog.records}
     asyncio.run(afterwards())
+
+
+def test_a_query_that_leaves_the_state_half_changed_stops_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query counts the rows that wait: without memory for it they must not be gone."""
+    settings = Settings(listen="127.0.0.1:0", data=tmp_path)
+    count_effects = counts.StreamCounts._count_effects
+
+    def fail_once(*_arguments: Any) -> None:
+        monkeypatch.setattr(counts.StreamCounts, "_count_effects", count_effects)
+        raise MemoryError
+
+    async def ask(channel: grpc.aio.Channel) -> int:
+        query = query_pb2_grpc.QueryServiceStub(channel)
+        selection = types_pb2.Selection(stream="s", min_revision=2)
+        request = query_pb2.GetSnapshotRequest(selection=selection)
+        return (await query.GetSnapshot(request)).snapshot.num_positive_ref
+
+    async def scenario() -> None:
+        async with running(settings) as (server, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            predicted = ingest_pb2.Batch(
+                stream="s", predictions=ingest_pb2.Predictions(ids=["a"], scores=[0.5])
+            )
+            labelled = ingest_pb2.Batch(
+                stream="s", labels=ingest_pb2.Labels(ids=["a"], positives=[True])
+            )
+            for each in (predicted, labelled):
+                await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=each))
+            monkeypatch.setattr(counts.StreamCounts, "_count_effects", fail_once)
+            with pytest.raises(grpc.RpcError):
+                await ask(channel)
+            with pytest.raises(ServerFailedError, match="failed with MemoryError: see the log"):
+                await asyncio.wait_for(server.wait_failed(), 20)
+            with pytest.raises(grpc.RpcError):
+                await ask(channel)
+
+    async def afterwards() -> None:
+        async with running(settings) as (_, channel):
+            assert await ask(channel) == 1
+
+    asyncio.run(scenario())
+    asyncio.run(afterwards())
+
+
+def test_an_outcome_that_cannot_be_delivered_stops_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else would answer the calls that wait for it."""
+
+    def fail(_result: StepResult) -> None:
+        raise MemoryError
+
+    async def scenario() -> None:
+        async with running(Settings(listen="127.0.0.1:0", data=tmp_path)) as (server, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            with monkeypatch.context() as patch:
+                patch.setattr(StepResult, "deliver", fail)
+                request = ingest_pb2.IngestBatchRequest(batch=batch())
+                with pytest.raises(grpc.RpcError, match="the server is stopping"):
+                    await ingest.IngestBatch(request, timeout=20)
+                with pytest.raises(ServerFailedError, match="failed with MemoryError: see the log"):
+                    await server.wait_failed()
+
+    asyncio.run(scenario())
 
 
 async def _read_to_the_end(call: grpc.aio.StreamStreamCall) -> None:

@@ -194,6 +194,14 @@ def test_each_answer_of_a_stream_asks_again(method: Any, kind: str, tmp_path: Pa
     assert call.context.status == expected
 
 
+def test_methods_that_only_read_are_known_by_their_names() -> None:
+    """By a rule of its own: a read whose rule does not say so would be answered unchecked."""
+    verbs = ("Get", "BatchGet", "List", "Compare", "Rank", "Watch", "Backup", "Export")
+    for method in METHODS:
+        rule = rule_of(full_name(method))
+        assert rule.reads == method.name.startswith(verbs), method.name
+
+
 @pytest.mark.parametrize(("method", "kind"), cases(UNARY))
 def test_the_answer_of_a_query_asks_again(method: Any, kind: str, tmp_path: Path) -> None:
     """It may have waited. The answer to a change is sent: the change has happened."""
@@ -241,21 +249,23 @@ def test_every_handler_yields_its_answers() -> None:
 
 def test_a_handler_that_writes_itself_is_refused(tmp_path: Path) -> None:
     """INTERNAL, before it sends anything."""
-    (method,) = [method for method in METHODS if method.name == "Watch"]
+    (method,) = [method for method in METHODS if method.name == "WatchSnapshot"]
     call = Call(method, tmp_path)
 
     async def writing(_request: Any, context: Any) -> None:
         await context.write("first")
 
     async def found(_details: Any) -> Any:
-        return grpc.unary_stream_rpc_method_handler(writing, query_pb2.WatchRequest.FromString)
+        return grpc.unary_stream_rpc_method_handler(
+            writing, query_pb2.WatchSnapshotRequest.FromString
+        )
 
     async def run() -> None:
         interceptor = CallInterceptor(call.guard, CallLog())
         details: Any = Details(full_name(method), call.token)
         wrapped = await interceptor.intercept_service(found, details)
         assert wrapped is not None
-        await behaviour_of(wrapped)(query_pb2.WatchRequest(), call.context)
+        await behaviour_of(wrapped)(query_pb2.WatchSnapshotRequest(), call.context)
 
     with pytest.raises(grpc.aio.AbortError):
         asyncio.run(run())

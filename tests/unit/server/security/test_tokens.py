@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import tomllib
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from streameval_server import SettingsError
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security import tokens
 from streameval_server._security.access import Guard, bearer
-from streameval_server._security.tokens import Scope, create_token, find_grant, read_grants
+from streameval_server._security.tokens import Scope, create_token, find_grant, read_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
     second = create_token(path, "b", ["admin"])
     assert path.read_text().startswith(before + "\n\n[[token]]\n")
     assert path.stat().st_mode & 0o777 == 0o640
-    grants = read_grants(path)
+    grants = read_tokens(path).grants
     assert find_grant(grants, first) is grants["a"]
     assert find_grant(grants, second) is grants["b"]
     assert grants["b"].streams is None
@@ -98,7 +99,7 @@ def test_two_commands_do_not_undo_each_other(path: Path) -> None:
     ):
         create_token(path, "x", ["query"])
     create_token(path, "x", ["query"])
-    assert list(read_grants(path)) == ["x"]
+    assert list(read_tokens(path).grants) == ["x"]
 
 
 def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
     path.symlink_to(real)
     create_token(path, "x", ["query"])
     assert path.is_symlink()
-    assert list(read_grants(real)) == ["x"]
+    assert list(read_tokens(real).grants) == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +142,31 @@ def test_a_file_that_is_not_right_is_refused_whole(path: Path, text: str, proble
     """A misspelt limit must not become no limit."""
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(SettingsError) as caught:
-        read_grants(path)
+        read_tokens(path)
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
     assert GOOD not in str(caught.value)
+
+
+def test_a_token_for_a_stream_of_dots_is_refused_alone(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Older versions made such tokens. The others stay valid, and its id stays taken."""
+    token = create_token(path, "x", ["query"])
+    old = f"\n[[token]]\nid = 'old'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\n"
+    with path.open("a") as file:
+        file.write(old + "streams = ['a', 'fraud/..']\n")
+    guard = Guard(path)
+    guard.authorise(token, Scope.QUERY)
+    assert set(read_tokens(path).grants) == {"x"}
+    (said,) = caplog.messages
+    assert "token 2 (old) is not valid: stream name must have no segment" in said
+    with pytest.raises(SettingsError, match="has a token with the id old already"):
+        create_token(path, "old", ["query"])
+    with path.open("a") as file:
+        file.write(old)
+    with pytest.raises(SettingsError, match="token 3: the id old occurs twice"):
+        read_tokens(path)
 
 
 def test_a_token_in_the_place_of_its_hash_is_not_repeated(path: Path) -> None:
@@ -158,7 +180,7 @@ def test_a_token_in_the_place_of_its_hash_is_not_repeated(path: Path) -> None:
 def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only by hmac.compare_digest, on whole digests, for known and unknown ids alike."""
     token = create_token(path, "x", ["query"])
-    grants = read_grants(path)
+    grants = read_tokens(path).grants
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -263,3 +285,54 @@ def _other_hash(text: str) -> str:
 def test_headers_of_other_schemes_hold_no_token(header: str | None, token: str | None) -> None:
     """The scheme's case does not matter, its name does."""
     assert bearer(header) == token
+
+
+# --- Expiry -----------------------------------------------------------------------------------
+
+
+def test_a_token_is_valid_until_it_expires(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Calls that were authorised before lose it too; tokens without a time stay valid."""
+    begun = datetime.now(UTC).replace(microsecond=0)
+    token = create_token(path, "ci", ["query"], valid_for=timedelta(days=90))
+    forever = create_token(path, "web", ["query"])
+    expires = read_tokens(path).grants["ci"].expires
+    assert expires is not None
+    assert timedelta(days=90) <= expires - begun < timedelta(days=91)
+    now = [expires - timedelta(microseconds=1)]
+    guard = Guard(path, lambda: now[0])
+    access = guard.authorise(token, Scope.QUERY)
+    access.need(Scope.QUERY)
+    now[0] = expires
+    for check in (
+        lambda: guard.authorise(token, Scope.QUERY),
+        lambda: access.need(Scope.QUERY),
+        lambda: access.forbids("fraud"),
+        lambda: access.streams,
+    ):
+        with pytest.raises(RequestError) as refused:
+            check()
+        assert (refused.value.code, refused.value.reason) == (Code.UNAUTHENTICATED, "TOKEN_EXPIRED")
+        message = str(refused.value)
+        assert f"the token ci expired at {expires:%Y-%m-%d %H:%M:%S} UTC" in message
+        assert "'streameval admin token' makes" in message
+    guard.authorise(forever, Scope.QUERY).need(Scope.QUERY)
+    assert not caplog.records
+    Guard(path, lambda: now[0])
+    assert [record.message for record in caplog.records] == [f"{path}: the token ci has expired"]
+
+
+@pytest.mark.parametrize("value", ["2027-01-01", "2027-01-01T00:00:00", '"2027-01-01T00:00:00Z"'])
+def test_a_time_without_its_zone_is_refused(path: Path, value: str) -> None:
+    """It would be valid for hours more or less than meant."""
+    create_token(path, "ci", ["query"])
+    path.write_text(f"{path.read_text()}expires = {value}\n")
+    with pytest.raises(SettingsError, match=r"token 1: expires must be .* 2027-01-01T00:00:00Z"):
+        read_tokens(path)
+
+
+@pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta.max])
+def test_a_span_that_cannot_be_is_refused(path: Path, span: timedelta) -> None:
+    """The file is not made."""
+    with pytest.raises(SettingsError, match="a token"):
+        create_token(path, "ci", ["query"], valid_for=span)
+    assert not path.exists()

@@ -107,7 +107,7 @@ def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
     """With the table or without, for panes that are filled in turn, with reads at any time."""
     rng = np.random.default_rng(SEED)
     settings = StreamSettings(segment_keys=("country",))
-    streams = [StreamState(StreamInfo("s", NOW, 1, settings), Limits()) for _ in range(2)]
+    streams = [StreamState(StreamInfo("s", NOW, 1, settings), Limits(), NOW) for _ in range(2)]
     size = 40_000
     labels, scores = rng.random(size * 4) < 0.1, rng.normal(size=size * 4)
     codes = rng.integers(0, 3, size * 4).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""``streameval push`` and ``streameval query``."""
+"""``streameval push``: the rows of files, to a server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
-from streameval.cli._options import parse_segment, parse_span
-from streameval.cli._output import out, print_json, print_snapshot, progress_bar
+from streameval.cli._output import out, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
 from streameval.cli._stream_admin import parse_settings
 from streameval.client import AlreadyExistsError
@@ -72,7 +71,7 @@ def push(
                 for chunk in read_rows(path, columns):
                     _send(target, chunk, columns)
                     progress(chunk.progress)
-        revision = target.flush(timeout=None)
+        revision = target.flush(timeout_s=None)
     for (path, columns), rows in zip(files, counts, strict=True):
         what = (
             "cases" if columns.id is None else "labels" if columns.score is None else "predictions"
@@ -81,22 +80,6 @@ def push(
             f"{rows:,} {what} of {path} are durable in {stream} at revision {revision}",
             soft_wrap=True,
         )
-
-
-def query(
-    address: str, stream: str, *, window: str | None, segment: str | None, as_json: bool
-) -> None:
-    """Print the snapshot of a stream, or of a window or segment of it."""
-    span = None if window is None else parse_span(window)
-    with connect(address) as client:
-        target = client.stream(stream)
-        snapshot = target.snapshot(window=span, segment=parse_segment(segment))
-    if as_json:
-        print_json(snapshot.to_dict())
-        return
-    covers = "" if window is None else f", the last {window}"
-    covers += "" if segment is None else f", {segment}"
-    print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
 
 
 def _create(client: Client, stream: str, settings: dict[str, Any]) -> None:

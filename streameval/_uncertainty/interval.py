@@ -1,0 +1,81 @@
+"""A confidence interval: its limits, and how they read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval of one metric.
+
+    It unpacks as ``lower, upper = interval``. A format of a float applies to its
+    three numbers: ``f"{interval:.3f}"``.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The limits, in [0, 1]; nan with too few references.
+    level : float
+        The nominal coverage, for instance 0.95.
+    method : str
+        How it is made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
+        (areas in precision-recall space), ``"wilson"`` (prevalence and rates at
+        a threshold) or ``"bootstrap"``.
+    estimate : float
+        The metric; nan where it is undefined.
+    anytime : bool
+        Whether it holds at any number of looks (a confidence sequence).
+
+    Examples
+    --------
+    >>> interval = Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> 0.8 in interval
+    True
+    >>> lower, upper = interval
+    >>> lower, upper
+    (0.7, 0.9)
+    >>> print(interval)
+    0.8200 (0.7000 to 0.9000)
+    >>> f"{interval:.2f}"
+    '0.82 (0.70 to 0.90)'
+    """
+
+    lower: float
+    upper: float
+    level: float
+    method: str
+    estimate: float = math.nan
+    anytime: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Format the estimate and the limits, or say why there are none; ".4f" by default."""
+        spec = spec or ".4f"
+        limits = f"{self.lower:{spec}} to {self.upper:{spec}}"
+        if self.reason is not None:
+            limits = f"no interval: {self.reason}"
+        return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
+
+    @property
+    def reason(self) -> str | None:
+        """``"TOO_FEW"`` references where there are no limits; None where there are."""
+        return "TOO_FEW" if math.isnan(self.lower) else None
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower limit."""
+        return self.upper - self.lower

@@ -1,0 +1,62 @@
+"""Chunks of columns, and what all readers of files share: checks, errors, decompression."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streameval.cli._file_values import FileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+BLOCK_BYTES = 4 << 20
+"""Bytes of text read at once, and the longest row of text."""
+
+_MAX_SHOWN_NAMES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RawChunk:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    columns : dict of str to pyarrow.Array
+        The requested columns, of equal length.
+    progress : float
+        Share of the file that has been read, in [0, 1].
+    """
+
+    columns: dict[str, pa.Array]
+    progress: float
+
+
+def check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None:
+    """Refuse a file that lacks a column, or has it twice."""
+    for name in wanted:
+        if name not in present:
+            shown = ", ".join(present[:_MAX_SHOWN_NAMES])
+            more = (
+                f" and {len(present) - _MAX_SHOWN_NAMES} more"
+                if len(present) > _MAX_SHOWN_NAMES
+                else ""
+            )
+            raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
+        if present.count(name) > 1:
+            raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
+    """Open a file that may be compressed; yield its content and the file itself."""
+    # Arrow's files, not Python's: Arrow's read-ahead thread may still run when the process
+    # exits, and reading a Python file without the interpreter would abort the process.
+    with pa.OSFile(os.fsencode(path)) as raw:
+        packed = path.suffix.lower() == ".gz"
+        yield pa.CompressedInputStream(raw, "gzip") if packed else raw, raw

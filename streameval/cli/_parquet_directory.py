@@ -1,0 +1,80 @@
+"""The files of a Parquet directory, as Spark and others write it.
+
+Directories named ``key=value`` (Hive's partitions) give a constant column of text to the
+files below them. Names that begin with ``_`` or ``.`` are left out: markers, temporary files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from streameval.cli._chunks import RawChunk
+from streameval.cli._file_values import FileError
+from streameval.cli._files import read_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+
+
+class Part(NamedTuple):
+    """One file, the columns that its directories give it, and its share of all files."""
+
+    path: Path
+    constants: dict[str, str | None]
+    before: float
+    share: float
+
+    def read(self, names: Sequence[str]) -> Iterator[RawChunk]:
+        """Yield the file's chunks, with the constant columns among those asked for.
+
+        Raises
+        ------
+        FileError
+            For a file or column that cannot be read.
+        """
+        read = [name for name in names if name not in self.constants]
+        if not read:
+            raise FileError(f"{self.path}: all columns are its directories': name one of the file")
+        for chunk in read_columns(self.path, read):
+            size = len(chunk.columns[read[0]])
+            constants = {
+                name: pa.array([self.constants[name]] * size, pa.string())
+                for name in names
+                if name in self.constants
+            }
+            yield RawChunk(chunk.columns | constants, self.before + self.share * chunk.progress)
+
+
+def files_of(path: Path) -> list[Part]:
+    """Return a file alone, or the Parquet files below a directory, in order of their names.
+
+    Raises
+    ------
+    FileError
+        For a directory without such files.
+    """
+    if not path.is_dir():
+        return [Part(path, {}, 0.0, 1.0)]
+    found = sorted(each for each in path.rglob("*.parquet") if _is_data(each.relative_to(path)))
+    if not found:
+        raise FileError(f"{path}: a directory without .parquet files")
+    share = 1 / len(found)
+    return [
+        Part(each, _partition(each.relative_to(path).parent), number * share, share)
+        for number, each in enumerate(found)
+    ]
+
+
+def _is_data(relative: Path) -> bool:
+    return not any(part.startswith(("_", ".")) for part in relative.parts)
+
+
+def _partition(relative: Path) -> dict[str, str | None]:
+    pairs = [part.split("=", 1) for part in relative.parts if "=" in part]
+    return {unquote(key): None if value == _MISSING else unquote(value) for key, value in pairs}
