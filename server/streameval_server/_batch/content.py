@@ -6,9 +6,7 @@ never depends on a version of protobuf. Clients encode a batch again as they did
 
 from __future__ import annotations
 
-import zlib
-
-from streameval_server._log.entries import Format
+from streameval_server._log.entries import Format, crc32
 
 _BATCH_FIELDS = {
     Format.CHECKED_INGEST_REQUEST: 2,
@@ -44,7 +42,7 @@ def content_checksum(format_: int, payload: bytes) -> int:
     True
     """
     field = _BATCH_FIELDS.get(format_)  # type: ignore[call-overload]  # an int is looked up by value
-    return 0 if field is None else zlib.crc32(_only_field(payload, field))
+    return 0 if field is None else crc32(_only_field(payload, field))
 
 
 def _only_field(payload: bytes, number: int) -> memoryview:

@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from streameval_server._log.failpoints import failpoint
-from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +87,7 @@ class Applier:
         """Queue entries that are durable; `nbytes` is their size in the log. O(entries)."""
         self._pushed_bytes += nbytes
         self._pushed_rows += sum(map(_cost, entries))
-        self._pushed_memory += sum(memory_of(entry.rows) for entry in entries)
+        self._pushed_memory += sum(entry.memory_bytes for entry in entries)
         self._queue.extend(entries)
 
     def step(self) -> bool:
@@ -115,7 +114,7 @@ class Applier:
         engine.apply(chunk)
         failpoint("apply.after")
         self._applied_rows += rows
-        self._applied_memory += sum(memory_of(entry.rows) for entry in chunk)
+        self._applied_memory += sum(entry.memory_bytes for entry in chunk)
         if self._checkpoint_is_due():
             self._take()
         return bool(queue)

@@ -38,7 +38,7 @@ from streameval_server._model.errors import (
     too_many_ids,
     too_many_producers,
 )
-from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows, memory_of
+from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,6 +196,7 @@ class Committer:
         # Each has a single writer, so their difference needs no lock.
         self._submitted_bytes = self._submitted_memory = 0
         self._drained_bytes = self._drained_memory = 0
+        self._headroom_bytes, self._measured_revision = 0, -1
 
     @property
     def queued_bytes(self) -> int:
@@ -276,14 +277,17 @@ class Committer:
             raise too_many_producers(limits)
         rows, is_import = item.rows, item.kind == Kind.IMPORT_STREAM
         takes_memory = rows is not None or is_import or is_new_producer
-        if takes_memory and self._waiting_bytes >= self._headroom_bytes:
-            raise state_full(limits)
+        if takes_memory:
+            if engine.revision != self._measured_revision:
+                self._measure_headroom()
+            if self._waiting_bytes >= self._headroom_bytes:
+                raise state_full(limits)
         if rows is not None or is_import:
             has_ids = is_import or isinstance(rows, PredictionRows | LabelRows)
             if has_ids and engine.kept_ids > limits.max_pending_total:
                 raise too_many_ids(engine.kept_ids, limits)
         self._submitted_bytes += item.nbytes
-        self._submitted_memory += _memory_of(item)
+        self._submitted_memory += item.memory_bytes
         self._queue.append(item)
 
     def step(self, now_us: int) -> StepResult:
@@ -295,6 +299,7 @@ class Committer:
         if self.state is not State.SERVING:
             return result
         applier, tasks = self._applier, self._tasks
+        self._measure_headroom()
         is_held = self.held_us is not None
         if is_held != (self.disputed_us is not None) or self.is_clock_accepted:
             self._commit_hold(now_us, result)
@@ -336,12 +341,18 @@ class Committer:
         """Memory of items that are submitted and not drained."""
         return self._submitted_memory - self._drained_memory
 
-    @property
-    def _headroom_bytes(self) -> int:
-        """Memory that the limit leaves beside what is committed; 0 when there is none left."""
+    def _measure_headroom(self) -> None:
+        """Measure the memory that the limit leaves beside what is committed; 0 without any.
+
+        In each step, and when entries were applied since: for every item it would cost more than
+        all else in `submit`.
+        """
+        self._measured_revision = self._applier.engine.revision
         limit = self._limits.max_state_bytes
-        used = self.memory_bytes - self._waiting_bytes
-        return max(limit - used, 0) if limit else _UNLIMITED_BYTES
+        self._headroom_bytes = _UNLIMITED_BYTES
+        if limit:
+            used = self.memory_bytes - self._waiting_bytes
+            self._headroom_bytes = max(limit - used, 0)
 
     @property
     def _max_lag_rows(self) -> int:
@@ -399,7 +410,7 @@ class Committer:
         ):
             item = queue.popleft()
             drained += item.nbytes
-            self._drained_memory += _memory_of(item)
+            self._drained_memory += item.memory_bytes
             if item.rows is not None and is_full:
                 # Queued when there was room.
                 failed = Outcome(item, Status.FAILED, error=state_full(self._limits))
@@ -470,7 +481,7 @@ class Committer:
         while self._queue:
             item = self._queue.popleft()
             self._drained_bytes += item.nbytes
-            self._drained_memory += _memory_of(item)
+            self._drained_memory += item.memory_bytes
             result.outcomes.append(_failed(item))
 
     def recover(self) -> StepResult:
@@ -510,11 +521,6 @@ class Committer:
         failpoint("recover.done")
         result.pushed = bool(entries)
         return result
-
-
-def _memory_of(item: Item) -> int:
-    """Return the memory of an item: the request, and its decoded rows."""
-    return item.nbytes + memory_of(item.rows)
 
 
 def _failed(item: Item) -> Outcome:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common import dot_segment_problem
 from streameval._counts import MAX_TOTAL
+from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
 from streameval_server._log.entries import (
@@ -179,7 +180,7 @@ class Transaction:
             if refusal is not None:
                 revision, refused = refusal.revision, refusal.refused
                 return Outcome(item, Status.REFUSED, revision, refused=refused)
-            if mark is not None and not mark.agrees(item.sequence, item.content):
+            if mark is not None and not mark.agrees(item.sequence, _content(item)):
                 error = sequence_reused(item.producer, item.epoch, item.sequence)
                 return Outcome(item, Status.FAILED, error=error)
             # The original may be in this transaction, which has the higher revision.
@@ -342,7 +343,7 @@ class Transaction:
         received_us = self._received_us
         producer, epoch, sequence = item.producer, item.epoch, item.sequence
         # The log does not have the content of a refused batch.
-        content = item.content if kind == Kind.BATCH else 0
+        content = _content(item) if kind == Kind.BATCH and producer else 0
         head = (
             revision,
             received_us,
@@ -392,3 +393,8 @@ def _too_many_streams(limits: Limits) -> str:
 
 def _refused(code: Code, field: str, message: str) -> Refused:
     return Refused(code, message, ((field, message),))
+
+
+def _content(item: Item) -> int:
+    """Return the checksum of a batch as it arrived."""
+    return item.content or content_checksum(item.format, item.payload)

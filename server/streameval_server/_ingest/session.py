@@ -286,9 +286,6 @@ def batch_item(
     batch for a stream that the caller must not write to is logged without the stream's
     name, so that it leaves no trace in that stream.
     """
-    # Without a producer there are no repetitions.
-    content = content_checksum(format_, frame) if producer else 0
-
     def refused(refusal: Refused, stream: str) -> Item:
         payload = refusal.to_message().SerializeToString()
         return Item(
@@ -303,7 +300,7 @@ def batch_item(
             None,
             refusal,
             len(payload),
-            content=content,
+            content=content_checksum(format_, frame),
         )
 
     is_valid_name = stream_name_problem(batch.stream, limits.max_stream_name) is None
@@ -330,7 +327,6 @@ def batch_item(
         rows,
         None,
         nbytes,
-        content=content,
     )
     item.settings = settings
     return item

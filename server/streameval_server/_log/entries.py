@@ -10,8 +10,10 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
     from streameval_server._model.errors import Refused, RequestError
@@ -125,6 +127,24 @@ RowHead = tuple[int, int, int, int, str, str, int, int]
 """The first eight columns of a `LogRow`."""
 
 
+_MAX_HELD_BYTES = 1 << 16
+_PIECE_BYTES = 5 << 10
+
+
+def crc32(data: bytes | memoryview, before: int = 0) -> int:
+    """Return zlib's CRC-32 of data, of at most 64 KiB without releasing the interpreter's lock.
+
+    zlib releases it above 5 KiB. A busy server's thread then waits for it longer than the
+    checksum takes.
+    """
+    if len(data) > _MAX_HELD_BYTES:
+        return zlib.crc32(data, before)
+    pieces = memoryview(data)
+    for at in range(0, len(data), _PIECE_BYTES):
+        before = zlib.crc32(pieces[at : at + _PIECE_BYTES], before)
+    return before
+
+
 def checksum(head: RowHead, payload: bytes, before: int) -> int:
     """Return the CRC-32 of a row; it covers every column, and continues that of the row before.
 
@@ -143,7 +163,7 @@ def checksum(head: RowHead, payload: bytes, before: int) -> int:
     fixed = _HEAD.pack(
         revision, received_us, kind, format_, epoch, sequence, len(name), len(payload)
     )
-    return zlib.crc32(payload, zlib.crc32(fixed + name + producer.encode(), before))
+    return crc32(payload, zlib.crc32(fixed + name + producer.encode(), before))
 
 
 @dataclass(slots=True)
@@ -161,6 +181,8 @@ class Entry:
         Why a batch was refused; None for other kinds.
     content : int
         `content_checksum` of a batch; 0 for other kinds and for rows of older formats.
+    memory_bytes : int
+        Memory of the rows, an upper bound.
     """
 
     revision: int
@@ -174,6 +196,10 @@ class Entry:
     change: StreamChange | None = None
     refused: Refused | None = None
     content: int = 0
+    memory_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory_bytes = memory_of(self.rows)
 
 
 class Owner(Protocol):
@@ -200,8 +226,10 @@ class Item:
     nbytes : int
         Length of the request, which the limit on the queue counts.
     content : int
-        `content_checksum` of the batch as it arrived, also when it is refused; 0 for
-        requests that are no batch.
+        `content_checksum` of a batch whose payload is not what arrived, because it was refused
+        at once; 0 for all others.
+    memory_bytes : int
+        Memory of the request and of its rows, an upper bound.
     """
 
     owner: Owner
@@ -218,6 +246,10 @@ class Item:
     change: StreamChange | None = None
     settings: StreamSettings | None = None
     content: int = 0
+    memory_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory_bytes = self.nbytes + memory_of(self.rows)
 
 
 class Status(enum.IntEnum):

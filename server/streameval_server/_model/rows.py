@@ -205,22 +205,25 @@ def memory_of(rows: Rows | None) -> int:
     """Return the memory of decoded rows, an upper bound. O(columns + states), ids sampled."""
     if rows is None:
         return 0
+    if isinstance(rows, CaseRows):
+        total = _ROWS_BYTES + rows.labels.nbytes + rows.scores.nbytes
+        if rows.counts is not None:
+            total += rows.counts.nbytes
+        if isinstance(rows.event_us, np.ndarray):
+            total += rows.event_us.nbytes
+        return total + sum(segment.codes.nbytes for segment in rows.segments)
     if isinstance(rows, MergeRows):
         cells = sum(len(each.evaluator._view().counts) for each in rows.states)
         return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
-    total = _ROWS_BYTES
-    if not isinstance(rows, CaseRows):
-        # Ids of one batch have about the same length.
-        total += len(rows.ids) * (_ID_BYTES + (len(rows.ids[0]) if rows.ids else 0))
+    # Ids of one batch have about the same length.
+    total = _ROWS_BYTES + len(rows.ids) * (_ID_BYTES + (len(rows.ids[0]) if rows.ids else 0))
     if isinstance(rows, RetractionRows):
         return total
     columns: list[object] = [rows.scores, rows.event_us]
-    if not isinstance(rows, PredictionRows):
+    if isinstance(rows, LabelRows):
         columns.append(rows.labels)
-    if isinstance(rows, CaseRows):
-        columns.append(rows.counts)
-    if not isinstance(rows, LabelRows):
+    else:
         columns += [segment.codes for segment in rows.segments]
     return total + sum(each.nbytes for each in columns if isinstance(each, np.ndarray))

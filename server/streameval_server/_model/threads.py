@@ -6,6 +6,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,15 @@ _NICENESS_STEP = 5
 rarely that the threads waiting for the lock are delayed."""
 
 
+_MIN_BURST_ITEMS = 3
+"""Items that must be waiting before `linger` expects more of them to arrive soon."""
+_MAX_BURST_ITEMS = 64
+"""Waiting items for which `linger` returns at once."""
+_LINGER_S = 0.0007
+"""Seconds of one pause."""
+_MAX_PAUSES = 4
+
+
 def lower_priority() -> None:
     """Give the calling thread less processor time than others while cores are scarce.
 
@@ -33,6 +43,31 @@ def lower_priority() -> None:
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
         with suppress(OSError):  # a sandbox may forbid it; the server works without it
             os.setpriority(os.PRIO_PROCESS, thread, min(niceness + _NICENESS_STEP, 19))
+
+
+def linger(waiting: Callable[[], int], sleep: Callable[[float], object] = time.sleep) -> None:
+    """Under load, wait a moment for more items so that they are handled as one batch.
+
+    Returns at once when few items wait; otherwise when none arrived for 0.7 ms, when 64
+    wait, or after 3 ms.
+
+    Parameters
+    ----------
+    waiting
+        Returns how many items wait.
+    sleep
+        Pauses for some seconds.
+    """
+    count = waiting()
+    if count < _MIN_BURST_ITEMS:
+        return
+    for _ in range(_MAX_PAUSES):
+        if count >= _MAX_BURST_ITEMS:
+            return
+        sleep(_LINGER_S)
+        before, count = count, waiting()
+        if count == before:
+            return
 
 
 class BrokenStateError(StreamEvalError):
