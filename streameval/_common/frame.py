@@ -59,10 +59,7 @@ class Frame:
         size : int
             The least length of a body.
         """
-        try:
-            view = memoryview(data).cast("B")
-        except TypeError:
-            raise_corrupt(f"{self.name} is read from bytes, got {type(data).__name__}")
+        view = self._bytes_of(data)
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
             raise_corrupt(f"{len(view)} bytes are too few for {self.name}: truncated?")
         magic, version = _PREFIX.unpack_from(view)
@@ -76,6 +73,11 @@ class Frame:
                 f"this version reads format {self.version}"
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
+
+    def version_of(self, data: bytes | bytearray | memoryview) -> int:
+        """Return the version that the bytes announce, 0 where there is none. O(1)."""
+        view = self._bytes_of(data)
+        return int(_PREFIX.unpack_from(view)[1]) if len(view) >= _PREFIX.size else 0
 
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body whose length is not the announced one. O(1)."""
@@ -98,6 +100,12 @@ class Frame:
         body = self.body(data)
         self.check_checksum(data)
         return Reader(body, self._noun)
+
+    def _bytes_of(self, data: bytes | bytearray | memoryview) -> memoryview:
+        try:
+            return memoryview(data).cast("B")
+        except TypeError:
+            raise_corrupt(f"{self.name} is read from bytes, got {type(data).__name__}")
 
     @property
     def _noun(self) -> str:

@@ -21,7 +21,14 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.pending_weights import PendingWeights, weighted_counts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
+from streameval._counts.weights import (
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightSums,
+    too_many_weighted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +41,9 @@ if TYPE_CHECKING:
         tuple[list[Run], list[Run]],
         dict[tuple[bool, float], int],
         list[int],
+        PendingWeights,
     ]
-    """Columns and runs by class, removals, and the cases that they add by class."""
+    """Columns and runs by class, removals, the cases that all add by class, weighted cases."""
 
 T = TypeVar("T")
 
@@ -91,11 +99,11 @@ class CountsAccumulator:
         """Return the revision and the numbers of scored positives and negatives. O(1)."""
         with self._lock:
             positives, negatives = self._lengths()
-            counts = self.state.counts
+            scored = self.state.num_scored
             return (
                 self.state.revision + self._pending_mutations + positives + negatives,
-                counts.positives.total + self._pending_cases[True] + positives,
-                counts.negatives.total + self._pending_cases[False] + negatives,
+                scored[True] + self._pending_cases[True] + positives,
+                scored[False] + self._pending_cases[False] + negatives,
             )
 
     def renew_permits(self, max_permits: int) -> int:
@@ -114,7 +122,7 @@ class CountsAccumulator:
             self._flush_scores()
             self._merge_if_due()
             self._check_total(1)
-            return min(max_permits, MAX_TOTAL - 1 - self.state.total - sum(self._pending_cases))
+            return min(max_permits, self._room())
 
     def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
         """Add checked columns as one mutation, or refuse them if the total grows too large."""
@@ -140,9 +148,49 @@ class CountsAccumulator:
             self._pending_mutations, self._pending_rows = mutations, rows_after
             self._merge_if_due()
 
-    def remove(self, label: bool, score: float) -> bool:
-        """Remove one case; return whether it was counted. O(log n) amortised."""
+    def add_weighted_case(self, label: bool, score: float, units: int) -> None:
+        """Add one checked case of a weight in units of 2**-16; of weight 0, change nothing."""
+        if not units:
+            return
         with self._lock:
+            self._check_weighted_total(1, units)
+            cases = self._pending_cases[label] + 1
+            mutations, rows = self._pending_mutations + 1, self._pending_rows + 1
+            self._pending_weights.add_case(label, score, units)
+            self._pending_cases[label] = cases
+            self._pending_mutations, self._pending_rows = mutations, rows
+            self._merge_if_due()
+
+    def add_weighted_columns(
+        self, labels: BoolArray, scores: FloatArray, units: IntArray, counts: IntArray | None
+    ) -> None:
+        """Add checked columns of weighted cases as one mutation, or refuse too large a total."""
+        change = weighted_counts(labels, scores, units, counts)
+        added = [change.num_cases(label) for label in (False, True)]
+        if not sum(added):
+            return
+        total = sum(int(run.units.sum()) for run in (change.positives, change.negatives))
+        with self._lock:
+            self._check_weighted_total(sum(added), total)
+            cases = [sum(pair) for pair in zip(self._pending_cases, added)]
+            mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
+            self._pending_weights.add_columns(change, cases=sum(added), units=total)
+            self._pending_cases = cases
+            self._pending_mutations, self._pending_rows = mutations, rows_after
+            self._merge_if_due()
+
+    def remove(self, label: bool, score: float) -> bool:
+        """Remove one case of weight 1; return whether it was counted. O(log n) amortised.
+
+        O(n) where cases have weights.
+        """
+        with self._lock:
+            if self._pending_weights or self.state.weighted is not None:
+                self._merge()
+            if self.state.weighted is not None:
+                return self._remove_weighted(
+                    np.array([label]), np.array([score]), np.array([WEIGHT_UNITS]), None
+                )
             # With a cap on cells, additions are merged first. Otherwise the bits that
             # the cap drops would depend on the time of the last query.
             if self.state.max_cells is not None and self._has_additions():
@@ -155,7 +203,11 @@ class CountsAccumulator:
             return self._record_removal(label, score)
 
     def remove_columns(
-        self, labels: BoolArray, scores: FloatArray, counts: IntArray | None
+        self,
+        labels: BoolArray,
+        scores: FloatArray,
+        counts: IntArray | None,
+        units: IntArray | None = None,
     ) -> None:
         """Remove checked columns as one mutation, or refuse the first row that is not counted."""
         if counts is None:
@@ -163,6 +215,12 @@ class CountsAccumulator:
         with self._lock:
             self._merge()
             state = self.state
+            if units is not None or state.weighted is not None:
+                if units is None:
+                    units = np.full(scores.size, WEIGHT_UNITS)
+                if not self._remove_weighted(labels, scores, units, counts):
+                    raise _first_missing_weight(state, labels, scores, counts, units)
+                return
             positives, negatives = (
                 state.quantised(Run.of(scores[rows], counts[rows])) for rows in (labels, ~labels)
             )
@@ -184,8 +242,8 @@ class CountsAccumulator:
             state = self.state
             self._check_total(positives + negatives)
             for counted, change in (
-                (state.missed_positives, positives),
-                (state.missed_negatives, negatives),
+                (state.missed_positives // state.unit, positives),
+                (state.missed_negatives // state.unit, negatives),
             ):
                 if counted + change < 0:
                     message = (
@@ -219,8 +277,9 @@ class CountsAccumulator:
     def _clear_pending(self, pending: _Pending) -> None:
         """Reset all buffers except the lists of scores."""
         # Indexed by class: negatives first.
-        self._pending_columns, self._pending_runs, self._pending_removals, cases = pending
-        self._pending_cases = cases  # cases in the columns and runs, less the removals
+        self._pending_columns, self._pending_runs, self._pending_removals = pending[:3]
+        self._pending_cases = pending[3]  # cases in all of these, less the removals
+        self._pending_weights = pending[4]
         self._pending_mutations = 0
         self._pending_rows = 0
 
@@ -240,9 +299,32 @@ class CountsAccumulator:
 
     def _check_total(self, added: int) -> None:
         """Refuse cases that would take the total beyond the range of int64 arithmetic."""
+        if added > self._room():
+            weighted = self._pending_weights or self.state.weighted is not None
+            raise too_many_weighted() if weighted else too_many()
+
+    def _room(self) -> int:
+        """Return how many more cases of weight 1 can be counted."""
+        if self._pending_weights or self.state.weighted is not None:
+            cases, units = self._weighted_totals()
+            room = (MAX_TOTAL - 1 - units) // WEIGHT_UNITS
+            return min(room, MAX_WEIGHTED_CASES - 1 - cases)
         waiting = sum(self._pending_cases) + len(self.positives) + len(self.negatives)
-        if self.state.total + waiting + added >= MAX_TOTAL:
-            raise too_many()
+        return MAX_TOTAL - 1 - self.state.total - waiting
+
+    def _check_weighted_total(self, added: int, added_units: int) -> None:
+        """Refuse cases that would make the sums of weights or of their squares too large."""
+        cases, units = self._weighted_totals()
+        if cases + added >= MAX_WEIGHTED_CASES or units + added_units >= MAX_TOTAL:
+            raise too_many_weighted()
+
+    def _weighted_totals(self) -> tuple[int, int]:
+        """Return the numbers of all cases, and of all units if every case is weighted."""
+        state, pending = self.state, self._pending_weights
+        plain = sum(self._pending_cases) - pending.cases
+        plain += len(self.positives) + len(self.negatives)
+        units = state.total * (WEIGHT_UNITS // state.unit) + plain * WEIGHT_UNITS + pending.units
+        return sum(state.num_scored) + plain + pending.cases, units
 
     def _merge_if_due(self) -> None:
         try:
@@ -282,11 +364,13 @@ class CountsAccumulator:
         self._flush_scores()
         if not self._pending_mutations:
             return
+        state = self.state
         change = ScoreCounts(self._change(True), self._change(False))
-        self._set(
-            self.state.changed(change, revision=self.state.revision + self._pending_mutations),
-            _no_changes(),
-        )
+        weighted = None
+        if self._pending_weights:
+            weighted = self._pending_weights.merged().at_resolution(state.resolution, state.scale)
+        revision = state.revision + self._pending_mutations
+        self._set(state.changed(change, weighted=weighted, revision=revision), _no_changes())
 
     def _change(self, label: bool) -> Run:
         """Return one class's pending changes as a signed run at the state's resolution."""
@@ -302,6 +386,22 @@ class CountsAccumulator:
         counts = np.fromiter(removed.values(), dtype=np.int64, count=len(removed))
         return merge_runs([change, Run.of(scores, counts)])
 
+    def _remove_weighted(
+        self, labels: BoolArray, scores: FloatArray, units: IntArray, counts: IntArray | None
+    ) -> bool:
+        """Remove cases with weights from the merged state; return whether all were counted."""
+        state = self.state
+        removed = weighted_counts(labels, scores, units, counts)
+        if not len(removed):
+            return True
+        change = removed.at_resolution(state.resolution, state.scale).negated()
+        try:
+            after = state.changed(ScoreCounts(), weighted=change, revision=state.revision + 1)
+        except NegativeCountError:
+            return False
+        self._set(after)
+        return True
+
     def _record_removal(self, label: bool, score: float) -> bool:
         """Record the removal of one merged case; return whether the state has such a case."""
         edge = self.state.edge(score)
@@ -316,7 +416,7 @@ class CountsAccumulator:
 
 
 def _no_changes() -> _Pending:
-    return ([], []), ([], []), {}, [0, 0]
+    return ([], []), ([], []), {}, [0, 0], PendingWeights()
 
 
 def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T]) -> None:
@@ -332,7 +432,7 @@ def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T]) -> None:
 
 
 def missing_case_error(
-    label: bool, score: float, *, field: str, index: int | None = None
+    label: bool, score: float | str, *, field: str, index: int | None = None
 ) -> InvalidInputError:
     """Return the error for removing a case that is not counted."""
     kind = "positive" if label else "negative"
@@ -355,5 +455,23 @@ def _first_missing_case(
         left[label, edge] = counted - count
         if left[label, edge] < 0:
             return missing_case_error(label, score, field="scores", index=index)
+    message = "a removal was refused although every case is counted"
+    raise AssertionError(message)
+
+
+def _first_missing_weight(
+    state: State, labels: BoolArray, scores: FloatArray, counts: IntArray, units: IntArray
+) -> InvalidInputError:
+    """Return the error for the first row after whose removal no cases have the sums left."""
+    weighted = state.weighted_counts()
+    left: dict[tuple[bool, float], WeightSums] = {}
+    rows = zip(labels.tolist(), scores.tolist(), counts.tolist(), units.tolist())
+    for index, (label, score, count, unit) in enumerate(rows):
+        key = label, state.edge(score)
+        rest = left.get(key) or weighted.run(label).sums_of(key[1])
+        left[key] = rest = rest.without(count, unit)
+        if not rest.is_possible():
+            weight = f"{score} and weight {unit / WEIGHT_UNITS:g}"
+            return missing_case_error(label, weight, field="scores", index=index)
     message = "a removal was refused although every case is counted"
     raise AssertionError(message)

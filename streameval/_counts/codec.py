@@ -4,7 +4,7 @@ Layout, little-endian: a header; then for the positives and for the negatives th
 ascending distinct scores and, unless all are 1, their counts; last the CRC-32 of
 everything before it. Scores are written as float32 where that loses nothing
 (bounded states, models that score in float32), counts in the fewest of 1, 2, 4
-or 8 bytes: equal states have equal bytes.
+or 8 bytes: equal states have equal bytes. States with weights are in `weighted_codec`.
 
 Guarantee: truncated or altered bytes never give a wrong evaluator. CRC-32 detects
 every change within four adjacent bytes, and the decoded counts are checked again.
@@ -14,7 +14,7 @@ Lengths are compared with the data before anything is allocated.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,19 +38,16 @@ _IS_PROBABILITY = 2
 
 
 def encode_state(state: State) -> bytes:
-    """Return the state's content as bytes. O(n)."""
-    flags = 0 if state.resolution is None else _HAS_RESOLUTION
-    if state.scale == "probability":
-        flags |= _IS_PROBABILITY
+    """Return the content of a state without weights as bytes. O(n)."""
     shapes: list[int] = []
     columns: list[bytes] = []
     for run in (state.counts.positives, state.counts.negatives):
-        score_width, scores = _packed_scores(run.scores)
-        count_width, counts = _packed_counts(run.counts)
+        score_width, scores = packed_scores(run.scores)
+        count_width, counts = packed_counts(run.counts)
         shapes += [len(run), score_width, count_width]
         columns += [scores, counts]
     header = _HEADER.pack(
-        flags,
+        flags_of(state),
         state.resolution or 0,
         state.max_cells or 0,
         state.missed_positives,
@@ -76,7 +73,11 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
         length += size * (score_width + count_width)
     FRAME.check_length(body, length if min(sizes) >= 0 else -1)
     FRAME.check_checksum(data)
-    _check_header(flags, bits, max_cells, score_widths, count_widths)
+    check_settings(flags, bits, max_cells)
+    if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
+        raise_corrupt(
+            f"the evaluator has columns of unknown widths {score_widths} and {count_widths}"
+        )
     runs = []
     offset = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
@@ -92,30 +93,37 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
         counts=ScoreCounts(runs[0], runs[1]),
         missed_positives=missed_p,
         missed_negatives=missed_n,
-        resolution=bits if flags & _HAS_RESOLUTION else None,
-        scale="probability" if flags & _IS_PROBABILITY else "plain",
-        max_cells=max_cells or None,
+        **settings_of(flags, bits, max_cells),
     )
     if not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict its settings")
     return state
 
 
-def _check_header(
-    flags: int, bits: int, max_cells: int, score_widths: list[int], count_widths: list[int]
-) -> None:
-    """Refuse a header that no writer of this format produces, although its checksum matches."""
+def flags_of(state: State) -> int:
+    """Return the header's flags."""
+    flags = 0 if state.resolution is None else _HAS_RESOLUTION
+    return flags | _IS_PROBABILITY if state.scale == "probability" else flags
+
+
+def check_settings(flags: int, bits: int, max_cells: int) -> None:
+    """Refuse settings that no writer of these formats produces, although the checksum matches."""
     if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
         raise_corrupt(f"the evaluator has unknown flags {flags}")
-    if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
-        raise_corrupt(
-            f"the evaluator has columns of unknown widths {score_widths} and {count_widths}"
-        )
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
 
 
-def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
+def settings_of(flags: int, bits: int, max_cells: int) -> dict[str, Any]:
+    """Return a state's settings as arguments of `State`."""
+    return {
+        "resolution": bits if flags & _HAS_RESOLUTION else None,
+        "scale": "probability" if flags & _IS_PROBABILITY else "plain",
+        "max_cells": max_cells or None,
+    }
+
+
+def packed_scores(scores: FloatArray) -> tuple[int, bytes]:
     """Return the width and bytes of the narrowest floats that hold all scores exactly."""
     with np.errstate(over="ignore"):
         narrow = scores.astype("<f4")
@@ -124,19 +132,18 @@ def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
     return 8, scores.astype("<f8", copy=False).tobytes()
 
 
-def _packed_counts(counts: IntArray | None) -> tuple[int, bytes]:
+def packed_counts(counts: IntArray | None) -> tuple[int, bytes]:
     """Return the width and bytes of the narrowest integers that hold all counts."""
     if counts is None:
         return 0, b""
-    largest = int(counts.max())
+    largest = int(counts.max(initial=0))
     width = next(w for w in (1, 2, 4, 8) if largest < 1 << (8 * w))
     return width, counts.astype(f"<u{width}").tobytes()
 
 
 def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
     """Return the run of decoded columns, or refuse them."""
-    ascending = np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all()
-    if not ascending or np.signbit(scores[scores == 0.0]).any():
+    if not is_ascending(scores):
         raise_corrupt("the evaluator's scores are not finite and ascending")
     if counts is not None:
         if not counts.size or counts.min() < 1 or counts.max() >= MAX_TOTAL:
@@ -146,3 +153,9 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
             raise_corrupt("the evaluator's counts together are out of range")
         counts = counts.astype(np.int64)
     return Run.of_ordered(scores, counts)
+
+
+def is_ascending(scores: FloatArray) -> bool:
+    """Return whether decoded scores are finite, distinct and ascending, without -0.0. O(n)."""
+    ascending = bool(np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all())
+    return ascending and not np.signbit(scores[scores == 0.0]).any()

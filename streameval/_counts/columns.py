@@ -110,7 +110,16 @@ def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
 
 def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") -> FloatArray:
     """Read a column of scores: finite real numbers, as float64. O(n)."""
-    column = _column(scores, field)
+    values = check_reals(scores, field=field, noun="score")
+    if scale == "probability" and values.size and not (values.min() >= 0 and values.max() <= 1):
+        index = _first((values < 0) | (values > 1))
+        raise _refused_probability(float(values[index]), field, index)
+    return values
+
+
+def check_reals(numbers: Any, *, field: str, noun: str) -> FloatArray:
+    """Read a column of finite real numbers, as float64; messages name one by `noun`. O(n)."""
+    column = _column(numbers, field)
     kind = column.dtype.kind
     if column.dtype == np.float64:
         values = column
@@ -123,8 +132,8 @@ def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") ->
     else:
         values = np.fromiter(
             (
-                check_score(value, field=field, index=i)
-                for i, value in enumerate(_objects(scores, column))
+                check_score(value, field=field, index=i, noun=noun)
+                for i, value in enumerate(_objects(numbers, column))
             ),
             dtype=np.float64,
             count=column.size,
@@ -132,11 +141,8 @@ def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") ->
     finite = np.isfinite(values)
     if not finite.all():
         index = _first(~finite)
-        message = f"score must be finite, got {values[index]} at index {index}"
+        message = f"{noun} must be finite, got {values[index]} at index {index}"
         raise InvalidInputError(message, field=field, index=index)
-    if scale == "probability" and values.size and not (values.min() >= 0 and values.max() <= 1):
-        index = _first((values < 0) | (values > 1))
-        raise _refused_probability(float(values[index]), field, index)
     return values
 
 
@@ -189,21 +195,26 @@ def check_label(label: Any, *, field: str = "positive", index: int | None = None
 
 
 def check_score(
-    score: Any, *, field: str = "score", index: int | None = None, scale: str = "plain"
+    score: Any,
+    *,
+    field: str = "score",
+    index: int | None = None,
+    scale: str = "plain",
+    noun: str = "score",
 ) -> float:
-    """Read one score, or refuse it."""
-    value = scalar(score, "score", field, index)
+    """Read one score, or another number that messages call `noun`, or refuse it."""
+    value = scalar(score, noun, field, index)
     if not is_number(value):
-        message = f"score must be a number, got {shown(score)}{at_row(index)}"
+        message = f"{noun} must be a number, got {shown(score)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
     try:
         number = float(value)
     except (OverflowError, ValueError):  # beyond float64; a signalling NaN of decimal
         number = math.inf
     except Exception as error:
-        raise unreadable("score", error, field, index) from error
+        raise unreadable(noun, error, field, index) from error
     if not math.isfinite(number):
-        message = f"score must be finite, got {shown(value)}{at_row(index)}"
+        message = f"{noun} must be finite, got {shown(value)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
     if scale == "probability" and not 0.0 <= number <= 1.0:
         raise _refused_probability(number, field, index)

@@ -13,7 +13,13 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.scatter import merge_cells
-from streameval._counts.state import State, at_resolution, fit_to_cap, is_probability
+from streameval._counts.state import (
+    State,
+    at_resolution,
+    fit_to_cap,
+    is_probability,
+    with_weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,11 +46,24 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
     scale = _common_scale(states)
-    if sum(state.total for state in states) >= MAX_TOTAL:
-        raise too_many()
     resolution = min(bits, default=None)
     if scale == "probability":
         _check_probabilities(states)
+    if any(state.weighted is not None for state in states):
+        settings = State(
+            missed_positives=sum(state.missed_positives // state.unit for state in states),
+            missed_negatives=sum(state.missed_negatives // state.unit for state in states),
+            resolution=resolution,
+            scale=scale,
+            max_cells=min(caps, default=None),
+            revision=revision,
+        )
+        first, *rest = (
+            state.weighted_counts().at_resolution(resolution, scale) for state in states
+        )
+        return fit_to_cap(with_weights(settings, first.merged(*rest), unit=1))
+    if sum(state.total for state in states) >= MAX_TOTAL:
+        raise too_many()
     if len(states) == 2 and all(state.resolution == resolution for state in states):
         merged = states[0].counts.merged(states[1].counts)
     else:
@@ -80,25 +99,28 @@ def subtract_states(whole: State, part: State) -> State:
     """
     bits = [state.resolution for state in (whole, part) if state.resolution is not None]
     resolution, scale = min(bits, default=None), _common_scale((whole, part))
-    taken = _at(part, resolution, scale)
-    change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
-    try:
-        counts = _at(whole, resolution, scale).merged(change)
-    except NegativeCountError as error:
-        message = f"the part has cases that the whole lacks, the first at score {error.score}"
-        raise InvalidInputError(message, field="part") from None
     rest = replace(
         whole,
-        counts=counts,
-        missed_positives=whole.missed_positives - part.missed_positives,
-        missed_negatives=whole.missed_negatives - part.missed_negatives,
+        missed_positives=whole.missed_positives // whole.unit - part.missed_positives // part.unit,
+        missed_negatives=whole.missed_negatives // whole.unit - part.missed_negatives // part.unit,
         resolution=resolution,
         scale=scale,
         _answers={},
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
         raise InvalidInputError("the part has misses that the whole lacks", field="part")
-    return rest
+    try:
+        if whole.weighted is not None or part.weighted is not None:
+            cases, taken = (
+                each.weighted_counts().at_resolution(resolution, scale) for each in (whole, part)
+            )
+            return with_weights(rest, cases.merged(taken.negated()), unit=1)
+        counts = _at(part, resolution, scale)
+        change = ScoreCounts(counts.positives.negated(), counts.negatives.negated())
+        return replace(rest, counts=_at(whole, resolution, scale).merged(change))
+    except NegativeCountError as error:
+        message = f"the part has cases that the whole lacks, the first at score {error.score}"
+        raise InvalidInputError(message, field="part") from None
 
 
 def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:

@@ -8,7 +8,7 @@ what a query needs is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -22,11 +22,20 @@ from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._counts.run import Run
+from streameval._counts.weights import (
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightedCounts,
+    too_many_weighted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
+
+LABELS = (True, False)
+"""Both classes, positives first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +56,9 @@ class State:
         The most distinct scores that are kept before bits are dropped.
     revision : int
         How many mutations it includes.
+    weighted : WeightedCounts or None
+        The sums of weights, if any case weighs other than 1. Then `counts` and the misses
+        are in units of 2**-16: a case of weight 1 counts `unit` of them.
     """
 
     counts: ScoreCounts = field(default_factory=ScoreCounts)
@@ -56,6 +68,7 @@ class State:
     scale: Scale = "plain"
     max_cells: int | None = None
     revision: int = 0
+    weighted: WeightedCounts | None = None
     _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -72,6 +85,18 @@ class State:
     def total(self) -> int:
         """All references, misses included."""
         return self.P + self.N
+
+    @property
+    def unit(self) -> int:
+        """What one case of weight 1 counts."""
+        return 1 if self.weighted is None else WEIGHT_UNITS
+
+    @cached_property
+    def num_scored(self) -> tuple[int, int]:
+        """How many negatives and positives have a score, whatever they weigh. O(n), once."""
+        if self.weighted is None:
+            return self.counts.negatives.total, self.counts.positives.total
+        return self.weighted.num_cases(False), self.weighted.num_cases(True)
 
     @property
     def is_bounded(self) -> bool:
@@ -162,6 +187,7 @@ class State:
             and self.scale == other.scale
             and _same(self.counts.positives, other.counts.positives)
             and _same(self.counts.negatives, other.counts.negatives)
+            and _same_weights(self.weighted, other.weighted)
         )
 
     def run(self, label: bool) -> Run:
@@ -178,31 +204,51 @@ class State:
             return score + 0.0
         return float(quantise(np.array([score]), self.resolution, self.scale)[0])
 
+    def weighted_counts(self) -> WeightedCounts:
+        """Return the scored cases with their weights. O(n) where all are 1."""
+        return WeightedCounts.of_counts(self.counts) if self.weighted is None else self.weighted
+
     def changed(
         self,
         change: ScoreCounts,
         *,
+        weighted: WeightedCounts | None = None,
         missed_positives: int = 0,
         missed_negatives: int = 0,
         revision: int,
     ) -> State:
         """Return the state after a signed change of quantised counts. O(n + d).
 
+        Parameters
+        ----------
+        change : ScoreCounts
+            Cases of weight 1.
+        weighted : WeightedCounts or None
+            Cases with weights.
+        missed_positives, missed_negatives : int
+            References that were never scored; they weigh 1.
+        revision : int
+
         Raises
         ------
         NegativeCountError
-            When a score would be left with a negative count.
+            When a score would be left with a negative count, or with sums of weights that
+            no cases have.
         """
+        after = State(
+            missed_positives=self.missed_positives + missed_positives * self.unit,
+            missed_negatives=self.missed_negatives + missed_negatives * self.unit,
+            resolution=self.resolution,
+            scale=self.scale,
+            max_cells=self.max_cells,
+            revision=revision,
+        )
+        if self.weighted is None and weighted is None:
+            return fit_to_cap(replace(after, counts=self.counts.merged(change)))
+        changes = [WeightedCounts.of_counts(change)] if len(change) else []
+        changes += [] if weighted is None else [weighted]
         return fit_to_cap(
-            State(
-                counts=self.counts.merged(change),
-                missed_positives=self.missed_positives + missed_positives,
-                missed_negatives=self.missed_negatives + missed_negatives,
-                resolution=self.resolution,
-                scale=self.scale,
-                max_cells=self.max_cells,
-                revision=revision,
-            )
+            with_weights(after, self.weighted_counts().merged(*changes), unit=self.unit)
         )
 
     def is_consistent(self) -> bool:
@@ -215,6 +261,18 @@ class State:
             and (self.scale == "plain" or all(is_probability(run) for run in runs))
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
+            and (self.weighted is None or self._is_weighted())
+        )
+
+    def _is_weighted(self) -> bool:
+        """Return whether the sums of weights agree with the counts, and some weight is not 1."""
+        assert self.weighted is not None
+        return (
+            self.missed_positives % self.unit == 0
+            and self.missed_negatives % self.unit == 0
+            and sum(self.num_scored) < MAX_WEIGHTED_CASES
+            and all(_same(self.run(each), self.weighted.run(each).unit_run()) for each in LABELS)
+            and any(self.weighted.run(each).plain_run() is None for each in LABELS)
         )
 
     def _check(self) -> None:
@@ -271,17 +329,47 @@ def fit_to_cap(state: State) -> State:
         return state
     bits = MAX_BITS if state.resolution is None else state.resolution
     bits = largest_bits(positives.scores, negatives.scores, bits, state.max_cells, state.scale)
-    return State(
-        counts=ScoreCounts(
-            at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
-        ),
-        missed_positives=state.missed_positives,
-        missed_negatives=state.missed_negatives,
-        resolution=bits,
-        scale=state.scale,
-        max_cells=state.max_cells,
-        revision=state.revision,
+    counts = ScoreCounts(
+        at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
     )
+    weighted = None if state.weighted is None else state.weighted.at_resolution(bits, state.scale)
+    return replace(state, counts=counts, weighted=weighted, resolution=bits, _answers={})
+
+
+def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
+    """Return the state with these cases, in its normal form: unweighted if all weigh 1. O(n).
+
+    Parameters
+    ----------
+    state : State
+        Settings, revision and misses; its cases are replaced.
+    weighted : WeightedCounts
+        The cases.
+    unit : int
+        In what the state's misses are counted.
+
+    Raises
+    ------
+    InvalidInputError
+        When the cases or their weights are too many.
+    """
+    missed = state.missed_positives // unit, state.missed_negatives // unit
+    runs = (weighted.run(label).plain_run() for label in LABELS)
+    plain = [run for run in runs if run is not None]
+    if len(plain) == len(LABELS):
+        unweighted = replace(state, missed_positives=missed[0], missed_negatives=missed[1])
+        return replace(unweighted, counts=ScoreCounts(*plain), weighted=None, _answers={})
+    after = replace(
+        state,
+        counts=ScoreCounts(*(weighted.run(label).unit_run() for label in LABELS)),
+        missed_positives=missed[0] * WEIGHT_UNITS,
+        missed_negatives=missed[1] * WEIGHT_UNITS,
+        weighted=weighted,
+        _answers={},
+    )
+    if sum(after.num_scored) >= MAX_WEIGHTED_CASES or after.total >= MAX_TOTAL:
+        raise too_many_weighted()
+    return after
 
 
 def at_resolution(run: Run, bits: int | None, scale: Scale) -> Run:
@@ -308,6 +396,12 @@ def _same(a: Run, b: Run) -> bool:
     return np.array_equal(a.scores, b.scores) and (
         a.counts is None or b.counts is None or np.array_equal(a.counts, b.counts)
     )
+
+
+def _same_weights(a: WeightedCounts | None, b: WeightedCounts | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or all(a.run(label).same_as(b.run(label)) for label in LABELS)
 
 
 def _checked_setting(field: str, value: object, largest: int) -> int | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streameval._counts.cumulative import CumulativeCounts
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
+    from streameval._counts.weights import WeightedCounts
 
 T = TypeVar("T")
 
@@ -20,6 +21,14 @@ class View(Protocol):
     @property
     def revision(self) -> int:
         """How many mutations it includes."""
+
+    @property
+    def unit(self) -> int:
+        """What one case of weight 1 counts: 1 where no case has another weight."""
+
+    @property
+    def weighted(self) -> WeightedCounts | None:
+        """The sums of weights and of their squares; None where every case weighs 1."""
 
     @property
     def missed_positives(self) -> int:

@@ -17,6 +17,7 @@ from streameval._counts.view import Queries
 from streameval._metrics.hull import Vertices, cached_hull, hull_vertices
 from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
 from streameval._metrics.roc_areas import partial_auc_roc_value
+from streameval._metrics.weighting import require_unweighted
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -48,6 +49,11 @@ class CurveAreas:
     """The areas of a curve object; the base class of every curve of this package."""
 
     __slots__ = ()
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether its counts are sums of weights. O(1)."""
+        raise NotImplementedError
 
     def groups(self) -> Groups:
         """Return the curve's steps that gain positives. O(K)."""
@@ -98,6 +104,7 @@ class CurveAreas:
         >>> round(ev.at_thresholds([4, 2]).auc_pr(), 4)
         0.8873
         """
+        _check_method(method, is_weighted=self.is_weighted)
         groups = _hull_groups(self.groups()) if hull else self.groups()
         return auc_pr_value(groups, method=method, prevalence=prevalence, min_recall=min_recall)
 
@@ -198,7 +205,8 @@ class AreaQueries(Queries):
             :meth:`at_thresholds`.
         method : {"closed", "unit"}
             The integral itself, or the paper's composite trapezoid with a node
-            at every integer number of true positives.
+            at every integer number of true positives, which cases with weights do not
+            have.
         prevalence : float or None
             In (0, 1). Return the area that the same ROC curve has at this
             prevalence. Use one prevalence to compare periods or segments: the area
@@ -216,7 +224,8 @@ class AreaQueries(Queries):
         Raises
         ------
         InvalidInputError
-            Unknown method, or a parameter out of its range.
+            Unknown method, "unit" where cases have weights, or a parameter out of its
+            range.
 
         Notes
         -----
@@ -236,6 +245,7 @@ class AreaQueries(Queries):
         prevalence = optional_real(prevalence, "prevalence")
         min_recall = real(min_recall, "min_recall")
         view = self._view()
+        _check_method(method, is_weighted=view.unit > 1)
         key = ("auc_pr", hull, method, prevalence, min_recall)
         return view.cached(
             key,
@@ -304,3 +314,9 @@ def _hull_groups(groups: Groups) -> Groups:
 
 def _vertex_groups(hull: Vertices, P: int, N: int) -> Groups:
     return step_groups(hull.thresholds, hull.fp, hull.tp, P, N)
+
+
+def _check_method(method: str, *, is_weighted: bool) -> None:
+    """Refuse the composite trapezoid where cases have weights; others are checked elsewhere."""
+    if method == "unit":
+        require_unweighted("method='unit'", is_weighted=is_weighted)

@@ -24,9 +24,10 @@ class Confusion:
         Every case with score >= threshold is called positive; at -inf, so are the
         references that were never scored.
     tp, fp : int
-        References called positive, correctly and wrongly.
+        References called positive, correctly and wrongly; where cases have weights, float
+        sums of these.
     fn, tn : int
-        References called negative, wrongly and correctly.
+        References called negative, wrongly and correctly, likewise.
 
     Examples
     --------
@@ -40,6 +41,13 @@ class Confusion:
     fp: int
     fn: int
     tn: int
+
+    def in_weights(self, unit: int) -> Confusion:
+        """Return the matrix of counts in this unit with sums of weights instead. O(1)."""
+        if unit == 1:
+            return self
+        counts = (each / unit for each in (self.tp, self.fp, self.fn, self.tn))
+        return Confusion(self.threshold, *counts)
 
     @property
     def recall(self) -> float:

@@ -17,7 +17,12 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
 from streameval._counts.view import Queries
 from streameval._metrics.hull import cached_hull
-from streameval._metrics.operating_points import Curve, points_of, precision_of
+from streameval._metrics.operating_points import (
+    Curve,
+    points_of,
+    precision_of,
+    public_points_of,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -174,7 +179,7 @@ class CurveQueries(Queries):
         >>> points.fp, points.tp
         (array([0, 0, 1, 2, 2]), array([0, 1, 1, 2, 3]))
         """
-        return points_of(self._view())
+        return public_points_of(self._view())
 
     def candidate_thresholds(self) -> FloatArray:
         """Return the thresholds between neighbours of different classes: the paper's rule.
@@ -256,7 +261,7 @@ class CurveQueries(Queries):
         >>> round(tuning.auc_roc(hull=True), 3), round(chosen.auc_roc(), 3)
         (0.778, 0.5)
         """
-        return points_of(self._view()).at_thresholds(thresholds)
+        return public_points_of(self._view()).at_thresholds(thresholds)
 
     def roc_hull(self) -> RocHull:
         """Return the upper convex hull of the ROC curve: its minimal vertices.
@@ -284,7 +289,8 @@ class CurveQueries(Queries):
         """
         view = self._view()
         hull = cached_hull(view)
-        return RocHull(hull.thresholds, hull.fp, hull.tp, P=view.P, N=view.N)
+        curve = RocHull(hull.thresholds, hull.fp, hull.tp, P=view.P, N=view.N)
+        return curve.in_weights(view.unit)
 
     def pr_hull(self) -> PrHull:
         """Return the achievable PR curve: the ROC hull's vertices in PR space.
@@ -312,4 +318,5 @@ class CurveQueries(Queries):
         """
         view = self._view()
         hull = cached_hull(view)
-        return PrHull(hull.thresholds, hull.fp, hull.tp, P=view.P, N=view.N)
+        curve = PrHull(hull.thresholds, hull.fp, hull.tp, P=view.P, N=view.N)
+        return curve.in_weights(view.unit)

@@ -69,11 +69,13 @@ class DecisionQueries(Queries):
         cut = real(threshold, "threshold") + 0.0  # -0.0 is 0.0
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
-        points = points_of(self._view())
+        view = self._view()
+        points = points_of(view)
         # Thresholds are descending; searchsorted needs them ascending.
         row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
         tp, fp = int(points.tp[row]), int(points.fp[row])
-        return Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
+        at = Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
+        return at.in_weights(view.unit)
 
     def threshold_for(
         self,

@@ -8,14 +8,15 @@ and 3) are built from these points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
 from streameval._counts.cumulative import cumulative_counts
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._metrics.areas import CurveAreas, step_groups
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Curve(CurveAreas):
     thresholds : float64[K]
         Strictly decreasing, the first +inf.
     fp, tp : int64[K]
-        False and true positives among the cases with score >= threshold.
+        False and true positives among the cases with score >= threshold; where cases have
+        weights, float64 sums of these.
     P, N : int
-        All positives and negatives, misses included.
+        All positives and negatives, misses included; sums of weights likewise.
     """
 
     thresholds: FloatArray
@@ -101,9 +103,34 @@ class Curve(CurveAreas):
             "precision": self.precision,
         }
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether `fp`, `tp`, `P` and `N` are sums of weights. O(1)."""
+        return self.fp.dtype.kind == "f"
+
     def groups(self) -> Groups:
         """Return the steps of the curve that gain positives, as tied groups. O(K)."""
-        return step_groups(self.thresholds, self.fp, self.tp, self.P, self.N)
+        units = self.in_units()
+        return step_groups(units.thresholds, units.fp, units.tp, units.P, units.N)
+
+    def in_weights(self, unit: int) -> Self:
+        """Return the curve of counts in this unit with sums of weights instead. O(K)."""
+        if unit == 1:
+            return self
+        return replace(
+            self, fp=self.fp / unit, tp=self.tp / unit, P=self.P / unit, N=self.N / unit
+        )
+
+    def in_units(self) -> Self:
+        """Return the curve in integers, which areas and comparisons are computed from. O(K).
+
+        Exact where weights add up to less than 2**37.
+        """
+        if not self.is_weighted:
+            return self
+        fp, tp = (np.rint(each * WEIGHT_UNITS).astype(np.int64) for each in (self.fp, self.tp))
+        P, N = round(self.P * WEIGHT_UNITS), round(self.N * WEIGHT_UNITS)
+        return replace(self, fp=fp, tp=tp, P=P, N=N)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +261,13 @@ def points_of(view: View) -> OperatingPoints:
     return view.cached(
         "operating_points", lambda: OperatingPoints(*view.cumulative, P=view.P, N=view.N)
     )
+
+
+def public_points_of(view: View) -> OperatingPoints:
+    """Return every operating point, with sums of weights where cases have some. O(n), once."""
+    if view.unit == 1:
+        return points_of(view)
+    return view.cached("weighted points", lambda: points_of(view).in_weights(view.unit))
 
 
 def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:

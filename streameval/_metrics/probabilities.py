@@ -197,7 +197,8 @@ class ProbabilityQueries(Queries):
         table = equal_width if strategy == "width" else equal_mass
         view = self._view()
         return view.cached(
-            ("reliability", count, strategy), lambda: table(*_probabilities(view), count)
+            ("reliability", count, strategy),
+            lambda: table(*_probabilities(view), count).in_weights(view.unit),
         )
 
 

@@ -11,6 +11,7 @@ from streameval._metrics.probabilities import ProbabilityQueries
 from streameval._metrics.ranked_retrieval import RankedQueries
 from streameval._metrics.scorecards import ScorecardQueries
 from streameval._metrics.skew import SkewQueries
+from streameval._metrics.weighting import WeightQueries
 
 if TYPE_CHECKING:
     from streameval._counts.view import View
@@ -24,6 +25,7 @@ class MetricQueries(
     DecisionQueries,
     ScorecardQueries,
     ProbabilityQueries,
+    WeightQueries,
 ):
     """Every metric and curve, without intervals and bounds."""
 

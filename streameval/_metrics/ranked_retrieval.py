@@ -20,6 +20,7 @@ from streameval._metrics.confusion import f_weights
 from streameval._metrics.pr_areas import average_precision_value
 from streameval._metrics.ranked_curve_queries import RankedCurveQueries
 from streameval._metrics.ranked_retrieval_curves import read_only
+from streameval._metrics.weighting import require_unweighted
 from streameval._metrics.tied_ranks import (
     check_rank,
     expected_positives,
@@ -126,7 +127,7 @@ class RankedQueries(RankedCurveQueries):
         Raises
         ------
         InvalidInputError
-            When `rank` is not a whole number of 0 or more.
+            When `rank` is not a whole number of 0 or more, and where cases have weights.
 
         Notes
         -----
@@ -140,7 +141,9 @@ class RankedQueries(RankedCurveQueries):
         >>> [ev.precision_at(k) for k in (0, 1, 2, 4, 8)]
         [1.0, 1.0, 0.75, 0.5, 0.25]
         """
-        return _precision_at(self._view().groups, check_rank(rank))
+        view = self._view()
+        require_unweighted("precision at a rank", is_weighted=view.unit > 1)
+        return _precision_at(view.groups, check_rank(rank))
 
     def r_precision(self) -> float:
         """Return the precision at rank P, where precision equals recall.
@@ -150,6 +153,11 @@ class RankedQueries(RankedCurveQueries):
         float
             In [0, 1]; nan without positives and without scored cases. Misses count
             in P. Inside a tie, the expectation as in `precision_at`.
+
+        Raises
+        ------
+        InvalidInputError
+            Where cases have weights.
 
         Notes
         -----
@@ -164,7 +172,9 @@ class RankedQueries(RankedCurveQueries):
         >>> ev.r_precision()
         0.5
         """
-        groups = self._view().groups
+        view = self._view()
+        require_unweighted("R-precision", is_weighted=view.unit > 1)
+        groups = view.groups
         return math.nan if groups.P == 0 else _precision_at(groups, groups.P)
 
     def pr_breakeven_point(self) -> float:
@@ -199,6 +209,11 @@ class RankedQueries(RankedCurveQueries):
             the first positives are tied with negatives, the expectation over a
             random order of that tie.
 
+        Raises
+        ------
+        InvalidInputError
+            Where cases have weights.
+
         Notes
         -----
         O(1) after the groups: at most a few thousand terms for a tie of any length.
@@ -215,6 +230,7 @@ class RankedQueries(RankedCurveQueries):
         0.75
         """
         view = self._view()
+        require_unweighted("reciprocal rank", is_weighted=view.unit > 1)
         return view.cached("reciprocal_rank", lambda: _reciprocal_rank(view.groups))
 
     def ranked_report(self) -> str:
@@ -243,7 +259,9 @@ class RankedQueries(RankedCurveQueries):
         Area under PR curve (interpolated)    0.916667
         ...
         """
-        groups = self._view().groups
+        view = self._view()
+        require_unweighted("the ranked report", is_weighted=view.unit > 1)
+        groups = view.groups
         lines = [
             ("Positive references", f"{groups.P} ({groups.missed_positives} missed)"),
             ("Negative references", f"{groups.N} ({groups.missed_negatives} missed)"),

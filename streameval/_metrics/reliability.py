@@ -7,7 +7,7 @@ scores always share a bin. O(D) for D distinct scores.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ class ReliabilityTable:
         The bin. With equal width, its two edges (scores above `lower` up to
         `upper`; 0 is in the first). With equal mass, its lowest and highest score.
     counts, positives : int64[B]
-        Cases and positives among them.
+        Cases and positives among them; where cases have weights, float64 sums of these.
     mean_score, observed_rate : float64[B]
         Mean of the scores; positives/counts. Equal if the scores are calibrated.
 
@@ -51,6 +51,12 @@ class ReliabilityTable:
 
     def __len__(self) -> int:
         return self.counts.size
+
+    def in_weights(self, unit: int) -> ReliabilityTable:
+        """Return the table of counts in this unit with sums of weights instead. O(B)."""
+        if unit == 1:
+            return self
+        return replace(self, counts=self.counts / unit, positives=self.positives / unit)
 
     @property
     def calibration_error(self) -> float:

@@ -242,12 +242,13 @@ def dominates(a: Curve, b: Curve, *, space: Literal["roc", "pr"] = "roc") -> boo
         )
         raise InvalidInputError(message, field="b")
     for name, curve in (("a", a), ("b", b)):
-        if (int(curve.fp[-1]), int(curve.tp[-1])) != (curve.N, curve.P):
+        if (curve.fp[-1], curve.tp[-1]) != (curve.N, curve.P):
             message = f"curve {name} must end in (N, P) = ({curve.N}, {curve.P})"
             raise InvalidInputError(message, field=name)
     if space not in {"roc", "pr"}:
         message = f"space must be 'roc' or 'pr', got {space!r}"
         raise InvalidInputError(message, field="space")
+    a, b = a.in_units(), b.in_units()
     # Interpolated counts are fractions; comparing two of them multiplies three totals.
     widest = max(a.P, a.N, 1)
     exact = np.int64 if 4 * widest**3 < 1 << 63 else object

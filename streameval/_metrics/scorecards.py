@@ -18,11 +18,13 @@ from streameval._counts.exact import exact_dot
 from streameval._counts.view import Queries
 from streameval._metrics.operating_points import points_of
 from streameval._metrics.tied_ranks import check_rank, expected_positives
+from streameval._metrics.weighting import require_unweighted
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
     from streameval._counts.groups import Groups
+    from streameval._counts.view import View
     from streameval._metrics.operating_points import OperatingPoints
 
 
@@ -51,7 +53,8 @@ class ScorecardQueries(Queries):
         Raises
         ------
         InvalidInputError
-            Unless exactly one of the two is given and in range.
+            Unless exactly one of the two is given and in range; for a rank where cases
+            have weights (a fraction is then a share of all weight).
 
         Notes
         -----
@@ -65,8 +68,9 @@ class ScorecardQueries(Queries):
         >>> ev.recall_at(1), ev.recall_at(fraction=0.75)
         (0.5, 1.0)
         """
-        groups = self._view().groups
-        taken = _rank_of(groups, rank, fraction)
+        view = self._view()
+        groups = view.groups
+        taken = _rank_of(view, rank, fraction)
         if groups.P == 0:
             return math.nan
         return float(expected_positives(groups, taken) / groups.P)
@@ -107,8 +111,9 @@ class ScorecardQueries(Queries):
         >>> ev.lift_at(1), ev.lift_at(fraction=1)
         (2.0, 1.0)
         """
-        groups = self._view().groups
-        taken = _rank_of(groups, rank, fraction)
+        view = self._view()
+        groups = view.groups
+        taken = _rank_of(view, rank, fraction)
         total = groups.P + groups.N
         if (
             groups.P == 0
@@ -198,15 +203,16 @@ class ScorecardQueries(Queries):
         return view.cached("gini", lambda: _gini(view.groups.with_misses()))
 
 
-def _rank_of(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
+def _rank_of(view: View, rank: SupportsIndex | None, fraction: float | None) -> int:
     """Return the requested rank, given as a number or as a share of all references."""
     if (rank is None) == (fraction is None):
         got = "none" if rank is None else "both"
         raise InvalidInputError(f"give either a rank or a fraction, got {got}", field="rank")
     if rank is not None:
+        require_unweighted("a metric at a rank", is_weighted=view.unit > 1)
         return check_rank(rank)
     least = share(fraction if fraction is not None else math.nan, "fraction")
-    total = groups.P + groups.N
+    total = view.P + view.N
     # The least k with k/total >= fraction as doubles: 0.1 of 1,000 is 100, not 101.
     return bisect.bisect_left(range(total + 1), least, key=lambda k: k / max(total, 1))
 

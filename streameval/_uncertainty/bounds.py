@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray
     from streameval._counts.groups import Groups
-    from streameval._counts.resolution import Scale
     from streameval._counts.view import View
     from streameval._metric_registry import Metric
 
@@ -197,7 +196,7 @@ def _reordered(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View
     """Return the view with the cases of each cell in one of the extreme orders."""
     return view.cached(
         ("reordered", order),
-        lambda: _ReorderedView(order(view.groups, _hidden(view)), view.scale, view.revision),
+        lambda: _ReorderedView(order(view.groups, _hidden(view)), view),
     )
 
 
@@ -206,10 +205,12 @@ class _ReorderedView:
 
     resolution = None
 
-    def __init__(self, groups: Groups, scale: Scale, revision: int) -> None:
+    def __init__(self, groups: Groups, view: View) -> None:
         self.groups = groups
-        self.scale = scale
-        self.revision = revision
+        self.scale = view.scale
+        self.revision = view.revision
+        self.unit = view.unit
+        self.weighted = view.weighted
         self.missed_positives = groups.missed_positives
         self.missed_negatives = groups.missed_negatives
         self.P = groups.P

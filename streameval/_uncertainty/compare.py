@@ -270,7 +270,11 @@ def _common_prevalence(
         if prevalence == "own" or not BY_NAME[metric].is_rescaled:
             return None
         first, second = a._view(), b._view()
-        return pooled_prevalence(first.P + second.P, first.N + second.N)
+        # In common units: cases of one side may have weights.
+        return pooled_prevalence(
+            first.P * second.unit + second.P * first.unit,
+            first.N * second.unit + second.N * first.unit,
+        )
     check_prevalence(prevalence, metric)
     return prevalence
 

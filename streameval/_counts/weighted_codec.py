@@ -1,0 +1,150 @@
+"""States of weighted cases as bytes: format 2 of an evaluator. Unweighted ones are format 1.
+
+Layout, little-endian: a header as in format 1; then for the positives and for the
+negatives the ascending distinct scores, their cases unless each has one, the sums of their
+units of 2**-16, and the sums of squared units unless each score has one case, whose square
+is known. Last the CRC-32. Equal states have equal bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.frame import Frame, raise_corrupt
+from streameval._counts.codec import (
+    FRAME as UNWEIGHTED_FRAME,
+)
+from streameval._counts.codec import (
+    check_settings,
+    decode_state,
+    encode_state,
+    flags_of,
+    is_ascending,
+    packed_counts,
+    packed_scores,
+    settings_of,
+)
+from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.state import LABELS, State
+from streameval._counts.weights import (
+    MAX_WEIGHT,
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightedCounts,
+    WeightedRun,
+)
+
+if TYPE_CHECKING:
+    from streameval._common.frame import Reader
+
+_FRAME = Frame(UNWEIGHTED_FRAME.magic, 2, UNWEIGHTED_FRAME.name)
+# flags, resolution, max_cells (0: none), missed positives and negatives.
+_HEADER = struct.Struct("<Bbqqq")
+# distinct scores, bytes a score, a number of cases (0: all 1), a sum, the high part of a square.
+_SHAPE = struct.Struct("<qBBBB")
+_MAX_SUM_ERROR = 1e-9
+
+
+def encode_evaluator(state: State) -> bytes:
+    """Return the content of a state, with or without weights, as bytes. O(n)."""
+    if state.weighted is None:
+        return encode_state(state)
+    header = _HEADER.pack(
+        flags_of(state),
+        state.resolution or 0,
+        state.max_cells or 0,
+        state.missed_positives // state.unit,
+        state.missed_negatives // state.unit,
+    )
+    parts = [header]
+    for run in (state.weighted.positives, state.weighted.negatives):
+        parts += _packed(run)
+    return _FRAME.sealed(*parts)
+
+
+def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
+    """Return the state that `encode_evaluator` wrote, at revision 0. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    if UNWEIGHTED_FRAME.version_of(data) != _FRAME.version:
+        return decode_state(data)
+    reader = _FRAME.reader(data)
+    flags, bits, max_cells, missed_positives, missed_negatives = reader.fields(_HEADER)
+    check_settings(flags, bits, max_cells)
+    weighted = WeightedCounts(*(_unpacked(reader) for _ in LABELS))
+    reader.end()
+    if not 0 <= missed_positives < MAX_WEIGHTED_CASES > missed_negatives >= 0:
+        raise_corrupt("the evaluator has counts out of range")
+    state = State(
+        counts=ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run()),
+        missed_positives=missed_positives * WEIGHT_UNITS,
+        missed_negatives=missed_negatives * WEIGHT_UNITS,
+        weighted=weighted,
+        **settings_of(flags, bits, max_cells),
+    )
+    if not state.is_consistent():
+        raise_corrupt("the evaluator's counts contradict its settings")
+    return state
+
+
+def _packed(run: WeightedRun) -> list[bytes]:
+    """Return the shape and the columns of one class."""
+    lone = bool((run.cases == 1).all())
+    score_width, scores = packed_scores(run.scores)
+    cases_width, cases = packed_counts(None if lone else run.cases)
+    units_width, units = packed_counts(run.units)
+    high_width, high = packed_counts(None if lone else run.high)
+    low = b"" if lone else run.low.astype("<i8").tobytes()
+    shape = _SHAPE.pack(len(run), score_width, cases_width, units_width, high_width)
+    return [shape, scores, cases, units, high, low]
+
+
+def _unpacked(reader: Reader) -> WeightedRun:
+    """Return the next class, or refuse it."""
+    size, score_width, *widths = reader.fields(_SHAPE)
+    known = {0, 1, 2, 4, 8}
+    if size < 0 or score_width not in {4, 8} or not {*widths} <= known or not widths[1]:
+        raise_corrupt(f"the evaluator has columns of unknown widths {[score_width, *widths]}")
+    cases_width, units_width, high_width = widths
+    if bool(cases_width) != bool(high_width):
+        raise_corrupt("the evaluator has numbers of cases without squares of weights")
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
+        scores = reader.column(f"<f{score_width}", size).astype(np.float64)
+    cases = np.ones(size, dtype=np.int64)
+    if cases_width:
+        cases = reader.column(f"<u{cases_width}", size).astype(np.int64)
+    units = reader.column(f"<u{units_width}", size).astype(np.int64)
+    if not is_ascending(scores):
+        raise_corrupt("the evaluator's scores are not finite and ascending")
+    totals = cases.sum(dtype=np.float64), units.sum(dtype=np.float64)
+    if (cases < 1).any() or (units < 1).any() or (units >= MAX_TOTAL).any():
+        raise_corrupt("the evaluator has counts out of range")
+    if totals[0] >= MAX_WEIGHTED_CASES or totals[1] >= MAX_TOTAL:
+        raise_corrupt("the evaluator's counts together are out of range")
+    if not cases_width:
+        if (units > MAX_WEIGHT * WEIGHT_UNITS).any():
+            raise_corrupt("the evaluator has weights out of range")
+        return WeightedRun.of(scores, units)
+    high = reader.column(f"<u{high_width}", size).astype(np.int64)
+    low = reader.column("<i8", size).astype(np.int64)
+    for column in (scores, cases, units, high, low):
+        column.flags.writeable = False
+    run = WeightedRun(scores, cases, units, high, low)
+    if (low < 0).any() or (low >= 1 << 48).any() or (high < 0).any() or not _are_possible(run):
+        raise_corrupt("the evaluator's sums of weights contradict each other")
+    return run
+
+
+def _are_possible(run: WeightedRun) -> bool:
+    """Return whether there are cases with these sums, up to the rounding of floats."""
+    squares = run.squares() * (1 + _MAX_SUM_ERROR)
+    units = run.units.astype(np.float64)
+    return bool((run.cases <= run.units).all() and (units * units <= run.cases * squares).all())
