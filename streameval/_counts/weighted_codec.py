@@ -1,4 +1,4 @@
-"""States of weighted cases as bytes: format 2 of an evaluator. Unweighted ones are format 1.
+"""States of weighted cases as bytes: format 3 of an evaluator. Unweighted ones are format 1.
 
 Layout, little-endian: a header as in format 1; then for the positives and for the
 negatives the ascending distinct scores, their cases unless each has one, the sums of their
@@ -41,7 +41,7 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from streameval._common.frame import Reader
 
-_FRAME = Frame(UNWEIGHTED_FRAME.magic, 2, UNWEIGHTED_FRAME.name)
+_FRAME = Frame(UNWEIGHTED_FRAME.magic, 3, UNWEIGHTED_FRAME.name)
 # flags, resolution, max_cells (0: none), missed positives and negatives.
 _HEADER = struct.Struct("<Bbqqq")
 # distinct scores, bytes a score, a number of cases (0: all 1), a sum, the high part of a square.

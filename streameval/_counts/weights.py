@@ -112,16 +112,14 @@ class WeightedRun:
         counts : int64[n] or None
             The number of cases of each row; None means 1 each.
         """
-        kept = np.flatnonzero(units if counts is None else units * (counts > 0))
-        if kept.size < units.size:
+        kept = (units if counts is None else units * (counts > 0)) > 0
+        if not kept.all():
             scores, units = scores[kept], units[kept]
             counts = None if counts is None else counts[kept]
         order = np.argsort(scores)
-        ordered, units = scores[order] + 0.0, units[order]
-        whole, part = units >> _HALF_BITS, units & _HALF_MASK
-        mixed = 2 * whole * part
-        high = whole * whole + (mixed >> _HALF_BITS)
-        low = ((mixed & _HALF_MASK) << _HALF_BITS) + part * part
+        ordered, units = scores[order], units[order]
+        ordered += 0.0  # -0.0 becomes 0.0
+        high, low = _squared(units)
         if counts is None:
             return _summed(ordered, np.ones(units.size, dtype=np.int64), units, high, low)
         counts = counts[order]
@@ -301,14 +299,21 @@ def _summed(
         high += middle >> _HALF_BITS
         low = ((middle & _HALF_MASK) << _HALF_BITS) + (last & _HALF_MASK)
         kept = (cases != 0) | (units != 0) | (high != 0) | (low != 0)
-        firsts = firsts[kept]
-        ordered = ordered[firsts]
+        ordered = ordered[firsts[kept]]
         cases, units, high, low = (each[kept] for each in (cases, units, high, low))
-    else:
-        high, low = _carried(high, low)
     for column in (ordered, cases, units, high, low):
         column.flags.writeable = False
     return WeightedRun(ordered, cases, units, high, low)
+
+
+def _squared(units: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the squares of units, as high and low parts. O(n)."""
+    if int(units.max(initial=0)) <= _HALF_MASK:
+        return np.zeros(units.size, dtype=np.int64), units * units
+    whole, part = units >> _HALF_BITS, units & _HALF_MASK
+    mixed = 2 * whole * part
+    high = whole * whole + (mixed >> _HALF_BITS)
+    return _carried(high, ((mixed & _HALF_MASK) << _HALF_BITS) + part * part)
 
 
 def _carried(high: IntArray, low: IntArray) -> tuple[IntArray, IntArray]:

@@ -22,7 +22,7 @@ from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
 from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.limits import Figure
-from streameval._uncertainty.rates import share_counts
+from streameval._uncertainty.rates import share_counts, share_figure
 from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ class DecayedWindow(Window):
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
 
-    def _share_counts(self, name: str, threshold: float) -> tuple[float, float]:
+    def _share_figure(self, name: str, threshold: float) -> Figure:
         weighted = share_counts(self._state, name, threshold)
         effective = _effective(sum(weighted), sum(share_counts(self.squares, name, threshold)))
         hits = effective * weighted[0] / (sum(weighted) or 1)
-        return hits, effective - hits
+        return share_figure(hits, effective - hits)
 
 
 def decayed_window(

@@ -31,6 +31,10 @@ class Interval:
         The metric; nan where it is undefined.
     anytime : bool
         Whether it holds at any number of looks (a confidence sequence).
+    design_effect : float
+        How many times the variance is that of as many cases of equal weight.
+    refused : str or None
+        Why there are no limits although there are cases enough.
 
     Examples
     --------
@@ -52,6 +56,8 @@ class Interval:
     method: str
     estimate: float = math.nan
     anytime: bool = False
+    design_effect: float = 1.0
+    refused: str | None = None
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
@@ -72,8 +78,12 @@ class Interval:
 
     @property
     def reason(self) -> str | None:
-        """``"TOO_FEW"`` references where there are no limits; None where there are."""
-        return "TOO_FEW" if math.isnan(self.lower) else None
+        """Why there are no limits; None where there are.
+
+        ``"TOO_FEW"`` references; ``"TOO_FEW_EFFECTIVE"``: weights so unequal that fewer than
+        50 cases of equal weight would tell as much (:attr:`streameval.Evaluator.weights`).
+        """
+        return (self.refused or "TOO_FEW") if math.isnan(self.lower) else None
 
     @property
     def width(self) -> float:

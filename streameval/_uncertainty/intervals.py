@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, get_args
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
+from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
@@ -28,7 +29,8 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
-from streameval._uncertainty.rates import rate_interval, share_counts
+from streameval._uncertainty.rates import rate_interval, share_counts, share_figure
+from streameval._uncertainty.weighted_variance import weighted_figure, weighted_share
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
@@ -86,12 +88,15 @@ class UncertaintyQueries(BoundsQueries):
         Interval
             Limits are nan with fewer than two positives or negatives (for the
             prevalence and rates: than two cases in the denominator), and with
-            `anytime` below 50 positives, or cases that count for the rate.
+            `anytime` below 50 positives, or cases that count for the rate. With
+            weights also below 50 effective positives, or negatives, or cases that
+            count for the rate; then the reason is ``"TOO_FEW_EFFECTIVE"``.
 
         Raises
         ------
         InvalidInputError
-            For a metric without intervals, and for values out of range.
+            For a metric without intervals, for values out of range, and for the
+            bootstrap where cases have weights.
 
         Notes
         -----
@@ -100,6 +105,7 @@ class UncertaintyQueries(BoundsQueries):
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
         function of the share TP/(TP + FP + FN). Anytime: Waudby-Smith et al. (2024).
+        With weights: docs/truth.md.
 
         Examples
         --------
@@ -116,11 +122,13 @@ class UncertaintyQueries(BoundsQueries):
         view = self._view()
         cells = view.resolution is not None and not _is_proportion(metric)
         check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
+        if method == "bootstrap":
+            require_unweighted("the bootstrap", is_weighted=view.unit > 1)
         if threshold is not None:
             rate = BY_NAME[metric]
             estimate = rate.function(self, threshold=threshold)
-            counts = self._share_counts(metric, threshold)
-            return rate_interval(rate, estimate, counts, level, anytime=anytime)
+            figure = self._share_figure(metric, threshold)
+            return rate_interval(rate, estimate, figure, level, anytime=anytime)
         if method == "bootstrap":
             figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
@@ -139,14 +147,19 @@ class UncertaintyQueries(BoundsQueries):
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
         view = self._view()
+        if view.weighted is not None:
+            return weighted_figure(view, view.weighted, name, prevalence)
         if _is_proportion(name):
             return figure_of(view.groups, name)
         value = value_of_view(view, BY_NAME[name], **_prevalence_argument(prevalence))
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
-    def _share_counts(self, name: str, threshold: float) -> tuple[float, float]:
-        """Return the two counts of a rate's share; weighted windows override it. O(log K)."""
-        return share_counts(self._view(), name, threshold)
+    def _share_figure(self, name: str, threshold: float) -> Figure:
+        """Return a rate's share with its variance; weighted windows override it. O(log K)."""
+        view = self._view()
+        if view.weighted is not None:
+            return weighted_share(view, view.weighted, name, threshold)
+        return share_figure(*share_counts(view, name, threshold))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +183,17 @@ class UncertainMetric:
         """Return the analytic interval at a level. O(1)."""
         lower, upper = self.limits(1 - level, anytime=anytime)
         method = analytic_method(self.name)
-        return Interval(lower, upper, level, method, self.figure.estimate, anytime)
+        figure = self.figure
+        return Interval(
+            lower,
+            upper,
+            level,
+            method,
+            figure.estimate,
+            anytime,
+            figure.design_effect,
+            figure.refused,
+        )
 
 
 def analytic_method(name: str) -> str:

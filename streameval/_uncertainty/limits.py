@@ -43,7 +43,8 @@ class Figure:
     """An estimate, its variance and the effective class sizes: the input of its limits.
 
     `freedom` is the degrees of freedom of the variance, where they are not those of the
-    smaller class's cases.
+    smaller class's cases. `design_effect` is the part of the variance that weights or
+    clusters added, as a factor, and is included. `refused` is why it must have no limits.
     """
 
     estimate: float
@@ -51,6 +52,8 @@ class Figure:
     positives: float
     negatives: float
     freedom: float | None = None
+    design_effect: float = 1.0
+    refused: str | None = None
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
