@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval._breakdown.one_vs_rest import OneVsRest, one_vs_rest
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
+    from streameval._counts.weight_columns import round_weights
     from streameval._evaluator import Evaluator
     from streameval._joining.label_joiner import LabelJoiner
     from streameval._joining.rules import JoinCounts
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from streameval._metrics.reliability import BrierDecomposition, ReliabilityTable
     from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
     from streameval._metrics.skew import PrecisionRecallGainCurve
+    from streameval._metrics.weighting import WeightTotals
     from streameval._paired_evaluator import PairedEvaluator
     from streameval._snapshot import Snapshot
     from streameval._time.coverage import ScoreBand
@@ -79,6 +81,7 @@ __all__ = [
     "ScoreBand",
     "Snapshot",
     "StreamEvalError",
+    "WeightTotals",
     "Window",
     "WindowedEvaluator",
     "compare",
@@ -92,6 +95,7 @@ __all__ = [
     "pr_between",
     "pr_to_roc",
     "roc_to_pr",
+    "round_weights",
 ]
 
 _EXPORTS = {
@@ -119,6 +123,7 @@ _EXPORTS = {
     "ScoreBand": "streameval._time.coverage",
     "Snapshot": "streameval._snapshot",
     "StreamEvalError": "streameval._common.errors",
+    "WeightTotals": "streameval._metrics.weighting",
     "Window": "streameval._time.window",
     "WindowedEvaluator": "streameval._time.windowed",
     "compare": "streameval._uncertainty.compare",
@@ -132,6 +137,7 @@ _EXPORTS = {
     "pr_between": "streameval._metrics.roc_pr_space",
     "pr_to_roc": "streameval._metrics.roc_pr_space",
     "roc_to_pr": "streameval._metrics.roc_pr_space",
+    "round_weights": "streameval._counts.weight_columns",
 }
 """Each public name, and the module from which its first use imports it."""
 

@@ -173,9 +173,7 @@ class Evaluator(EvaluatorQueries):
             self._permits = repeat(None, self._accumulator.renew_permits(MAX_BUFFERED_SCORES) - 1)
         (self._positives if label else self._negatives).append(number)
 
-    def _add_weighted(
-        self, positive: Any, score: Any, weight: Any, label_probability: Any
-    ) -> None:
+    def _add_weighted(self, positive: Any, score: Any, weight: Any, label_probability: Any) -> None:
         label = check_label(positive)
         number = check_score(score, scale=self._accumulator.state.scale)
         units = check_unit(weight, label_probability)
@@ -243,9 +241,7 @@ class Evaluator(EvaluatorQueries):
         )
         units = None
         if weights is not None or label_probability is not None:
-            units = check_units(
-                weights, label_probability, size=is_positive.size, counts=repeats
-            )
+            units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
         if not is_positive.size:
             return
         self._permits = iter(())  # the remaining total changes: renew
@@ -401,9 +397,7 @@ class Evaluator(EvaluatorQueries):
         )
         units = None
         if weights is not None or label_probability is not None:
-            units = check_units(
-                weights, label_probability, size=is_positive.size, counts=repeats
-            )
+            units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
         if is_positive.size:
             self._accumulator.remove_columns(is_positive, values, repeats, units)
 

@@ -19,6 +19,7 @@ from streameval._metric_registry import (
     SNAPSHOT_NAMES,
     title_of,
 )
+from streameval._metrics.weighting import num_references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streameval._common.coverage import Coverage
     from streameval._evaluator_queries import EvaluatorQueries
     from streameval._metrics.curves import RocHull
+    from streameval._metrics.weighting import WeightTotals
     from streameval._uncertainty.interval import Interval
 
 V = TypeVar("V")
@@ -77,6 +79,8 @@ class Snapshot:
         delays; None where there were no predictions by id.
     warnings : tuple of str
         Reasons to doubt the metrics.
+    weights : WeightTotals or None
+        What the references weigh, and Kish's effective numbers; None where each weighs 1.
 
     Examples
     --------
@@ -118,6 +122,7 @@ class Snapshot:
     segment: tuple[str, str] | None = None
     coverage: Coverage | None = None
     warnings: tuple[str, ...] = ()
+    weights: WeightTotals | None = None
 
     @property
     def num_cases(self) -> int:
@@ -175,6 +180,7 @@ class Snapshot:
             "segment": None if self.segment is None else dict([self.segment]),
             "coverage": None if self.coverage is None else self.coverage.to_dict(),
             "warnings": list(self.warnings),
+            "weights": None if self.weights is None else self.weights._asdict(),
         }
 
     def to_row(self) -> dict[str, Any]:
@@ -296,6 +302,8 @@ class Snapshot:
             notes.append(f"  where {self.segment[0]} is {self.segment[1] or 'not given'}")
         if self.coverage is not None:
             notes.append(f"  {self.coverage}")
+        if self.weights is not None:
+            notes.append(f"  {self.weights}")
         return notes + [f"  warning: {warning}" for warning in self.warnings]
 
     def _summary(self) -> str:
@@ -345,10 +353,8 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
     values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
     return Snapshot(
         revision=view.revision,
-        num_positive_ref=view.P,
-        num_negative_ref=view.N,
-        num_misses=view.missed_positives,
-        num_negative_misses=view.missed_negatives,
+        **num_references(view),
+        weights=queries.weights,
         **values,
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,

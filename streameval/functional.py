@@ -1,7 +1,7 @@
 """Metrics of columns in one call: each fills an `Evaluator` and queries it once.
 
-Every function takes ``labels=``, ``scores=`` and optionally ``counts=`` as
-:meth:`streameval.Evaluator.add_cases` does, by keyword because libraries disagree
+Every function takes ``labels=``, ``scores=`` and optionally ``counts=`` and ``weights=``
+as :meth:`streameval.Evaluator.add_cases` does, by keyword because libraries disagree
 on their order. The other arguments are those of the evaluator's method of the same
 name, which documents the definition. Each function sorts the columns: for several
 metrics of the same columns, fill one evaluator (:func:`evaluator`) and query it.
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @by_keyword
-def evaluator(*, labels: Any, scores: Any, counts: Any = None) -> Evaluator:
+def evaluator(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> Evaluator:
     """Return an exact evaluator of these columns.
 
     Examples
@@ -53,12 +53,12 @@ def evaluator(*, labels: Any, scores: Any, counts: Any = None) -> Evaluator:
     (0.75, 4)
     """
     filled = Evaluator()
-    filled.add_cases(labels=labels, scores=scores, counts=counts)
+    filled.add_cases(labels=labels, scores=scores, counts=counts, weights=weights)
     return filled
 
 
 @by_keyword
-def snapshot(*, labels: Any, scores: Any, counts: Any = None) -> Snapshot:
+def snapshot(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> Snapshot:
     """Return the metrics of these columns, as :meth:`streameval.Evaluator.snapshot`.
 
     Examples
@@ -66,7 +66,7 @@ def snapshot(*, labels: Any, scores: Any, counts: Any = None) -> Snapshot:
     >>> snapshot(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).auc_roc_hull
     0.875
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).snapshot()
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).snapshot()
 
 
 @by_keyword
@@ -75,6 +75,7 @@ def auc_roc(
     labels: Any,
     scores: Any,
     counts: Any = None,
+    weights: Any = None,
     hull: bool = False,
     max_fpr: float | None = None,
     min_recall: float | None = None,
@@ -87,7 +88,7 @@ def auc_roc(
     >>> auc_roc(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
     0.75
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).auc_roc(
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).auc_roc(
         hull=hull, max_fpr=max_fpr, min_recall=min_recall, standardize=standardize
     )
 
@@ -98,6 +99,7 @@ def auc_pr(
     labels: Any,
     scores: Any,
     counts: Any = None,
+    weights: Any = None,
     hull: bool = False,
     method: str = "closed",
     prevalence: float | None = None,
@@ -110,14 +112,19 @@ def auc_pr(
     >>> round(auc_pr(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]), 6)
     0.797267
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).auc_pr(
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).auc_pr(
         hull=hull, method=method, prevalence=prevalence, min_recall=min_recall
     )
 
 
 @by_keyword
 def average_precision(
-    *, labels: Any, scores: Any, counts: Any = None, prevalence: float | None = None
+    *,
+    labels: Any,
+    scores: Any,
+    counts: Any = None,
+    weights: Any = None,
+    prevalence: float | None = None,
 ) -> float:
     """Return the average precision, as :meth:`streameval.Evaluator.average_precision`.
 
@@ -126,12 +133,14 @@ def average_precision(
     >>> round(average_precision(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]), 6)
     0.833333
     """
-    filled = evaluator(labels=labels, scores=scores, counts=counts)
+    filled = evaluator(labels=labels, scores=scores, counts=counts, weights=weights)
     return filled.average_precision(prevalence=prevalence)
 
 
 @by_keyword
-def maximum_f_measure(*, labels: Any, scores: Any, counts: Any = None, beta: float = 1.0) -> float:
+def maximum_f_measure(
+    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, beta: float = 1.0
+) -> float:
     """Return the best F measure, as :meth:`streameval.Evaluator.maximum_f_measure`.
 
     Examples
@@ -139,11 +148,13 @@ def maximum_f_measure(*, labels: Any, scores: Any, counts: Any = None, beta: flo
     >>> maximum_f_measure(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
     0.8
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).maximum_f_measure(beta)
+    return evaluator(
+        labels=labels, scores=scores, counts=counts, weights=weights
+    ).maximum_f_measure(beta)
 
 
 @by_keyword
-def brier_score(*, labels: Any, scores: Any, counts: Any = None) -> float:
+def brier_score(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> float:
     """Return the mean squared error of probabilities, as :meth:`streameval.Evaluator.brier_score`.
 
     Examples
@@ -151,11 +162,11 @@ def brier_score(*, labels: Any, scores: Any, counts: Any = None) -> float:
     >>> round(brier_score(labels=[1, 0], scores=[0.9, 0.3]), 6)
     0.05
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).brier_score()
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).brier_score()
 
 
 @by_keyword
-def log_loss(*, labels: Any, scores: Any, counts: Any = None) -> float:
+def log_loss(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> float:
     """Return the mean log loss of probabilities, as :meth:`streameval.Evaluator.log_loss`.
 
     Examples
@@ -163,7 +174,7 @@ def log_loss(*, labels: Any, scores: Any, counts: Any = None) -> float:
     >>> round(log_loss(labels=[1, 0], scores=[0.5, 0.5]), 6)
     0.693147
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).log_loss()
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).log_loss()
 
 
 @by_keyword
@@ -173,6 +184,7 @@ def interval(
     labels: Any,
     scores: Any,
     counts: Any = None,
+    weights: Any = None,
     level: float = 0.95,
     prevalence: float | None = None,
 ) -> Interval:
@@ -184,12 +196,14 @@ def interval(
     >>> 0.75 in limits
     True
     """
-    filled = evaluator(labels=labels, scores=scores, counts=counts)
+    filled = evaluator(labels=labels, scores=scores, counts=counts, weights=weights)
     return filled.interval(metric, level=level, prevalence=prevalence)
 
 
 @by_keyword
-def operating_points(*, labels: Any, scores: Any, counts: Any = None) -> OperatingPoints:
+def operating_points(
+    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None
+) -> OperatingPoints:
     """Return every operating point, as :meth:`streameval.Evaluator.operating_points`.
 
     Examples
@@ -197,12 +211,14 @@ def operating_points(*, labels: Any, scores: Any, counts: Any = None) -> Operati
     >>> operating_points(labels=[1, 0], scores=[0.9, 0.3]).thresholds
     array([inf, 0.9, 0.3])
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).operating_points()
+    return evaluator(
+        labels=labels, scores=scores, counts=counts, weights=weights
+    ).operating_points()
 
 
 @by_keyword
 def roc_curve(
-    *, labels: Any, scores: Any, counts: Any = None, interpolate: bool = False
+    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, interpolate: bool = False
 ) -> FloatArray:
     """Return rows of FPR and TPR, as :meth:`streameval.Evaluator.roc_curve`.
 
@@ -211,12 +227,14 @@ def roc_curve(
     >>> roc_curve(labels=[1, 0], scores=[0.9, 0.3]).tolist()
     [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).roc_curve(interpolate)
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).roc_curve(
+        interpolate
+    )
 
 
 @by_keyword
 def pr_curve(
-    *, labels: Any, scores: Any, counts: Any = None, interpolate: bool = False
+    *, labels: Any, scores: Any, counts: Any = None, weights: Any = None, interpolate: bool = False
 ) -> FloatArray:
     """Return rows of recall and precision, as :meth:`streameval.Evaluator.pr_curve`.
 
@@ -225,11 +243,13 @@ def pr_curve(
     >>> pr_curve(labels=[1, 0], scores=[0.9, 0.3]).tolist()
     [[0.0, 1.0], [1.0, 1.0], [1.0, 0.5], [1.0, 0.0]]
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).pr_curve(interpolate)
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).pr_curve(
+        interpolate
+    )
 
 
 @by_keyword
-def roc_hull(*, labels: Any, scores: Any, counts: Any = None) -> RocHull:
+def roc_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> RocHull:
     """Return the ROC curve's upper hull, as :meth:`streameval.Evaluator.roc_hull`.
 
     Examples
@@ -237,11 +257,11 @@ def roc_hull(*, labels: Any, scores: Any, counts: Any = None) -> RocHull:
     >>> roc_hull(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).tp
     array([0, 1, 2, 2])
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).roc_hull()
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).roc_hull()
 
 
 @by_keyword
-def pr_hull(*, labels: Any, scores: Any, counts: Any = None) -> PrHull:
+def pr_hull(*, labels: Any, scores: Any, counts: Any = None, weights: Any = None) -> PrHull:
     """Return the achievable PR curve, as :meth:`streameval.Evaluator.pr_hull`.
 
     Examples
@@ -249,4 +269,4 @@ def pr_hull(*, labels: Any, scores: Any, counts: Any = None) -> PrHull:
     >>> pr_hull(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1]).precision.round(3)
     array([1.   , 1.   , 0.667, 0.5  ])
     """
-    return evaluator(labels=labels, scores=scores, counts=counts).pr_hull()
+    return evaluator(labels=labels, scores=scores, counts=counts, weights=weights).pr_hull()

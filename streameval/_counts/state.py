@@ -354,14 +354,20 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
         When the cases or their weights are too many.
     """
     missed = state.missed_positives // unit, state.missed_negatives // unit
-    runs = (weighted.run(label).plain_run() for label in LABELS)
-    plain = [run for run in runs if run is not None]
-    if len(plain) == len(LABELS):
-        unweighted = replace(state, missed_positives=missed[0], missed_negatives=missed[1])
-        return replace(unweighted, counts=ScoreCounts(*plain), weighted=None, _answers={})
+    positives = weighted.positives.plain_run()
+    negatives = None if positives is None else weighted.negatives.plain_run()
+    if positives is not None and negatives is not None:
+        return replace(
+            state,
+            counts=ScoreCounts(positives, negatives),
+            missed_positives=missed[0],
+            missed_negatives=missed[1],
+            weighted=None,
+            _answers={},
+        )
     after = replace(
         state,
-        counts=ScoreCounts(*(weighted.run(label).unit_run() for label in LABELS)),
+        counts=ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run()),
         missed_positives=missed[0] * WEIGHT_UNITS,
         missed_negatives=missed[1] * WEIGHT_UNITS,
         weighted=weighted,

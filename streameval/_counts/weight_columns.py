@@ -80,9 +80,7 @@ def check_unit(weight: Any, label_probability: Any) -> int:
     """Read one weight, one label probability or both as an integer of units, or refuse it."""
     value = 1.0
     if weight is not None:
-        value = check_score(weight, field="weight", noun="weight")
-        if not 0 <= value <= MAX_WEIGHT:
-            raise _refused_weight(weight, "weight", None)
+        value = check_weight(weight, field="weight")
         if value * WEIGHT_UNITS % 1:
             raise _refused_fine(value, "weight", None)
     if label_probability is not None:
@@ -93,6 +91,14 @@ def check_unit(weight: Any, label_probability: Any) -> int:
         if value > MAX_WEIGHT:
             raise _refused_quotient(value, None)
     return round(value * WEIGHT_UNITS)
+
+
+def check_weight(weight: Any, *, field: str) -> float:
+    """Read one weight, finite and from 0 to 2**31, of any fineness, or refuse it."""
+    value = check_score(weight, field=field, noun="weight")
+    if not 0 <= value <= MAX_WEIGHT:
+        raise _refused_weight(weight, field, None)
+    return value
 
 
 def check_weights(weights: Any, *, field: str = "weights") -> FloatArray:
@@ -164,7 +170,8 @@ def scaled_weights(weights: Any, *, field: str) -> FloatArray:
     mean_share = float((values / greatest).sum())
     power = min(math.log2(MAX_WEIGHT), math.log2(_MAX_SCALED_TOTAL / mean_share))
     shift = math.floor(power) - math.frexp(greatest)[1]
-    return np.rint(np.ldexp(values, shift) * WEIGHT_UNITS) / WEIGHT_UNITS
+    scaled: FloatArray = np.rint(np.ldexp(values, shift) * WEIGHT_UNITS) / WEIGHT_UNITS
+    return scaled
 
 
 def _probabilities(label_probability: Any, size: int) -> FloatArray:
@@ -193,9 +200,7 @@ def _refused_fine(value: float, field: str, index: int | None) -> InvalidInputEr
 
 
 def _refused_probability(value: Any, index: int | None) -> InvalidInputError:
-    message = (
-        f"label probability must be above 0 and at most 1, got {shown(value)}{at_row(index)}"
-    )
+    message = f"label probability must be above 0 and at most 1, got {shown(value)}{at_row(index)}"
     return InvalidInputError(message, field="label_probability", index=index)
 
 

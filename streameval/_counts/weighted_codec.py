@@ -39,6 +39,7 @@ from streameval._counts.weights import (
 )
 
 if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._common.frame import Reader
 
 _FRAME = Frame(UNWEIGHTED_FRAME.magic, 3, UNWEIGHTED_FRAME.name)
@@ -109,36 +110,45 @@ def _packed(run: WeightedRun) -> list[bytes]:
 
 def _unpacked(reader: Reader) -> WeightedRun:
     """Return the next class, or refuse it."""
-    size, score_width, *widths = reader.fields(_SHAPE)
+    size, score_width, cases_width, units_width, high_width = reader.fields(_SHAPE)
+    is_lone = not cases_width
     known = {0, 1, 2, 4, 8}
-    if size < 0 or score_width not in {4, 8} or not {*widths} <= known or not widths[1]:
-        raise_corrupt(f"the evaluator has columns of unknown widths {[score_width, *widths]}")
-    cases_width, units_width, high_width = widths
-    if bool(cases_width) != bool(high_width):
-        raise_corrupt("the evaluator has numbers of cases without squares of weights")
+    if score_width not in {4, 8} or units_width not in known - {0}:
+        raise_corrupt(f"the evaluator has columns of unknown widths {score_width}, {units_width}")
+    if {cases_width, high_width} - known or is_lone == bool(high_width):
+        raise_corrupt(f"the evaluator has columns of unknown widths {cases_width}, {high_width}")
     with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
         scores = reader.column(f"<f{score_width}", size).astype(np.float64)
-    cases = np.ones(size, dtype=np.int64)
-    if cases_width:
-        cases = reader.column(f"<u{cases_width}", size).astype(np.int64)
-    units = reader.column(f"<u{units_width}", size).astype(np.int64)
     if not is_ascending(scores):
         raise_corrupt("the evaluator's scores are not finite and ascending")
-    totals = cases.sum(dtype=np.float64), units.sum(dtype=np.float64)
-    if (cases < 1).any() or (units < 1).any() or (units >= MAX_TOTAL).any():
+    cases = np.ones(size, dtype=np.int64) if is_lone else _counts(reader, cases_width, size)
+    units = _counts(reader, units_width, size)
+    if not is_lone:
+        return _with_squares(reader, scores, cases, units, high_width)
+    if (units > MAX_WEIGHT * WEIGHT_UNITS).any():
+        raise_corrupt("the evaluator has weights out of range")
+    return WeightedRun.of(scores, units)
+
+
+def _counts(reader: Reader, width: int, size: int) -> IntArray:
+    """Return the next column of numbers of at least 1, or refuse it."""
+    column: IntArray = reader.column(f"<u{width}", size).astype(np.int64)
+    # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
+    if (column < 1).any() or column.sum(dtype=np.float64) >= MAX_TOTAL:
         raise_corrupt("the evaluator has counts out of range")
-    if totals[0] >= MAX_WEIGHTED_CASES or totals[1] >= MAX_TOTAL:
-        raise_corrupt("the evaluator's counts together are out of range")
-    if not cases_width:
-        if (units > MAX_WEIGHT * WEIGHT_UNITS).any():
-            raise_corrupt("the evaluator has weights out of range")
-        return WeightedRun.of(scores, units)
-    high = reader.column(f"<u{high_width}", size).astype(np.int64)
-    low = reader.column("<i8", size).astype(np.int64)
+    return column
+
+
+def _with_squares(
+    reader: Reader, scores: FloatArray, cases: IntArray, units: IntArray, high_width: int
+) -> WeightedRun:
+    """Return a class with the sums of squares that come next, or refuse these."""
+    high = reader.column(f"<u{high_width}", scores.size).astype(np.int64)
+    low = reader.column("<i8", scores.size).astype(np.int64)
     for column in (scores, cases, units, high, low):
         column.flags.writeable = False
     run = WeightedRun(scores, cases, units, high, low)
-    if (low < 0).any() or (low >= 1 << 48).any() or (high < 0).any() or not _are_possible(run):
+    if (high < 0).any() or (low < 0).any() or (low >= 1 << 48).any() or not _are_possible(run):
         raise_corrupt("the evaluator's sums of weights contradict each other")
     return run
 

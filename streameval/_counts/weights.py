@@ -98,9 +98,7 @@ class WeightedRun:
     low: IntArray
 
     @classmethod
-    def of(
-        cls, scores: FloatArray, units: IntArray, counts: IntArray | None = None
-    ) -> WeightedRun:
+    def of(cls, scores: FloatArray, units: IntArray, counts: IntArray | None = None) -> WeightedRun:
         """Build a run from scores in any order. O(n log n).
 
         Parameters
@@ -154,7 +152,7 @@ class WeightedRun:
 
     def squares(self) -> FloatArray:
         """Return the sums of squared units as floats, each rounded once or twice. O(n)."""
-        return self.high * float(1 << _LOW_BITS) + self.low
+        return self.high.astype(np.float64) * float(1 << _LOW_BITS) + self.low
 
     def sums_of(self, score: float) -> WeightSums:
         """Return the sums of one score, exactly. O(log n)."""

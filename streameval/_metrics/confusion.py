@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -46,8 +47,8 @@ class Confusion:
         """Return the matrix of counts in this unit with sums of weights instead. O(1)."""
         if unit == 1:
             return self
-        counts = (each / unit for each in (self.tp, self.fp, self.fn, self.tn))
-        return Confusion(self.threshold, *counts)
+        weights: Any = [each / unit for each in (self.tp, self.fp, self.fn, self.tn)]
+        return Confusion(self.threshold, *weights)
 
     @property
     def recall(self) -> float:

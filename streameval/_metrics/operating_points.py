@@ -9,7 +9,7 @@ and 3) are built from these points.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -117,9 +117,13 @@ class Curve(CurveAreas):
         """Return the curve of counts in this unit with sums of weights instead. O(K)."""
         if unit == 1:
             return self
-        return replace(
-            self, fp=self.fp / unit, tp=self.tp / unit, P=self.P / unit, N=self.N / unit
-        )
+        weights: dict[str, Any] = {
+            "fp": self.fp / unit,
+            "tp": self.tp / unit,
+            "P": self.P / unit,
+            "N": self.N / unit,
+        }
+        return replace(self, **weights)
 
     def in_units(self) -> Self:
         """Return the curve in integers, which areas and comparisons are computed from. O(K).

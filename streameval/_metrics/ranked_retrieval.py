@@ -20,12 +20,12 @@ from streameval._metrics.confusion import f_weights
 from streameval._metrics.pr_areas import average_precision_value
 from streameval._metrics.ranked_curve_queries import RankedCurveQueries
 from streameval._metrics.ranked_retrieval_curves import read_only
-from streameval._metrics.weighting import require_unweighted
 from streameval._metrics.tied_ranks import (
     check_rank,
     expected_positives,
     expected_reciprocal_rank,
 )
+from streameval._metrics.weighting import require_unweighted
 
 if TYPE_CHECKING:
     from typing import SupportsIndex

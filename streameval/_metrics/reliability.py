@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +56,11 @@ class ReliabilityTable:
         """Return the table of counts in this unit with sums of weights instead. O(B)."""
         if unit == 1:
             return self
-        return replace(self, counts=self.counts / unit, positives=self.positives / unit)
+        weights: dict[str, Any] = {
+            "counts": self.counts / unit,
+            "positives": self.positives / unit,
+        }
+        return replace(self, **weights)
 
     @property
     def calibration_error(self) -> float:

@@ -1,4 +1,4 @@
-"""Query facet: how much the cases weigh, and the refusal of metrics that weights give no meaning."""
+"""Query facet: what the cases weigh; the refusal of metrics that weights give no meaning."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ class WeightTotals(NamedTuple):
     effective_positives: float
     effective_negatives: float
 
+    def __str__(self) -> str:
+        return (
+            f"weights of {self.positives:,.6g} positive and {self.negatives:,.6g} negative; "
+            f"as many as {self.effective_positives:,.0f} and {self.effective_negatives:,.0f} "
+            "of equal weight"
+        )
+
 
 class WeightQueries(Queries):
     """What the cases weigh."""
@@ -52,6 +59,21 @@ class WeightQueries(Queries):
         """
         view = self._view()
         return view.cached("weights", lambda: _weights_of(view))
+
+
+def num_references(view: View) -> dict[str, int]:
+    """Return the numbers of references and of misses, each counted once whatever it weighs."""
+    missed = view.missed_positives // view.unit, view.missed_negatives // view.unit
+    P, N = view.P, view.N
+    if view.weighted is not None:
+        P, N = (view.weighted.num_cases(label) for label in (True, False))
+        P, N = P + missed[0], N + missed[1]
+    return {
+        "num_positive_ref": P,
+        "num_negative_ref": N,
+        "num_misses": missed[0],
+        "num_negative_misses": missed[1],
+    }
 
 
 def _weights_of(view: View) -> WeightTotals | None:

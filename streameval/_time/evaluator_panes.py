@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
+from streameval._counts.codec import decode_state
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Panes, tiers_of
@@ -168,7 +169,8 @@ def _with_length(evaluator: Evaluator) -> tuple[bytes, bytes]:
 
 def _read_evaluator(reader: Reader) -> Evaluator:
     (length,) = reader.fields(_LENGTH)
-    return Evaluator.from_bytes(reader.blob(length))
+    # Panes have no weights: a weighted evaluator is not read.
+    return Evaluator._of(decode_state(reader.blob(length)))
 
 
 def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:

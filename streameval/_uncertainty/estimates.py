@@ -74,7 +74,11 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
         too_few = figure.positives + figure.negatives < 2
     else:
         too_few = min(figure.positives, figure.negatives) < 2
-    if figure.refused is not None or too_few or (anytime and figure.positives < MIN_ANYTIME_POSITIVES):
+    if (
+        figure.refused is not None
+        or too_few
+        or (anytime and figure.positives < MIN_ANYTIME_POSITIVES)
+    ):
         return UNDEFINED
     if kind == "wilson":
         return proportion_limits(figure, alpha, anytime=anytime)

@@ -64,7 +64,8 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     [0.76, 0.96]
     """
     smaller = min(figure.positives, figure.negatives)
-    quantile = _quantile(smaller, alpha, anytime=anytime)
+    cases = smaller if figure.freedom is None else figure.freedom + 1
+    quantile = _quantile(cases, alpha, anytime=anytime)
     estimate = figure.estimate
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
     observed = figure.variance / expected if expected > 0 else 0.0

@@ -14,7 +14,7 @@ With few effective cases a sum of squared weights is itself mostly chance, so be
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,11 @@ from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.limits import Figure
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import BoolArray, FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
     from streameval._counts.weights import WeightedCounts, WeightedRun
+    from streameval._metrics.gradients import Gradient
 
 MIN_EFFECTIVE_CASES = 50
 TOO_FEW_EFFECTIVE = "TOO_FEW_EFFECTIVE"
@@ -53,9 +54,14 @@ class _ClassSums(NamedTuple):
         """The three sums over all cells."""
         return float(self.cases.sum()), float(self.units.sum()), float(self.squares.sum())
 
-    def variance(self, derivative: FloatArray) -> float:
-        """Return what the class adds to a metric's variance."""
-        return dot(self.squares, derivative**2) * _unbiased(self.effective)
+    def parts(self, derivative: FloatArray) -> FloatArray:
+        """Return what each cell adds to a metric's variance."""
+        parts: FloatArray = self.squares * derivative**2 * _unbiased(self.effective)
+        return parts
+
+    def fourth(self, parts: FloatArray) -> float:
+        """Return the sum of the squared parts of single cases, those of a cell being alike."""
+        return float((parts**2 / np.maximum(self.cases, 1.0)).sum())
 
     def equal_variance(self, derivative: FloatArray) -> float:
         """Return the same if all its cases had their mean weight."""
@@ -85,34 +91,52 @@ def weighted_figure(
     cells = cells_of(view)
     positives, negatives = _sums(view, weighted, cells)
     P, N = float(positives.cases.sum()), float(negatives.cases.sum())
+    assert metric.gradient is not None, name
     if metric.interval == "wilson":
-        return _share(*(np.array(pair) for pair in zip(positives.totals, negatives.totals)))
+        if math.isnan(estimate):
+            return Figure(estimate, math.nan, P, N)
+        refused = _refused(positives, negatives, metric.gradient(cells))
+        cases, units, squares = np.transpose((positives.totals, negatives.totals))
+        return _share(cases, units, squares, refused)
     if math.isnan(estimate) or min(P, N) < 2:
         return Figure(estimate, math.nan, P, N)
-    assert metric.gradient is not None, name
     gradient = metric.gradient(cells, **arguments)
-    spread = positives.variance(gradient.positive) + negatives.variance(gradient.negative)
+    parts = (positives.parts(gradient.positive), negatives.parts(gradient.negative))
+    spread = float(sum(part.sum() for part in parts))
     equal = positives.equal_variance(gradient.positive)
     equal += negatives.equal_variance(gradient.negative)
     effect = max(1.0, spread / equal) if equal > 0 else 1.0
-    refused = _refused(min(positives.effective, negatives.effective))
-    return Figure(estimate, effect * equal, P / effect, N / effect, None, effect, refused)
+    refused = _refused(positives, negatives, gradient)
+    freedom = min(P / effect, N / effect) - 1
+    if spread > 0:
+        fourth = positives.fourth(parts[0]) + negatives.fourth(parts[1])
+        freedom = max(1.0, min(freedom, spread**2 / fourth - 1))
+    return Figure(estimate, effect * equal, P / effect, N / effect, freedom, effect, refused)
 
 
 def weighted_share(view: View, weighted: WeightedCounts, name: str, threshold: float) -> Figure:
     """Return the share of a rate at a threshold, of weighted cases, with its variance. O(K)."""
-    share = BY_NAME[name].share
-    assert share is not None, name
+    metric = BY_NAME[name]
+    assert metric.share is not None, name
+    assert metric.gradient is not None, name
     cells = cells_of(view)
     called = cells.scores >= threshold
-    parts = (
-        np.array(share.parts(_confusion(threshold, called, of_positives, of_negatives)))
-        for of_positives, of_negatives in zip(*_sums(view, weighted, cells), strict=True)
+    positives, negatives = _sums(view, weighted, cells)
+    cases, units, squares = np.array(
+        [
+            metric.share.parts(_confusion(threshold, called, of_positives, of_negatives))
+            for of_positives, of_negatives in zip(positives, negatives, strict=True)
+        ]
     )
-    return _share(*parts)
+    if not units.sum():
+        return Figure(math.nan, math.nan, 0, 0)
+    refused = _refused(positives, negatives, metric.gradient(cells, threshold))
+    return _share(cases, units, squares, refused)
 
 
-def _share(cases: FloatArray, units: FloatArray, squares: FloatArray) -> Figure:
+def _share(
+    cases: FloatArray, units: FloatArray, squares: FloatArray, refused: str | None
+) -> Figure:
     """Return the share of hits, from each sum over the hits and over the other cases.
 
     A hit moves the share s by (1 - s) of its weight over all weight, another case by -s.
@@ -123,18 +147,19 @@ def _share(cases: FloatArray, units: FloatArray, squares: FloatArray) -> Figure:
     share, total = float(units[0]) / whole, float(cases.sum())
     kish = effective_cases(whole, float(squares.sum()))
     binomial = share * (1 - share)
-    spread = dot(squares, np.array([1 - share, -share]) ** 2) / whole**2 * _unbiased(kish)
+    spread = dot(squares, np.array([1 - share, -share]) ** 2) / whole**2
     # Without hits, or without other cases, the weights of all cases say what is known.
     effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
     hits = total / effect * share
     others = total / effect - hits
-    return Figure(
-        share, binomial * effect / total, hits, others, None, effect, _refused(kish)
-    )
+    return Figure(share, binomial * effect / total, hits, others, None, effect, refused)
 
 
-def _refused(effective: float) -> str | None:
-    return TOO_FEW_EFFECTIVE if effective < MIN_EFFECTIVE_CASES else None
+def _refused(positives: _ClassSums, negatives: _ClassSums, gradient: Gradient) -> str | None:
+    """Return why there are no limits, from the classes that the metric depends on."""
+    needed = [positives.effective] if gradient.positive.any() else []
+    needed += [negatives.effective] if gradient.negative.any() else []
+    return TOO_FEW_EFFECTIVE if min(needed, default=math.inf) < MIN_EFFECTIVE_CASES else None
 
 
 def _unbiased(effective: float) -> float:
@@ -143,12 +168,14 @@ def _unbiased(effective: float) -> float:
 
 
 def _confusion(
-    threshold: float, called: FloatArray, positives: FloatArray, negatives: FloatArray
+    threshold: float, called: BoolArray, positives: FloatArray, negatives: FloatArray
 ) -> Confusion:
     """Return the confusion matrix of any sums of the cells."""
-    tp, fp = float(positives[called].sum()), float(negatives[called].sum())
-    rest = float(positives[~called].sum()), float(negatives[~called].sum())
-    return Confusion(threshold, tp, fp, *rest)
+    tp, fp, fn, tn = (
+        float(column[rows].sum()) for rows in (called, ~called) for column in (positives, negatives)
+    )
+    sums: Any = (tp, fp, fn, tn)
+    return Confusion(threshold, *sums)
 
 
 def _sums(view: View, weighted: WeightedCounts, cells: Groups) -> tuple[_ClassSums, _ClassSums]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from river import base, metrics
 
-from streameval._common.errors import InvalidInputError
+from streameval._counts.weight_columns import check_weight, round_weights
 from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
 
@@ -103,19 +103,20 @@ class BinaryArea(metrics.base.BinaryMetric):
             A score on any scale, or the result of ``predict_proba_one``, where
             an absent class has probability 0.
         w : float
-            The number of such cases: a whole number.
+            A whole number counts as so many cases. Another one is the weight of one case,
+            up to 2**31, rounded to a multiple of 2**-16.
 
         Raises
         ------
         InvalidInputError
-            For a score that is not finite and a `w` that is not a whole number.
+            For a score that is not finite and a `w` that is negative or not finite.
             The metric is unchanged then.
         """
         positive, score = y_true == self.pos_val, self._score(y_pred)
         if w == 1:
             self._evaluator.add_case(positive, score)
         else:
-            self._evaluator.add_cases(labels=[positive], scores=[score], counts=[_whole(w)])
+            self._evaluator.add_cases(labels=[positive], scores=[score], **_weighted(w))
 
     def revert(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
         """Remove one case that was given to ``update`` with the same arguments.
@@ -129,7 +130,7 @@ class BinaryArea(metrics.base.BinaryMetric):
         if w == 1:
             self._evaluator.remove_case(positive, score)
         else:
-            self._evaluator.remove_cases(labels=[positive], scores=[score], counts=[_whole(w)])
+            self._evaluator.remove_cases(labels=[positive], scores=[score], **_weighted(w))
 
     def get(self) -> float:
         """Return the area; nan where it is undefined."""
@@ -142,8 +143,9 @@ class BinaryArea(metrics.base.BinaryMetric):
         return y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred
 
 
-def _whole(w: float) -> float:
-    if not (w >= 0 and w == w // 1):
-        message = f"w must be a whole number, 0 or more, got {w}: cases are counted, not weighted"
-        raise InvalidInputError(message, field="w")
-    return w
+def _weighted(w: float) -> dict[str, Any]:
+    """Return a weight as arguments of `add_cases`: cases if it is whole."""
+    weight = check_weight(w, field="w")
+    if weight.is_integer():
+        return {"counts": [int(weight)]}
+    return {"weights": round_weights([weight])}

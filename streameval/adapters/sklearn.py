@@ -23,6 +23,7 @@ from sklearn.metrics import make_scorer
 
 from streameval import functional
 from streameval._common.errors import InvalidInputError
+from streameval._counts.weight_columns import scaled_weights
 
 __all__ = [
     "achievable_auc_pr_score",
@@ -45,8 +46,9 @@ def auc_pr_score(
         Probabilities of the positive class, or decision values.
     pos_label : label
         The label that is positive.
-    sample_weight : column of int, optional
-        The number of cases that each row stands for: whole numbers only.
+    sample_weight : column of float, optional
+        Finite, 0 or more, of any size. They are rounded to at most 1e-11 of their mean for
+        a million rows.
 
     Returns
     -------
@@ -56,8 +58,8 @@ def auc_pr_score(
     Raises
     ------
     InvalidInputError
-        When the labels are not two classes with `pos_label` among them, a score is
-        not finite or a weight is not a whole number.
+        When the labels are not two classes with `pos_label` among them, or a score or a
+        weight is not finite or a weight is negative.
 
     Notes
     -----
@@ -69,7 +71,7 @@ def auc_pr_score(
     0.797267
     """
     return functional.auc_pr(
-        labels=_positives(y_true, pos_label), scores=y_score, counts=sample_weight
+        labels=_positives(y_true, pos_label), scores=y_score, weights=_weights(sample_weight)
     )
 
 
@@ -87,7 +89,10 @@ def achievable_auc_pr_score(
     0.887327
     """
     return functional.auc_pr(
-        labels=_positives(y_true, pos_label), scores=y_score, counts=sample_weight, hull=True
+        labels=_positives(y_true, pos_label),
+        scores=y_score,
+        weights=_weights(sample_weight),
+        hull=True,
     )
 
 
@@ -98,6 +103,12 @@ auc_pr_scorer = make_scorer(auc_pr_score, response_method=_RESPONSES)
 
 achievable_auc_pr_scorer = make_scorer(achievable_auc_pr_score, response_method=_RESPONSES)
 """The area under the achievable PR curve: to choose a model by, not to report."""
+
+
+def _weights(sample_weight: Any) -> Any:
+    if sample_weight is None:
+        return None
+    return scaled_weights(sample_weight, field="sample_weight")
 
 
 def _positives(y_true: Any, pos_label: Any) -> Any:

@@ -139,11 +139,20 @@ def test_whole_weights_are_repetitions(make) -> None:
     assert weighted.evaluator.num_cases == 6
 
 
-@pytest.mark.parametrize("w", [0.5, -1, float("nan"), float("inf")])
-def test_other_weights_are_refused(make, w: float) -> None:
-    """A weight that is not a whole number is refused, and nothing changes."""
+def test_other_weights_are_rounded_and_taken_back(make) -> None:
+    """A weight of a third counts as the nearest multiple of 2**-16, and reverting knows it."""
     metric = make()
-    with pytest.raises(InvalidInputError, match=r"w must be a whole number, 0 or more, got"):
+    metric.update(True, 0.5, w=1 / 3)
+    assert metric.evaluator.weights.positives == round(2**16 / 3) / 2**16
+    metric.revert(True, 0.5, w=1 / 3)
+    assert metric.evaluator.num_cases == 0
+
+
+@pytest.mark.parametrize("w", [-1, float("nan"), float("inf"), 2.0**32])
+def test_bad_weights_are_refused(make, w: float) -> None:
+    """A weight that is negative, not finite or too large is refused, and nothing changes."""
+    metric = make()
+    with pytest.raises(InvalidInputError, match=r"weight must be finite"):
         metric.update(True, 0.5, w=w)
     assert metric.evaluator.num_cases == 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streameval import Evaluator
+from streameval import Evaluator, functional
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -114,13 +114,33 @@ def test_an_early_stop_watches_the_area(sklearn, scorers, data) -> None:
 
 
 def test_whole_weights_are_repetitions(scorers, data) -> None:
-    """An integer weight repeats a row; a fractional one is refused."""
+    """An integer weight repeats a row."""
     rng = np.random.default_rng(3)
     y, scores, weights = data[1][:50], rng.normal(size=50), rng.integers(0, 4, size=50)
     weighted = scorers.auc_pr_score(y, scores, sample_weight=weights)
     assert weighted == filled(y.repeat(weights), scores.repeat(weights)).auc_pr()
-    with pytest.raises(InvalidInputError, match=r"count must be a non-negative integer, got 0\.5"):
-        scorers.auc_pr_score(y, scores, sample_weight=np.full(50, 0.5))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-6, 1.0, 1e12, 1e300])
+def test_weights_of_any_scale(scorers, data, scale: float) -> None:
+    """Only ratios of weights matter, and fractions with none to 1e-9, also beyond our limits."""
+    rng = np.random.default_rng(5)
+    y, scores = data[1], rng.normal(size=data[1].size).round(1)
+    weights = rng.lognormal(size=y.size)
+    value = scorers.auc_pr_score(y, scores, sample_weight=weights * scale)
+    repeats = np.rint(weights * 2**30).astype(np.int64)
+    expected = functional.auc_pr(labels=y, scores=scores, counts=repeats)
+    assert value == pytest.approx(expected, rel=1e-8)
+
+
+def test_bad_weights_are_refused(scorers, data) -> None:
+    """A weight that is negative or not finite is refused by the caller's name for it."""
+    y = data[1]
+    for bad in (-1.0, np.nan, np.inf):
+        weights = np.where(np.arange(y.size) == 3, bad, 1.0)
+        with pytest.raises(InvalidInputError, match="weight must be finite") as caught:
+            scorers.auc_pr_score(y, np.zeros(y.size), sample_weight=weights)
+        assert (caught.value.field, caught.value.index) == ("sample_weight", 3)
 
 
 def test_other_labels(sklearn, scorers, data) -> None:

@@ -1,0 +1,81 @@
+"""Bytes of weighted states: what a reader refuses, and what unweighted readers say."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from streameval import CorruptStateError, Evaluator
+from streameval._counts import decode_state
+
+
+def sample() -> Evaluator:
+    """Return an evaluator with ties, lone cases, misses and large weights."""
+    evaluator = Evaluator()
+    evaluator.add_cases(
+        labels=[1, 1, 1, 0, 0], scores=[0.5, 0.5, 2.0, 0.5, -1], weights=[0.5, 2**31, 3, 2, 7]
+    )
+    evaluator.add_misses(2)
+    return evaluator
+
+
+def sealed(data: bytes) -> bytes:
+    """Return altered bytes with the checksum that fits them."""
+    return data[:-4] + struct.pack("<I", zlib.crc32(data[:-4]))
+
+
+def test_format_number() -> None:
+    """Weighted states are format 3; unweighted ones stay format 1."""
+    assert struct.unpack_from("<4sH", sample().to_bytes()) == (b"SEVL", 3)
+    assert struct.unpack_from("<4sH", Evaluator().to_bytes()) == (b"SEVL", 1)
+
+
+def test_readers_of_unweighted_states_refuse_weights() -> None:
+    """A pane or a stream, which have no weights, refuse them by the format's number."""
+    with pytest.raises(CorruptStateError, match="evaluator format 3 is unknown"):
+        decode_state(sample().to_bytes())
+
+
+def test_every_altered_byte_is_refused() -> None:
+    """A changed byte or a missing end is refused by the checksum or the length."""
+    data = sample().to_bytes()
+    for at in range(len(data)):
+        altered = bytearray(data)
+        altered[at] ^= 0x40
+        with pytest.raises(CorruptStateError):
+            Evaluator.from_bytes(bytes(altered))
+        with pytest.raises(CorruptStateError):
+            Evaluator.from_bytes(data[:at])
+
+
+def test_altered_bytes_with_a_fitting_checksum_are_consistent_or_refused() -> None:
+    """Whatever the bytes say, they are refused or are a consistent evaluator."""
+    data = sample().to_bytes()
+    rng = np.random.default_rng(0)
+    read = 0
+    for _ in range(2_000):
+        altered = bytearray(data)
+        for at in rng.integers(6, len(data) - 4, size=rng.integers(1, 3)):
+            altered[at] = rng.integers(0, 256)
+        try:
+            evaluator = Evaluator.from_bytes(sealed(bytes(altered)))
+        except CorruptStateError:
+            continue
+        read += 1
+        evaluator._check()
+        evaluator.snapshot()
+    assert read > 0
+
+
+def test_plain_content_in_the_weighted_format_is_refused() -> None:
+    """Weights that are all 1 have one form, so equal evaluators have equal bytes."""
+    evaluator = Evaluator()
+    evaluator.add_cases(labels=[1, 0], scores=[0.5, 0.25], weights=[2, 1])
+    data = evaluator.to_bytes()
+    two, one = struct.pack("<I", 2 << 16)[:4], struct.pack("<I", 1 << 16)[:4]
+    assert data.count(two) == 1
+    with pytest.raises(CorruptStateError, match="contradict"):
+        Evaluator.from_bytes(sealed(data.replace(two, one)))

@@ -1,0 +1,173 @@
+"""Intervals of weighted cases: variance by squared weights, design effect, refusal, coverage."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator, Interval
+from streameval._metric_registry import BY_NAME
+from streameval._metrics.gradients import cells_of
+from streameval._uncertainty.intervals import uncertain_metric
+
+AREAS = ("auc_roc", "average_precision", "auc_pr")
+RATES = ("precision", "recall", "fpr", "specificity", "f_measure")
+THRESHOLD = 1.8
+
+
+def population(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and scores of independent cases."""
+    labels = rng.random(size) < 0.3
+    return labels, rng.normal(size=size) + 1.5 * labels
+
+
+def weighted(labels, scores, weights) -> Evaluator:
+    """Return an evaluator of these columns."""
+    evaluator = Evaluator()
+    evaluator.add_cases(labels=labels, scores=scores, weights=weights)
+    return evaluator
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_variance_is_that_of_squared_weights(name: str) -> None:
+    """D times the variance of equal weights is the sum of w^2 g^2 over single cases."""
+    rng = np.random.default_rng(1)
+    labels, scores = population(rng, 800)
+    weights = rng.integers(1, 9, size=800) / 2
+    evaluator = weighted(labels, scores, weights)
+    figure = uncertain_metric(evaluator, name, None).figure
+    cells = cells_of(evaluator._view())
+    gradient = BY_NAME[name].gradient(cells)
+    # All scores are distinct: a cell is a case. Derivatives are by units of 2**-16.
+    order = np.argsort(-scores)
+    moved = np.where(labels[order], gradient.positive, gradient.negative) * 2**16
+    parts = (weights[order] * moved) ** 2
+    by_class = [parts[labels[order] == label].sum() for label in (True, False)]
+    effective = evaluator.weights[2:]
+    expected = sum(part * n / (n - 1) for part, n in zip(by_class, effective, strict=True))
+    assert figure.variance == pytest.approx(expected, rel=1e-9)
+    assert figure.design_effect > 1.1
+    assert figure.positives == pytest.approx(labels.sum() / figure.design_effect)
+    assert evaluator.interval(name).design_effect == figure.design_effect
+
+
+@pytest.mark.parametrize("name", [*AREAS, "prevalence"])
+def test_equal_weights_are_an_unweighted_sample(name: str) -> None:
+    """Weights that are all 7 give the interval of the cases without weights, but for shrinkage."""
+    labels, scores = population(np.random.default_rng(2), 900)
+    plain = Evaluator()
+    plain.add_cases(labels=labels, scores=scores)
+    ours, theirs = weighted(labels, scores, np.full(900, 7.0)).interval(name), plain.interval(name)
+    assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
+    assert ours.design_effect == pytest.approx(1.0, abs=1e-3)
+    assert ours.lower == pytest.approx(theirs.lower, abs=1e-3)
+    assert ours.upper == pytest.approx(theirs.upper, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_rates_of_equal_weights_are_wilson_intervals(name: str) -> None:
+    """So it is at a threshold, where the interval is Wilson's of the cases that count."""
+    labels, scores = population(np.random.default_rng(3), 900)
+    plain = Evaluator()
+    plain.add_cases(labels=labels, scores=scores)
+    ours = weighted(labels, scores, np.full(900, 0.25)).interval(name, threshold=THRESHOLD)
+    theirs = plain.interval(name, threshold=THRESHOLD)
+    assert tuple(ours) == pytest.approx(tuple(theirs), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_variance_of_a_rate_is_that_of_its_gradient(name: str) -> None:
+    """The share's variance times the squared slope of the rate is the gradient's."""
+    rng = np.random.default_rng(4)
+    labels, scores = population(rng, 700)
+    weights = rng.integers(1, 40, size=700) / 4
+    evaluator = weighted(labels, scores, weights)
+    figure = evaluator._share_figure(name, THRESHOLD)
+    share = BY_NAME[name].share
+    step = 1e-6
+    slope = (share.rate(figure.estimate + step) - share.rate(figure.estimate - step)) / (2 * step)
+    gradient = BY_NAME[name].gradient(cells_of(evaluator._view()), THRESHOLD)
+    order = np.argsort(-scores)
+    moved = np.where(labels[order], gradient.positive, gradient.negative) * 2**16
+    expected = float(((weights[order] * moved) ** 2).sum())
+    assert figure.variance * slope**2 == pytest.approx(expected, rel=1e-6)
+
+
+def test_too_few_effective_cases_are_refused_with_the_reason() -> None:
+    """Below 50 effective cases of a class that counts there are no limits, and why is said."""
+    rng = np.random.default_rng(5)
+    labels, scores = population(rng, 900)
+    weights = np.where(labels & (rng.random(900) < 0.02), 200.0, 1.0)
+    evaluator = weighted(labels, scores, weights)
+    assert evaluator.num_positive_ref > 200
+    assert evaluator.weights.effective_positives < 50 < evaluator.weights.effective_negatives
+    for name in AREAS:
+        interval = evaluator.interval(name)
+        assert math.isnan(interval.lower)
+        assert interval.reason == "TOO_FEW_EFFECTIVE"
+        assert f"{interval:.2f}".endswith("(no interval: TOO_FEW_EFFECTIVE)")
+    assert evaluator.interval("recall", threshold=1.0).reason == "TOO_FEW_EFFECTIVE"
+    assert evaluator.interval("fpr", threshold=1.0).reason is None
+    assert evaluator.interval("prevalence").reason == "TOO_FEW_EFFECTIVE"
+    assert evaluator.snapshot().intervals["auc_pr"].reason == "TOO_FEW_EFFECTIVE"
+
+
+def test_undefined_figures_have_no_interval() -> None:
+    """One class, or weights of 0 only, leave figures undefined and not refused."""
+    lone = weighted([1, 1], [0.5, 0.4], [2, 3])
+    assert lone.interval("auc_roc").reason == "TOO_FEW"
+    assert math.isnan(lone.interval("fpr", threshold=0.4).estimate)
+    empty = weighted([1, 0], [0.5, 0.4], [0, 0])
+    assert empty.interval("prevalence").reason == "TOO_FEW"
+    assert Interval(math.nan, math.nan, 0.95, "wilson").reason == "TOO_FEW"
+
+
+def test_cells_widen_the_interval() -> None:
+    """The interval of a bounded evaluator contains that of the exact one."""
+    rng = np.random.default_rng(6)
+    labels, scores = population(rng, 2_000)
+    weights = rng.integers(1, 9, size=2_000) / 2
+    bounded = Evaluator(resolution=6)
+    bounded.add_cases(labels=labels, scores=scores, weights=weights)
+    exact = weighted(labels, scores, weights)
+    for name in AREAS:
+        outer, inner = bounded.interval(name), exact.interval(name)
+        assert outer.lower <= inner.lower <= inner.upper <= outer.upper, name
+
+
+@pytest.mark.parametrize("design", ["by chance", "by class", "by band"])
+def test_coverage_of_the_known_truth(design: str) -> None:
+    """95 % intervals of labels drawn with known probabilities hold the truth in 90 % or more.
+
+    So many of 150 samples are all but certain if the coverage is 0.95.
+    """
+    rng = np.random.default_rng(20_27)
+    truth = Evaluator(resolution=12)
+    truth.add_cases(**dict(zip(("labels", "scores"), population(rng, 1_500_000), strict=True)))
+    names = {"auc_roc": {}, "average_precision": {}, "recall": {"threshold": THRESHOLD}}
+    normal = NormalDist()
+    exact = {
+        "auc_roc": normal.cdf(1.5 / math.sqrt(2)),
+        "average_precision": truth.average_precision(),
+        "recall": normal.cdf(1.5 - THRESHOLD),
+    }
+    held = dict.fromkeys(names, 0)
+    samples = 150
+    for _ in range(samples):
+        labels, scores = population(rng, 3_000)
+        probability = {
+            "by chance": rng.uniform(0.2, 1.0, size=labels.size),
+            "by class": np.where(labels, 1.0, 0.2),
+            "by band": np.where(scores < 1.0, 0.25, 1.0),
+        }[design]
+        drawn = rng.random(labels.size) < probability
+        evaluator = Evaluator()
+        evaluator.add_cases(
+            labels=labels[drawn], scores=scores[drawn], label_probability=probability[drawn]
+        )
+        for name, given in names.items():
+            held[name] += exact[name] in evaluator.interval(name, **given)
+    assert all(count >= 0.9 * samples for count in held.values()), held
