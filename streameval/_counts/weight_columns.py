@@ -57,23 +57,25 @@ def check_units(
     if weights is not None:
         values = check_weights(weights)
         check_length("weights", values.size, like="labels", length=size)
-        units = values * WEIGHT_UNITS
-        fine = np.flatnonzero(units != np.rint(units))
-        if fine.size:
-            index = int(fine[0])
-            raise _refused_fine(values[index], "weights", index)
+    in_units = values * WEIGHT_UNITS
+    units = in_units.astype(np.int64)
+    fine = units != in_units
+    if fine.any():
+        index = int(np.argmax(fine))
+        raise _refused_fine(float(values[index]), "weights", index)
     if label_probability is not None:
         values = values / _probabilities(label_probability, size)
         large = np.flatnonzero(values > MAX_WEIGHT)
         if large.size:
-            raise _refused_quotient(values[large[0]], int(large[0]))
-    units = np.rint(values * WEIGHT_UNITS)
+            raise _refused_quotient(float(values[large[0]]), int(large[0]))
+        in_units = np.rint(values * WEIGHT_UNITS)
+        units = in_units.astype(np.int64)
     # A sum of floats is accurate enough: int64 holds twice MAX_TOTAL.
     cases = units.size if counts is None else counts.sum(dtype=np.float64)
-    total = (units if counts is None else units * counts).sum()
+    total = (in_units if counts is None else in_units * counts).sum()
     if cases >= MAX_WEIGHTED_CASES or total >= MAX_TOTAL:
         raise too_many_weighted()
-    return units.astype(np.int64)
+    return units
 
 
 def check_unit(weight: Any, label_probability: Any) -> int:
@@ -104,9 +106,9 @@ def check_weight(weight: Any, *, field: str) -> float:
 def check_weights(weights: Any, *, field: str = "weights") -> FloatArray:
     """Read a column of weights, finite and from 0 to 2**31, of any fineness. O(n)."""
     values = check_reals(weights, field=field, noun="weight")
-    bad = np.flatnonzero(~((values >= 0) & (values <= MAX_WEIGHT)))
-    if bad.size:
-        raise _refused_weight(float(values[bad[0]]), field, int(bad[0]))
+    if values.size and not (values.min() >= 0 and values.max() <= MAX_WEIGHT):
+        index = int(np.argmax(~((values >= 0) & (values <= MAX_WEIGHT))))
+        raise _refused_weight(float(values[index]), field, index)
     return values
 
 
