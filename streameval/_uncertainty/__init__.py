@@ -1,6 +1,6 @@
 """Uncertainty of metrics: sampling variances, intervals, comparisons, and bounds.
 
-- `sampling_variance`, `estimates`, `limits`, `student`: from counts to limits;
+- `sampling_variance`, `estimates`, `limits`, `unseen_cases`, `student`: from counts to limits;
   `intervals` has the queries, `bootstrap` the other method.
 - `compare`: the difference of two independent evaluators; `pair_difference`: that of
   two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
