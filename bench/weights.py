@@ -1,4 +1,4 @@
-"""Weighted cases: coverage of nominal 95 % intervals by simulation, and cost beside unweighted ones.
+"""Weighted cases: coverage of nominal 95 % intervals by simulation, and the cost of weights.
 
     python bench/weights.py                    # coverage, some five minutes
     python bench/weights.py --replicates 60    # the same in a minute

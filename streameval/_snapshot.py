@@ -19,7 +19,7 @@ from streameval._metric_registry import (
     SNAPSHOT_NAMES,
     title_of,
 )
-from streameval._metrics.weighting import num_references
+from streameval._metrics.weighting import ReferenceCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -349,11 +349,15 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         Queries of immutable counts: `RevisionQueries`, or a window.
     """
     view = queries._view()
+    references = ReferenceCounts.of(view)
     # A metric of a snapshot is a field of it, by its name.
     values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
     return Snapshot(
         revision=view.revision,
-        **num_references(view),
+        num_positive_ref=references.positives,
+        num_negative_ref=references.negatives,
+        num_misses=references.missed_positives,
+        num_negative_misses=references.missed_negatives,
         weights=queries.weights,
         **values,
         hull=queries.roc_hull() if view.P and view.N else None,

@@ -61,19 +61,22 @@ class WeightQueries(Queries):
         return view.cached("weights", lambda: _weights_of(view))
 
 
-def num_references(view: View) -> dict[str, int]:
-    """Return the numbers of references and of misses, each counted once whatever it weighs."""
-    missed = view.missed_positives // view.unit, view.missed_negatives // view.unit
-    P, N = view.P, view.N
-    if view.weighted is not None:
-        P, N = (view.weighted.num_cases(label) for label in (True, False))
-        P, N = P + missed[0], N + missed[1]
-    return {
-        "num_positive_ref": P,
-        "num_negative_ref": N,
-        "num_misses": missed[0],
-        "num_negative_misses": missed[1],
-    }
+class ReferenceCounts(NamedTuple):
+    """The numbers of references and of misses, each counted once whatever it weighs."""
+
+    positives: int
+    negatives: int
+    missed_positives: int
+    missed_negatives: int
+
+    @classmethod
+    def of(cls, view: View) -> ReferenceCounts:
+        """Return those of a view. O(n) where cases have weights."""
+        missed = view.missed_positives // view.unit, view.missed_negatives // view.unit
+        if view.weighted is None:
+            return cls(view.P, view.N, *missed)
+        positives, negatives = (view.weighted.num_cases(label) for label in (True, False))
+        return cls(positives + missed[0], negatives + missed[1], *missed)
 
 
 def _weights_of(view: View) -> WeightTotals | None:

@@ -103,7 +103,7 @@ class BinaryArea(metrics.base.BinaryMetric):
             A score on any scale, or the result of ``predict_proba_one``, where
             an absent class has probability 0.
         w : float
-            A whole number counts as so many cases. Another one is the weight of one case,
+            A whole number is the number of cases. Another one is the weight of one case,
             up to 2**31, rounded to a multiple of 2**-16.
 
         Raises

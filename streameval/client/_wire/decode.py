@@ -78,6 +78,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         else None,
         coverage=read_coverage(message, "coverage"),
         warnings=tuple(message.warnings),
+        weights=None,  # streams have none
     )
 
 

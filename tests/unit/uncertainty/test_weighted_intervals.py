@@ -142,7 +142,7 @@ def test_cells_widen_the_interval() -> None:
 def test_coverage_of_the_known_truth(design: str) -> None:
     """95 % intervals of labels drawn with known probabilities hold the truth in 90 % or more.
 
-    So many of 150 samples are all but certain if the coverage is 0.95.
+    135 of 150 samples are all but certain if the coverage is 0.95.
     """
     rng = np.random.default_rng(20_27)
     truth = Evaluator(resolution=12)
