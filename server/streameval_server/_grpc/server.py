@@ -62,7 +62,7 @@ _MAX_CONNECTIONS = 1_000
 """Open connections; further ones are closed at once."""
 
 _TOKENS_REFRESH_S = 1.0
-"""Interval at which the tokens file is checked for changes."""
+"""Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
