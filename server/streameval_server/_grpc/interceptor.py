@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from streameval_server._grpc.open_requests import OpenRequests
+from streameval_server._grpc.open_requests import OpenRequests, address_of
 from streameval_server._grpc.status import abort, internal_error
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.access import (
@@ -133,7 +133,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             with self._log.call(context):
                 try:
                     if is_read_here:
-                        request = await open_requests.read(request)
+                        request = await open_requests.read(request, address_of(context.peer()))
                     check = CallCheck(rule)
                     checked = check_requests(path, check, request)
                     return await answer(inner, checked, context, rule, check)
@@ -153,10 +153,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         decode = None if decode is None else _tolerant(decode)
         return _with_behaviour(handler, behave, decode, reads_stream=is_read_here)
 
-    async def _write_open_answers(self, *call: Any) -> None:
+    async def _write_open_answers(
+        self, inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
+    ) -> None:
         """As `_write_answers`, for callers without a token."""
-        with self._open_requests.stream():
-            await self._write_answers(*call)
+        with self._open_requests.stream(address_of(context.peer())):
+            await self._write_answers(inner, request, context, rule, check)
 
     async def _write_answers(
         self, inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
