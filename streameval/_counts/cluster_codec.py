@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts import codec
-from streameval._counts.cluster_counts import ClusterCounts, cluster_edges
+from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import MAX_CLUSTER_GROUPS, MIN_CLUSTER_GROUPS
 from streameval._counts.exact import MAX_TOTAL
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import IntArray
     from streameval._counts.state import State
 
 FRAME = Frame(b"SEVL", 2, "an evaluator")
@@ -70,7 +73,7 @@ def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
     reader.end()
     clusters = ClusterCounts(num_groups, edges, codes, _checked_counts(counts, width))
     state = replace(whole, clusters=clusters, _answers={})
-    if not _is_table(clusters) or not state.is_consistent():
+    if not clusters.is_table() or not state.is_consistent():
         raise_corrupt("the evaluator's counts of clusters contradict its other counts")
     return state
 
@@ -84,24 +87,10 @@ def _is_clustered(data: bytes | bytearray | memoryview) -> bool:
     return len(view) >= _VERSION.size and _VERSION.unpack_from(view) == (FRAME.version,)
 
 
-def _checked_counts(counts: np.ndarray, width: int) -> np.ndarray:
+def _checked_counts(counts: npt.NDArray[Any], width: int) -> IntArray:
     largest = int(counts.max(initial=0))
     if counts.size and not (counts.min() >= 1 and counts.sum(dtype=np.float64) < MAX_TOTAL):
         raise_corrupt("the evaluator has counts of clusters out of range")
     if width != next(each for each in _WIDTHS if largest < 1 << (8 * each)):
         raise_corrupt(f"the evaluator has counts of clusters of {width} B, more than they need")
     return counts.astype(np.int64)
-
-
-def _is_table(clusters: ClusterCounts) -> bool:
-    """Whether the rows are ascending, of known groups, and at the edges of cells. O(n)."""
-    edges, codes = clusters.edges, clusters.codes.astype(np.int64)
-    if not edges.size:
-        return True
-    if np.isnan(edges).any() or edges.max() == np.inf or codes.max() >= 2 * clusters.num_groups:
-        return False
-    with np.errstate(invalid="ignore"):  # -inf less -inf
-        rise = edges[1:] > edges[:-1]
-    tied = (edges[1:] == edges[:-1]) & (codes[1:] > codes[:-1])
-    canonical = np.array_equal(edges, cluster_edges(edges))
-    return bool((rise | tied).all()) and canonical and not np.signbit(edges[edges == 0]).any()

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._metrics.gradients import Gradient
     from streameval._uncertainty.limits import Figure
@@ -115,13 +117,13 @@ def block_sums(
     """
     each = np.where(is_positive, gradient.positive[cell], gradient.negative[cell])
     return BlockSums(
-        sums=_sums(counts * each, block, num_blocks),
+        sums=_sums(each * counts, block, num_blocks),
         squares=_sums(squares * each * each, block, num_blocks),
         is_filled=np.bincount(block, minlength=num_blocks) > 0,
     )
 
 
-def _sums(values: FloatArray, block: IntArray, num_blocks: int) -> FloatArray:
+def _sums(values: npt.NDArray[Any], block: IntArray, num_blocks: int) -> FloatArray:
     return np.bincount(block, values, minlength=num_blocks).astype(np.float64)
 
 
