@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.cluster_counts import ClusterCounts, counts_of_cases
+from streameval._counts.cluster_counts import ClusterCounts, ClusterRows, counts_of_rows
 from streameval._counts.cluster_keys import HashedClusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         tuple[list[Run], list[Run]],
         dict[tuple[bool, float], int],
         list[int],
-        list[ClusterCounts],
+        list[ClusterRows],
     ]
     """Columns and runs by class, removals, the cases that they add by class, and by group."""
 
@@ -137,7 +137,12 @@ class CountsAccumulator:
         added = [column.size for column in columns] if runs is None else [run.total for run in runs]
         if not sum(added):
             return
-        by_group = self._by_group(labels, scores, counts, clusters)
+        # Copies: the columns may be the caller's own memory.
+        by_group = (
+            []
+            if clusters is None
+            else [ClusterRows.of(labels, scores.copy(), counts, clusters.groups)]
+        )
         with self._lock:
             self._check_total(sum(added))
             cases = [sum(pair) for pair in zip(self._pending_cases, added)]
@@ -248,7 +253,8 @@ class CountsAccumulator:
         declared = self.state.clusters
         if declared is None or clusters is None:
             return []
-        return [counts_of_cases(declared.num_groups, labels, scores, counts, clusters.groups)]
+        rows = ClusterRows.of(labels, scores, counts, clusters.groups)
+        return [counts_of_rows(declared.num_groups, [rows])]
 
     # The methods below require the lock.
 
@@ -330,10 +336,10 @@ class CountsAccumulator:
             return
         change = ScoreCounts(self._change(True), self._change(False))
         revision = self.state.revision + self._pending_mutations
-        self._set(
-            self.state.changed(change, revision=revision, clusters=self._pending_clusters),
-            _no_changes(),
-        )
+        clusters = []
+        if self._pending_clusters and self.state.clusters is not None:
+            clusters = [counts_of_rows(self.state.clusters.num_groups, self._pending_clusters)]
+        self._set(self.state.changed(change, revision=revision, clusters=clusters), _no_changes())
 
     def _change(self, label: bool) -> Run:
         """Return one class's pending changes as a signed run at the state's resolution."""

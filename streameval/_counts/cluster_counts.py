@@ -11,7 +11,7 @@ Memory: 18 B for each cell, group and class that has cases.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -130,17 +130,35 @@ class ClusterCounts:
         assert (self.counts > 0).all(), self.counts
 
 
-def counts_of_cases(
-    num_groups: int,
-    labels: BoolArray,
-    scores: FloatArray,
-    counts: IntArray | None,
-    groups: IntArray,
-) -> ClusterCounts:
-    """Return the counts of rows of cases; a score of -inf is a miss. O(n log n)."""
-    codes = (2 * groups + labels).astype(np.uint16)
-    each = np.ones(scores.size, dtype=np.int64) if counts is None else counts
-    return _summed(num_groups, cluster_edges(scores), codes, each)
+class ClusterRows(NamedTuple):
+    """Cases that are not sorted yet, with their clusters.
+
+    Attributes
+    ----------
+    scores : float64[n]
+        -inf of misses.
+    codes : uint16[n]
+        As of `ClusterCounts`.
+    counts : int64[n]
+    """
+
+    scores: FloatArray
+    codes: npt.NDArray[np.uint16]
+    counts: IntArray
+
+    @classmethod
+    def of(
+        cls, labels: BoolArray, scores: FloatArray, counts: IntArray | None, groups: IntArray
+    ) -> ClusterRows:
+        """Return rows of cases; all arrays but `scores` are new. O(n)."""
+        codes = (2 * groups + labels).astype(np.uint16)
+        return cls(scores, codes, np.ones(scores.size, np.int64) if counts is None else +counts)
+
+
+def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCounts:
+    """Return the counts of rows in any number of parts. O(n log n)."""
+    scores, codes, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return _summed(num_groups, cluster_edges(scores), codes, counts)
 
 
 def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:

@@ -104,9 +104,14 @@ def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedCluste
         hashed = clusters
     else:
         column = read_column(clusters, "clusters")
-        # Of a list the caller's objects: numpy converts mixed types to one.
-        keys = clusters if isinstance(clusters, list | tuple) else column.tolist()
-        hashed = HashedClusters(_hashed(keys, groups))
+        if isinstance(clusters, list | tuple):
+            # The caller's objects: numpy converts mixed types to one.
+            hashed = HashedClusters(_hashed(clusters, groups))
+        elif column.dtype.kind in "iuSU":
+            distinct, index = np.unique(column, return_inverse=True)
+            hashed = HashedClusters(_hashed(distinct.tolist(), groups)[index])
+        else:
+            hashed = HashedClusters(_hashed(column.tolist(), groups))
     check_length("clusters", hashed.groups.size, like="labels", length=size)
     return hashed
 

@@ -260,7 +260,7 @@ def test_intervals_hold_the_truth_where_cases_come_in_clusters():
 def test_differences_allow_for_clusters_on_both_sides():
     """No difference in truth: users who are in both parts move both, and others only one."""
     found = {"shared": 0, "apart": 0, "ignored": 0}
-    for seed in range(120):
+    for seed in range(80):
         rng = np.random.default_rng([78, seed])
         labels, scores, clusters = clustered(rng, 4000, 20)
         for kind, sides in (("shared", np.arange(4000) % 2), ("apart", clusters % 2)):
@@ -271,23 +271,20 @@ def test_differences_allow_for_clusters_on_both_sides():
                 parts[-1].add_cases(
                     labels=labels[here], scores=scores[here], clusters=clusters[here] + 999 * seed
                 )
-            found[kind] += 0 in Limits(compare(*parts, metric="auc_roc"))
+            found[kind] += holds_no_difference(compare(*parts, metric="auc_roc"))
             plain = [Evaluator(), Evaluator()]
             for side, each in enumerate(plain):
                 each.add_cases(labels=labels[sides == side], scores=scores[sides == side])
             if kind == "apart":
-                found["ignored"] += 0 in Limits(compare(*plain, metric="auc_roc"))
-    assert found["ignored"] < 0.88 * 120
-    assert found["apart"] > 0.9 * 120
-    assert found["shared"] > 0.9 * 120
+                found["ignored"] += holds_no_difference(compare(*plain, metric="auc_roc"))
+    assert found["ignored"] < 0.88 * 80
+    assert found["apart"] > 0.9 * 80
+    assert found["shared"] > 0.9 * 80
 
 
-class Limits:
-    def __init__(self, difference):
-        self.difference = difference
-
-    def __contains__(self, value):
-        return self.difference.lower <= value <= self.difference.upper
+def holds_no_difference(comparison):
+    """Return whether an interval holds 0, which is the truth."""
+    return comparison.lower <= 0 <= comparison.upper
 
 
 def test_correlation_is_that_of_sums_over_the_groups():
@@ -443,7 +440,7 @@ def test_panes_show_the_dependence_inside_them():
 def test_panes_seldom_warn_of_independent_cases():
     """At most some 1 % of windows, with many and with few cases a pane."""
     warned = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = np.random.default_rng([79, seed])
         size = (300, 3000)[seed % 2]
         labels = rng.random(size) < 0.2
@@ -453,7 +450,7 @@ def test_panes_seldom_warn_of_independent_cases():
         ev = WindowedEvaluator(resolution=8)
         ev.add_cases(labels=labels, scores=rng.normal(labels), at=at)
         warned += ev.last(timedelta(hours=1)).interval("auc_roc").warning is not None
-    assert warned <= 4
+    assert warned <= 3
 
 
 def test_least_effect_divides_by_the_quantile_of_chance():
