@@ -111,6 +111,8 @@ class UncertaintyQueries(BoundsQueries):
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
         function of the share TP/(TP + FP + FN). Anytime: Waudby-Smith et al. (2024).
+        Clusters: the variance between their groups (docs/truth.md); O(n) for the n cells
+        of all groups. Where these keep too few bits the reason is ``"TOO_COARSE"``.
 
         Examples
         --------

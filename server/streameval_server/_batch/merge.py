@@ -199,8 +199,8 @@ def _read(header: ingest_pb2.MergeHeader, data: bytes, max_states: int | None = 
         except CorruptStateError as error:
             raise _invalid(f"states[{place}].evaluator", str(error)) from None
         if evaluator.cluster_groups is not None:
-            message = "a stream has no clusters: send a state without cluster_groups"
-            raise _invalid(f"states[{place}].evaluator", message)
+            text = "a stream has no clusters: send a state without cluster_groups"
+            raise _invalid(f"states[{place}].evaluator", text)
         segments = tuple((segment.key, segment.value) for segment in each.segments)
         states.append(MergedState(each.event_time_us, segments, evaluator))
     total = sum(each.evaluator._view().total for each in states)
