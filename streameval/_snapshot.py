@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 _WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
 _WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
-_INTERVALS_NOTE = "  ({:g} % intervals, if cases are independent)"
+_INTERVALS_NOTE = "  ({:g} % intervals, {})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,7 +63,7 @@ class Snapshot:
         For each undefined metric ``"EMPTY"``, ``"NO_POSITIVES"`` or
         ``"NO_NEGATIVES"``.
     intervals : mapping of str to Interval
-        95 % confidence intervals, assuming independent cases; hulls have none.
+        95 % confidence intervals, of independent cases or clusters; hulls have none.
     bounds : mapping of str to (float, float)
         The limits that contain the exact metrics.
     figures : mapping of str to float
@@ -165,6 +165,7 @@ class Snapshot:
                     "upper": _plain(interval.upper),
                     "level": interval.level,
                     "method": interval.method,
+                    "design_effect": _plain(interval.design_effect),
                 }
                 for name, interval in self.intervals.items()
             },
@@ -179,7 +180,7 @@ class Snapshot:
             "window": None if self.window is None else [time.isoformat() for time in self.window],
             "segment": None if self.segment is None else dict([self.segment]),
             "coverage": None if self.coverage is None else self.coverage.to_dict(),
-            "warnings": list(self.warnings),
+            "warnings": self._all_warnings(),
             "weights": None if self.weights is None else self.weights._asdict(),
         }
 
@@ -221,7 +222,7 @@ class Snapshot:
                 for end, limit in zip(("lower", "upper"), interval, strict=True)
             },
             "labelled_share": None if self.coverage is None else self.coverage.labelled_share,
-            "warnings": "; ".join(self.warnings),
+            "warnings": "; ".join(self._all_warnings()),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -241,7 +242,7 @@ class Snapshot:
         ]
         level = next((each.level for each in self.intervals.values() if not each.reason), None)
         if level is not None:
-            lines.append(_INTERVALS_NOTE.format(100 * level))
+            lines.append(_INTERVALS_NOTE.format(100 * level, self._independence()))
         return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
@@ -257,7 +258,7 @@ class Snapshot:
             '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
             f'<caption style="text-align:left;padding-bottom:.4em">{self._summary()}</caption>'
             '<thead><tr><th></th><th style="text-align:right">value</th>'
-            f'<th style="text-align:left">{100 * level:g} % interval, if cases are independent</th>'
+            f'<th style="text-align:left">{100 * level:g} % interval, {self._independence()}</th>'
             f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
         )
 
@@ -270,7 +271,7 @@ class Snapshot:
             value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
             lines.append(f"  {title_of(name):<{width}}  {value}")
         if any(interval.reason is None for _, interval in intervals):
-            lines.append(_INTERVALS_NOTE.format(95))
+            lines.append(_INTERVALS_NOTE.format(95, self._independence()))
         return "\n".join([*lines, *self._notes()])
 
     def _headline_line(self) -> str:
@@ -304,7 +305,22 @@ class Snapshot:
             notes.append(f"  {self.coverage}")
         if self.weights is not None:
             notes.append(f"  {self.weights}")
-        return notes + [f"  warning: {warning}" for warning in self.warnings]
+        return notes + [f"  warning: {warning}" for warning in self._all_warnings()]
+
+    def _all_warnings(self) -> list[str]:
+        """Return the reasons to doubt the metrics, then those of their intervals, the worst one."""
+        worst = max(self.intervals.values(), key=_least_effect, default=None)
+        found = None if worst is None else worst.warning
+        return [*self.warnings, *([] if found is None else [found])]
+
+    def _independence(self) -> str:
+        """Return what the intervals assume."""
+        effects = [interval.design_effect for interval in self.intervals.values()]
+        greatest = max((each for each in effects if not math.isnan(each)), default=1.0)
+        if greatest == 1.0:
+            return "if cases are independent"
+        sampled = "clusters" if self.weights is None else "cases"
+        return f"if {sampled} are independent; design effect up to {greatest:.2g}"
 
     def _summary(self) -> str:
         kept = "" if self.resolution is None else f", {self.resolution} bits of each score"
@@ -395,6 +411,11 @@ class _Lazy(Mapping[str, V]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return dict, (dict(self),)
+
+
+def _least_effect(interval: Interval) -> float:
+    """Return how much dependence inside panes there is at least, 0 where nothing is known."""
+    return 0.0 if math.isnan(interval.least_effect) else interval.least_effect
 
 
 def _plain(value: float) -> float | str | None:

@@ -10,9 +10,15 @@ From the bottom up:
 - `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
   protocol by which queries read them.
 - `state`: one immutable revision with its cached answers. `merge`: sums and
-  differences of states. `codec`: a state as bytes.
-- `accumulator`: the current state and the changes that are not merged yet.
-- `columns`: the rules for labels, scores and counts that callers pass.
+  differences of states. `codec`: a state as bytes; `evaluator_codec`: one that may have
+  clusters or weights.
+- `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
+  each group beside the whole's, and states with clusters as bytes.
+- `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
+  bytes.
+- `accumulator`, `pending_weights`: the current state and the changes that are not merged yet.
+- `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
+  callers pass.
 """
 
 # The names that the server may use; the library imports from the modules.

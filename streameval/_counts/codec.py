@@ -4,7 +4,7 @@ Layout, little-endian: a header; then for the positives and for the negatives th
 ascending distinct scores and, unless all are 1, their counts; last the CRC-32 of
 everything before it. Scores are written as float32 where that loses nothing
 (bounded states, models that score in float32), counts in the fewest of 1, 2, 4
-or 8 bytes: equal states have equal bytes. States with weights are in `weighted_codec`.
+or 8 bytes: equal states have equal bytes. `evaluator_codec` has the other formats.
 
 Guarantee: truncated or altered bytes never give a wrong evaluator. CRC-32 detects
 every change within four adjacent bytes, and the decoded counts are checked again.
@@ -28,7 +28,7 @@ from streameval._counts.state import State
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
-FRAME = Frame(b"SEVL", 1, "an evaluator")
+FRAME = Frame(b"SEVL", 1, "an evaluator", newest=3)  # 2: `cluster_codec`, 3: `weighted_codec`
 
 # flags, resolution, max_cells (0: none), missed positives and negatives; then
 # for each class its distinct scores, bytes a score, bytes a count.
@@ -38,7 +38,7 @@ _IS_PROBABILITY = 2
 
 
 def encode_state(state: State) -> bytes:
-    """Return the content of a state without weights as bytes. O(n)."""
+    """Return the counts of a state without weights as bytes, clusters left out. O(n)."""
     shapes: list[int] = []
     columns: list[bytes] = []
     for run in (state.counts.positives, state.counts.negatives):

@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import is_number, shown
+from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.groups import Groups
@@ -30,7 +31,7 @@ from streameval._counts.weights import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
 T = TypeVar("T")
 
@@ -59,6 +60,9 @@ class State:
     weighted : WeightedCounts or None
         The sums of weights, if any case weighs other than 1. Then `counts` and the misses
         are in units of 2**-16: a case of weight 1 counts `unit` of them.
+    clusters : ClusterCounts or None
+        The same cases by groups of clusters; None where no clusters are declared. A state
+        with clusters has no weights: its groups keep numbers of cases.
     """
 
     counts: ScoreCounts = field(default_factory=ScoreCounts)
@@ -69,6 +73,7 @@ class State:
     max_cells: int | None = None
     revision: int = 0
     weighted: WeightedCounts | None = None
+    clusters: ClusterCounts | None = None
     _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -188,6 +193,7 @@ class State:
             and _same(self.counts.positives, other.counts.positives)
             and _same(self.counts.negatives, other.counts.negatives)
             and _same_weights(self.weighted, other.weighted)
+            and _same_clusters(self.clusters, other.clusters)
         )
 
     def run(self, label: bool) -> Run:
@@ -216,6 +222,7 @@ class State:
         missed_positives: int = 0,
         missed_negatives: int = 0,
         revision: int,
+        clusters: Sequence[ClusterCounts] = (),
     ) -> State:
         """Return the state after a signed change of quantised counts. O(n + d).
 
@@ -228,6 +235,8 @@ class State:
         missed_positives, missed_negatives : int
             References that were never scored; they weigh 1.
         revision : int
+        clusters : sequence of ClusterCounts
+            The same change by groups of clusters, in any number of parts.
 
         Raises
         ------
@@ -242,6 +251,7 @@ class State:
             scale=self.scale,
             max_cells=self.max_cells,
             revision=revision,
+            clusters=None if self.clusters is None else merge_clusters([self.clusters, *clusters]),
         )
         if self.weighted is None and weighted is None:
             return fit_to_cap(replace(after, counts=self.counts.merged(change)))
@@ -262,22 +272,38 @@ class State:
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
             and (self.weighted is None or self._is_weighted())
+            and (self.clusters is None or self._has_totals_of(self.clusters))
         )
 
     def _is_weighted(self) -> bool:
         """Return whether the sums of weights agree with the counts, and some weight is not 1."""
         assert self.weighted is not None
         return (
-            self.missed_positives % self.unit == 0
+            self.clusters is None
+            and self.missed_positives % self.unit == 0
             and self.missed_negatives % self.unit == 0
             and sum(self.num_scored) < MAX_WEIGHTED_CASES
             and all(_same(self.run(each), self.weighted.run(each).unit_run()) for each in LABELS)
             and any(self.weighted.run(each).plain_run() is None for each in LABELS)
         )
 
+    def _has_totals_of(self, clusters: ClusterCounts) -> bool:
+        """Return whether the groups' cases and misses add up to the whole's. O(n)."""
+        wholes = (
+            (False, self.counts.negatives.total, self.missed_negatives),
+            (True, self.counts.positives.total, self.missed_positives),
+        )
+        return all(
+            clusters.total(label, missed=False) == scored
+            and clusters.total(label, missed=True) == missed
+            for label, scored, missed in wholes
+        )
+
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
         self.counts._check()
+        if self.clusters is not None:
+            self.clusters._check()
         assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
 
 
@@ -301,7 +327,9 @@ def _bytes_of(value: object) -> int:
     return _OBJECT_BYTES
 
 
-def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:
+def empty_state(
+    *, resolution: object, scale: object, max_cells: object, cluster_groups: int | None = None
+) -> State:
     """Return a state with these settings and no counts, or refuse the settings.
 
     Raises
@@ -313,6 +341,7 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
         resolution=_checked_setting("resolution", resolution, MAX_BITS),
         scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
         max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
+        clusters=None if cluster_groups is None else ClusterCounts(cluster_groups),
     )
 
 
@@ -408,6 +437,12 @@ def _same_weights(a: WeightedCounts | None, b: WeightedCounts | None) -> bool:
     if a is None or b is None:
         return a is b
     return a is b or all(a.run(label).same_as(b.run(label)) for label in LABELS)
+
+
+def _same_clusters(a: ClusterCounts | None, b: ClusterCounts | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or a.same_content(b)
 
 
 def _checked_setting(field: str, value: object, largest: int) -> int | None:

@@ -78,6 +78,16 @@ def check_units(
     return units
 
 
+def check_weights_allowed(cluster_groups: int | None, *, field: str) -> None:
+    """Refuse weights, or label probabilities, where clusters are declared. O(1)."""
+    if cluster_groups is not None:
+        message = (
+            "an evaluator that declares clusters takes no weights and no label probabilities: "
+            "its groups keep numbers of cases; use one without cluster_groups"
+        )
+        raise InvalidInputError(message, field=field)
+
+
 def check_unit(weight: Any, label_probability: Any) -> int:
     """Read one weight, one label probability or both as an integer of units, or refuse it."""
     value = 1.0

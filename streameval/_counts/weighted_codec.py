@@ -1,4 +1,4 @@
-"""States of weighted cases as bytes: format 3 of an evaluator. Unweighted ones are format 1.
+"""States of weighted cases as bytes: format 3 of an evaluator.
 
 Layout, little-endian: a header as in format 1; then for the positives and for the
 negatives the ascending distinct scores, their cases unless each has one, the sums of their
@@ -19,8 +19,6 @@ from streameval._counts.codec import (
 )
 from streameval._counts.codec import (
     check_settings,
-    decode_state,
-    encode_state,
     flags_of,
     is_ascending,
     packed_counts,
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._common.frame import Reader
 
-_FRAME = Frame(UNWEIGHTED_FRAME.magic, 3, UNWEIGHTED_FRAME.name)
+FRAME = Frame(UNWEIGHTED_FRAME.magic, 3, UNWEIGHTED_FRAME.name)
 # flags, resolution, max_cells (0: none), missed positives and negatives.
 _HEADER = struct.Struct("<Bbqqq")
 # distinct scores, bytes a score, a number of cases (0: all 1), a sum, the high part of a square.
@@ -50,10 +48,8 @@ _SHAPE = struct.Struct("<qBBBB")
 _MAX_SUM_ERROR = 1e-9
 
 
-def encode_evaluator(state: State) -> bytes:
-    """Return the content of a state, with or without weights, as bytes. O(n)."""
-    if state.weighted is None:
-        return encode_state(state)
+def encode_weighted(state: State, weighted: WeightedCounts) -> bytes:
+    """Return the content of a state with weights as bytes. O(n)."""
     header = _HEADER.pack(
         flags_of(state),
         state.resolution or 0,
@@ -62,22 +58,20 @@ def encode_evaluator(state: State) -> bytes:
         state.missed_negatives // state.unit,
     )
     parts = [header]
-    for run in (state.weighted.positives, state.weighted.negatives):
+    for run in (weighted.positives, weighted.negatives):
         parts += _packed(run)
-    return _FRAME.sealed(*parts)
+    return FRAME.sealed(*parts)
 
 
-def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
-    """Return the state that `encode_evaluator` wrote, at revision 0. O(n).
+def decode_weighted(data: bytes | bytearray | memoryview) -> State:
+    """Return the state that `encode_weighted` wrote, at revision 0. O(n).
 
     Raises
     ------
     CorruptStateError
         When the bytes are not exactly that.
     """
-    if UNWEIGHTED_FRAME.version_of(data) != _FRAME.version:
-        return decode_state(data)
-    reader = _FRAME.reader(data)
+    reader = FRAME.reader(data)
     flags, bits, max_cells, missed_positives, missed_negatives = reader.fields(_HEADER)
     check_settings(flags, bits, max_cells)
     weighted = WeightedCounts(*(_unpacked(reader) for _ in LABELS))

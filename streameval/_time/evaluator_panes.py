@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._counts.codec import decode_state
+from streameval._counts.evaluator_codec import decode_unweighted
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Panes, tiers_of
@@ -77,7 +77,8 @@ class EvaluatorPanes(Panes[Evaluator]):
             raise InvalidInputError("pane and retention must be the same to merge", field="pane")
         if other.empty != self.empty:
             raise InvalidInputError(
-                "resolution, scale and max_cells must be the same to merge", field="resolution"
+                "resolution, scale, max_cells and cluster_groups must be the same to merge",
+                field="resolution",
             )
         self.check_room(sum(num_references(pane.content) for pane in other))
         self.advance(other.now_us)
@@ -170,7 +171,7 @@ def _with_length(evaluator: Evaluator) -> tuple[bytes, bytes]:
 def _read_evaluator(reader: Reader) -> Evaluator:
     (length,) = reader.fields(_LENGTH)
     # Panes have no weights: a weighted evaluator is not read.
-    return Evaluator._of(decode_state(reader.blob(length)))
+    return Evaluator._of(decode_unweighted(reader.blob(length)))
 
 
 def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
@@ -179,6 +180,7 @@ def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
     if (
         evaluator.scale != empty.scale
         or evaluator.max_cells != empty.max_cells
+        or evaluator.cluster_groups != empty.cluster_groups
         or (bits is None) > (most is None)
         or (bits is not None and most is not None and bits > most)
         or evaluator == empty

@@ -204,6 +204,7 @@ class _ReorderedView:
     """A view of rewritten groups, with a cache of its own."""
 
     resolution = None
+    clusters = None
 
     def __init__(self, groups: Groups, view: View) -> None:
         self.groups = groups

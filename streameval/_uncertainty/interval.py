@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_SILENT_EFFECT = 1.2
+"""With a larger design effect by panes an interval has a warning."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -32,9 +35,16 @@ class Interval:
     anytime : bool
         Whether it holds at any number of looks (a confidence sequence).
     design_effect : float
-        How many times the variance is that of as many cases of equal weight.
+        How many times the metric's variance is that of as many independent cases of equal
+        weight, because of weights or of the clusters that were declared: 1 without both;
+        of a decayed window because of clusters alone. Limits allow for that of weights,
+        and for that of clusters from 1.3 on. nan where scores differ only in bits that the
+        groups of clusters do not keep.
     refused : str or None
         Why there are no limits although there are cases enough.
+    least_effect : float
+        Of a window of panes without clusters: what the design effect is at least, 1 or
+        more; nan elsewhere. The limits do not allow for it.
 
     Examples
     --------
@@ -58,6 +68,7 @@ class Interval:
     anytime: bool = False
     design_effect: float = 1.0
     refused: str | None = None
+    least_effect: float = math.nan
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
@@ -81,9 +92,21 @@ class Interval:
         """Why there are no limits; None where there are.
 
         ``"TOO_FEW"`` references; ``"TOO_FEW_EFFECTIVE"``: weights so unequal that fewer than
-        50 cases of equal weight would tell as much (:attr:`streameval.Evaluator.weights`).
+        50 cases of equal weight would tell as much (:attr:`streameval.Evaluator.weights`);
+        ``"TOO_COARSE"``: the groups of clusters do not keep the bits in which scores differ.
         """
         return (self.refused or "TOO_FEW") if math.isnan(self.lower) else None
+
+    @property
+    def warning(self) -> str | None:
+        """Why the limits are too narrow, and what to do; None where nothing is known of it."""
+        if not self.least_effect > MAX_SILENT_EFFECT:
+            return None
+        return (
+            f"cases of one pane are dependent: the variance is at least {self.least_effect:.2g} "
+            "times that of independent cases, so the interval is too narrow; declare clusters "
+            "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
+        )
 
     @property
     def width(self) -> float:

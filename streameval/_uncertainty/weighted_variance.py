@@ -24,6 +24,7 @@ from streameval._metrics.confusion import Confusion
 from streameval._metrics.gradients import cells_of
 from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import effective_cases
+from streameval._uncertainty.design_effect import DesignEffect
 from streameval._uncertainty.limits import Figure
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def weighted_figure(
     if spread > 0:
         fourth = positives.fourth(parts[0]) + negatives.fourth(parts[1])
         freedom = max(1.0, min(freedom, spread**2 / fourth - 1))
-    return Figure(estimate, effect * equal, P / effect, N / effect, freedom, effect, refused)
+    figure = Figure(estimate, equal, P, N, refused=refused)
+    return DesignEffect.of_weights(effect, freedom).widened(figure)
 
 
 def weighted_share(view: View, weighted: WeightedCounts, name: str, threshold: float) -> Figure:
@@ -150,9 +152,9 @@ def _share(
     spread = dot(squares, np.array([1 - share, -share]) ** 2) / whole**2
     # Without hits, or without other cases, the weights of all cases say what is known.
     effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
-    hits = total / effect * share
-    others = total / effect - hits
-    return Figure(share, binomial * effect / total, hits, others, None, effect, refused)
+    hits = total * share
+    figure = Figure(share, binomial / total, hits, total - hits, refused=refused)
+    return DesignEffect.of_weights(effect).widened(figure)
 
 
 def _refused(positives: _ClassSums, negatives: _ClassSums, gradient: Gradient) -> str | None:

@@ -196,6 +196,11 @@ BAD_STATES = {
         "states[1].evaluator",
         "streams count cases without weights",
     ),
+    "clusters": (
+        {"evaluator": Evaluator(cluster_groups=32).to_bytes()},
+        "states[1].evaluator",
+        "a stream has no clusters: send a state without cluster_groups",
+    ),
     "scale": (
         {"evaluator": PROBABILITIES.to_bytes()},
         "states[1].evaluator",
