@@ -135,8 +135,7 @@ def draw(scenario: Scenario, rng: np.random.Generator) -> Stream:
 def project(stream: Stream) -> tuple[Projection, Evaluator]:
     """Return the projection of the last days, and an evaluator with all labels of theirs.
 
-    The effects are those of a `LabelJoiner` of the same predictions and labels, counted in
-    one column: `tests/unit/projection/test_projection.py` holds them equal.
+    The effects of joining are made here, and counted in one column: ids would take longer.
     """
     settle = TTL_DAYS * DAY_US
     at_us = (stream.days * DAY_US).astype(np.int64)

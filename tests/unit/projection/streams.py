@@ -1,35 +1,48 @@
-"""Streams with late or chosen labels, through the public joiner."""
+"""Streams with late or chosen labels: as effects at once, or through the public joiner."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval import Evaluator, LabelJoiner, WindowedEvaluator
+from streameval import Evaluator, LabelJoiner, Window, WindowedEvaluator
+from streameval._projection.delay_panes import DelayPanes
+from streameval._projection.label_table import LabelTable
+from streameval._projection.projection import Projection
+from streameval._time.effects import Effect, Effects
+from streameval._time.panes import tiers_of
+from streameval._time.times import to_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from streameval import Window
-
     Column = npt.NDArray[np.float64]
     Mask = npt.NDArray[np.bool_]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
+DAY_US = 86_400_000_000
 DAYS, TTL_DAYS, WINDOW_DAYS = 30, 8, 4
 
 
 class Drawn(NamedTuple):
-    """A stream at its end: the joiner, its window, and the window with all labels."""
+    """A stream at its end: the projection of its last days, and these with all labels."""
 
-    joiner: LabelJoiner
-    window: Window
+    projection: Projection
     whole: Evaluator
+
+
+class Rows(NamedTuple):
+    """Predictions in order of time, in days, with the delays of labels; inf for none."""
+
+    made: Column
+    positives: Mask
+    scores: Column
+    delays: Column
 
 
 def at_day(day: float) -> datetime:
@@ -37,57 +50,79 @@ def at_day(day: float) -> datetime:
     return START + day * DAY
 
 
-def draw(
+def rows(
     seed: int,
     *,
     days_of_positive: float = 3.0,
     days_of_negative: float = 0.5,
     per_day: int = 400,
-    prevalence: float = 0.2,
     labelled: Callable[[Column, Mask], Mask] | None = None,
     slower: float = 1.0,
-    expired: Literal["drop", "negative"] = "drop",
-    keep_delays: bool = True,
-) -> Drawn:
-    """Return a stream of 30 days; delays in its last days are `slower` times as long."""
+) -> Rows:
+    """Return 30 days; delays of the last ones are `slower` times as long."""
     rng = np.random.default_rng(seed)
     count = per_day * DAYS
     made = np.sort(rng.random(count)) * DAYS
-    positives = rng.random(count) < prevalence
-    signal = rng.standard_normal(count) + 1.8 * positives
-    scores = 1 / (1 + np.exp(-signal))
+    positives = rng.random(count) < 0.2
+    scores = 1 / (1 + np.exp(-rng.standard_normal(count) - 1.8 * positives))
     mean = np.where(positives, days_of_positive, days_of_negative)
     mean = np.where(made > DAYS - WINDOW_DAYS, slower, 1.0) * mean
     delays = -mean * np.log1p(rng.random(count) * np.expm1(-TTL_DAYS / mean))
     given = np.ones(count, dtype=bool) if labelled is None else labelled(scores, positives)
+    return Rows(made, positives, scores, np.where(given, delays, np.inf))
+
+
+def draw(
+    seed: int, *, expired: bool = False, first_day: float = DAYS - WINDOW_DAYS, **shape: object
+) -> Drawn:
+    """Return the projection of WINDOW_DAYS from `first_day` on, of the effects of `rows`.
+
+    `expired` tells whether a prediction that expires is a negative.
+    """
+    made, positives, scores, delays = rows(seed, **shape)
+    event_us = to_us(START) + (made * DAY_US).astype(np.int64)
+    known = np.where(np.isfinite(delays), made + delays, np.inf)
+    arrived, lapsed = known <= DAYS, (made + TTL_DAYS <= DAYS) & np.isinf(delays) & expired
+    kinds = np.where(positives, Effect.LABELLED_POSITIVE, Effect.LABELLED_NEGATIVE)
+    kinds = np.where(lapsed, Effect.EXPIRED_NEGATIVE, kinds)
+    there = np.flatnonzero(arrived | lapsed)
+    label_us = event_us + (np.where(arrived, delays, TTL_DAYS) * DAY_US).astype(np.int64)
+    panes = DelayPanes(tiers_of(DAY_US, 90 * DAY_US), "probability")
+    panes.advance(to_us(at_day(DAYS)))
+    panes.count(
+        Effects(
+            np.concatenate((np.full(made.size, Effect.PREDICTED), kinds[there])).astype(np.uint8),
+            np.concatenate((event_us, event_us[there])),
+            np.concatenate((event_us, label_us[there])),
+            np.concatenate((scores, scores[there])),
+            np.zeros((made.size + there.size, 0), dtype=np.uint16),
+        )
+    )
+    inside = (made >= first_day) & (made < first_day + WINDOW_DAYS)
+    now, whole = Evaluator(resolution=12, scale="probability"), Evaluator()
+    known_inside = inside & (arrived | lapsed)
+    now.add_cases(labels=(positives & arrived)[known_inside], scores=scores[known_inside])
+    whole.add_cases(labels=positives[inside], scores=scores[inside])
+    span_us = (to_us(at_day(first_day)), to_us(at_day(first_day + WINDOW_DAYS)))
+    table = LabelTable.of(panes)
+    return Drawn(
+        Projection(table, Window(now._view(), *span_us), span_us, TTL_DAYS * DAY_US), whole
+    )
+
+
+def joined(seed: int, *, per_day: int, keep_delays: bool = True) -> tuple[LabelJoiner, Window]:
+    """Return a joiner of the rows, a quarter of a day a call, and the last days' window."""
+    made, positives, scores, delays = rows(seed, per_day=per_day)
     evaluator = WindowedEvaluator(pane=DAY, retention=90 * DAY, scale="probability")
     joiner = LabelJoiner(
-        evaluator,
-        ttl=TTL_DAYS * DAY,
-        relabel_ttl=timedelta(hours=6),
-        expired=expired,
-        keep_delays=keep_delays,
+        evaluator, ttl=TTL_DAYS * DAY, relabel_ttl=TTL_DAYS * DAY, keep_delays=keep_delays
     )
-    ids = np.array([f"{number}" for number in range(count)])
-    day_of = made.astype(np.int64)
     known = made + delays
-    origin = np.datetime64(START.replace(tzinfo=None), "us")
-
-    def moments(days: Column) -> npt.NDArray[np.datetime64]:
-        return origin + (days * 86_400e6).astype("timedelta64[us]")
-
-    # A step of a twelfth of a day: labels come after the predictions of their step.
-    for step in range(DAYS * 12):
-        here = (made >= step / 12) & (made < (step + 1) / 12)
-        joiner.log_cases(ids=ids[here].tolist(), scores=scores[here], at=moments(made[here]))
-        due = given & (known >= step / 12) & (known < (step + 1) / 12)
-        order = np.flatnonzero(due)[np.argsort(known[due])]
-        joiner.label_cases(
-            ids=ids[order].tolist(), labels=positives[order], at=moments(known[order])
-        )
-    joiner.advance(at_day(DAYS))
-    whole = Evaluator()
-    inside = day_of >= DAYS - WINDOW_DAYS
-    whole.add_cases(labels=positives[inside], scores=scores[inside])
-    window = evaluator.between(at_day(DAYS - WINDOW_DAYS), at_day(DAYS))
-    return Drawn(joiner, window, whole)
+    for step in range(DAYS * 4):
+        at = at_day((step + 1) / 4)
+        here = np.flatnonzero((made >= step / 4) & (made < (step + 1) / 4))
+        due = np.flatnonzero((known >= step / 4) & (known < (step + 1) / 4))
+        moments = [at_day(each) for each in made[here].tolist()]
+        joiner.log_cases(ids=[f"{each}" for each in here], scores=scores[here], at=moments)
+        joiner.label_cases(ids=[f"{each}" for each in due], labels=positives[due], at=at)
+    return joiner, evaluator.between(at_day(DAYS - WINDOW_DAYS), at_day(DAYS))

@@ -19,7 +19,7 @@ from streameval import (
 )
 from streameval._metric_registry import METRICS
 
-from .streams import DAY, DAYS, TTL_DAYS, WINDOW_DAYS, at_day, draw
+from .streams import DAY, DAYS, TTL_DAYS, WINDOW_DAYS, at_day, draw, joined
 
 
 def noon_joiner(**settings: bool) -> LabelJoiner:
@@ -36,7 +36,7 @@ def test_late_positives_are_projected_to_the_truth() -> None:
     before, after, held = [], [], []
     for seed in range(700, 710):
         stream = draw(seed)
-        figure = stream.joiner.projection(stream.window).figure("average_precision")
+        figure = stream.projection.figure("average_precision")
         truth = stream.whole.average_precision()
         before.append(figure.now - truth)
         after.append(figure.projected - truth)
@@ -54,9 +54,9 @@ def test_negatives_by_expiry_are_projected() -> None:
     errors, held = [], []
     for seed in range(720, 726):
         stream = draw(
-            seed, labelled=lambda _, positives: positives, expired="negative", days_of_positive=2.0
+            seed, labelled=lambda _, positives: positives, expired=True, days_of_positive=2.0
         )
-        projection = stream.joiner.projection(stream.window)
+        projection = stream.projection
         figure = projection.figure("auc_roc")
         assert np.isnan(figure.now)
         assert figure.interval is not None
@@ -77,7 +77,7 @@ def test_labels_chosen_by_score_are_weighted() -> None:
             labelled=lambda scores, _, draws=draws: (scores > 0.7) | (draws < 0.1),
             days_of_positive=0.5,
         )
-        figure = stream.joiner.projection(stream.window).figure("average_precision")
+        figure = stream.projection.figure("average_precision")
         truth = stream.whole.average_precision()
         before.append(figure.now - truth)
         after.append(figure.projected - truth)
@@ -87,10 +87,7 @@ def test_labels_chosen_by_score_are_weighted() -> None:
 
 def test_a_window_whose_labels_are_in_is_itself() -> None:
     """Each metric with a gradient reads the cases as they are, but for the cells' width."""
-    stream = draw(3)
-    start = DAYS - TTL_DAYS - WINDOW_DAYS - 2
-    window = stream.joiner.evaluator.between(at_day(start), at_day(start + WINDOW_DAYS))
-    projection = stream.joiner.projection(window)
+    projection = draw(3, first_day=DAYS - TTL_DAYS - WINDOW_DAYS - 2).projection
     assert projection.labelled_share == 1.0
     for metric in METRICS:
         if metric.gradient is None:
@@ -127,7 +124,7 @@ def test_nothing_is_projected_before_labels_are_in() -> None:
 def test_a_class_that_is_never_labelled_is_refused() -> None:
     """Complaints only: the negatives are unknown unless expiry declares them."""
     stream = draw(5, labelled=lambda _, positives: positives)
-    projection = stream.joiner.projection(stream.window)
+    projection = stream.projection
     assert projection.reason is RefusalReason.CLASS_NEVER_LABELLED
 
 
@@ -135,7 +132,7 @@ def test_scores_that_are_never_labelled_are_refused() -> None:
     """High scores without labels, also where they begin inside a band."""
     for quantile in (0.9, 0.7):
         stream = draw(6, labelled=lambda scores, _, q=quantile: scores < np.quantile(scores, q))
-        projection = stream.joiner.projection(stream.window)
+        projection = stream.projection
         assert projection.reason is RefusalReason.BAND_NEVER_LABELLED
         figure = projection.figure("auc_roc")
         assert figure.limits is not None
@@ -144,24 +141,24 @@ def test_scores_that_are_never_labelled_are_refused() -> None:
 
 def test_a_window_without_labels_yet_is_refused() -> None:
     """Labels that take a week: nothing is known of the last hours."""
-    stream = draw(7, days_of_positive=1e6, days_of_negative=1e6)
-    last = stream.joiner.evaluator.between(at_day(DAYS - 0.5), at_day(DAYS))
-    assert stream.joiner.projection(last).reason is RefusalReason.TOO_EARLY
+    stream = draw(7, days_of_positive=1e6, days_of_negative=1e6, first_day=DAYS - 0.5)
+    assert stream.projection.reason is RefusalReason.TOO_FEW_EFFECTIVE
+    stream = draw(7, days_of_positive=1e6, days_of_negative=1e6, first_day=DAYS - 1)
 
 
 def test_a_small_window_is_refused() -> None:
     """Fewer than 50 effective positives."""
     stream = draw(8, per_day=60)
-    projection = stream.joiner.projection(stream.window)
+    projection = stream.projection
     assert projection.reason is RefusalReason.TOO_FEW_EFFECTIVE
-    empty = stream.joiner.evaluator.between(at_day(DAYS + 5), at_day(DAYS + 6))
-    assert stream.joiner.projection(empty).reason is RefusalReason.TOO_FEW_EFFECTIVE
+    empty = draw(8, first_day=DAYS + 5)
+    assert empty.projection.reason is RefusalReason.TOO_FEW_EFFECTIVE
 
 
 def test_labels_slower_than_before_refuse_the_own_prevalence_only() -> None:
-    """Delays of the window three times as long: the chi-square sees it."""
-    stream = draw(9, slower=3.0, per_day=1200, days_of_positive=1.5)
-    projection = stream.joiner.projection(stream.window)
+    """Delays of the window four times as long: with thousands of positives the fit fails."""
+    stream = draw(9, slower=4.0, per_day=4000, days_of_positive=1.5)
+    projection = stream.projection
     assert projection.reason is None
     assert projection.fit < 0.01
     refused = {"average_precision": {}, "prevalence": {}, "precision": {"threshold": 0.7}}
@@ -181,7 +178,7 @@ def test_labels_slower_than_before_refuse_the_own_prevalence_only() -> None:
 def test_arguments_that_make_no_sense_are_refused() -> None:
     """One clear line each."""
     stream = draw(10, per_day=20)
-    projection = stream.joiner.projection(stream.window)
+    projection = stream.projection
     with pytest.raises(InvalidInputError, match="'maximum_mcc' cannot be projected"):
         projection.figure("maximum_mcc")
     with pytest.raises(InvalidInputError, match="needs a threshold"):
@@ -192,10 +189,11 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         projection.figure("auc_pr", prevalence=1.0)
     with pytest.raises(InvalidInputError, match="level must be"):
         projection.figure("auc_pr", level=1.0)
+    joiner = noon_joiner()
     with pytest.raises(InvalidInputError, match="decayed"):
-        stream.joiner.projection(stream.joiner.evaluator.decayed(DAY))
+        joiner.projection(joiner.evaluator.decayed(DAY))
     with pytest.raises(InvalidInputError, match="keep_delays=True"):
-        LabelJoiner(WindowedEvaluator(), ttl=DAY).projection(stream.window)
+        LabelJoiner(WindowedEvaluator(), ttl=DAY).projection(projection.window)
     with pytest.raises(InvalidInputError, match="needs a WindowedEvaluator"):
         LabelJoiner(Evaluator(), ttl=DAY, keep_delays=True)
 
@@ -229,9 +227,9 @@ def test_rows_and_columns_keep_the_same_delays() -> None:
 
 def test_bytes_round_trip_with_the_same_answer() -> None:
     """Bytes, pickles and copies answer as the joiner, and go on alike."""
-    stream = draw(12, per_day=150)
-    joiner = stream.joiner
-    expected = str(joiner.projection(stream.window).headline())
+    joiner, window = joined(12, per_day=250)
+    expected = str(joiner.projection(window).headline())
+    assert joiner.projection(window).reason is None
     restored = LabelJoiner.from_bytes(joiner.to_bytes())
     for other in (restored, pickle.loads(pickle.dumps(joiner)), joiner.copy()):
         assert other == joiner
@@ -244,11 +242,11 @@ def test_bytes_round_trip_with_the_same_answer() -> None:
 
 def test_a_joiner_that_keeps_no_delays_has_the_bytes_of_before() -> None:
     """Format 1 is written without delays, format 2 with them; altered ones are refused."""
-    plain, keeping = draw(13, per_day=5, keep_delays=False), draw(13, per_day=5)
-    old, new = plain.joiner.to_bytes(), keeping.joiner.to_bytes()
+    plain, keeping = joined(13, per_day=5, keep_delays=False), joined(13, per_day=5)
+    old, new = plain[0].to_bytes(), keeping[0].to_bytes()
     assert old[:6] == b"SEVT\x01\x00"
     assert new[:6] == b"SEVT\x02\x00"
-    assert new[6 : len(old) - 4] == old[6:-4]
+    assert old[6:-4] == new[6 : len(old) - 4]
     for at in range(6, len(new), len(new) // 50):
         altered = bytearray(new)
         altered[at] ^= 1
@@ -276,7 +274,7 @@ def test_panes_that_coarsen_keep_their_delays() -> None:
 def test_an_answer_is_readable() -> None:
     """What is printed names the metric, both values, the assumption and the backtest."""
     stream = draw(14)
-    projection = stream.joiner.projection(stream.window)
+    projection = stream.projection
     assert "% labelled, projected>" in repr(projection)
     text = str(projection)
     assert "AUC-ROC: 0." in text
