@@ -9,8 +9,8 @@ scaled to its predictions. The projected counts are sums over the ages; all metr
 them.
 
 A share of positives in each single cell, shrunk to that of its band, does worse: it ties
-cases that the score ranks. `bench/truth.py` measured a bias of AP of -0.19 by it, and of
-+0.00 by this, where labels of positives are late; docs/truth.md has the table.
+cases that the score ranks. Where labels of positives are late it had a bias of AP of -0.19,
+and this +0.00; docs/truth.md has the table.
 
 The variance is that of the labelled cases by their weights, of the predictions of the
 window as a sample, and of the delay model (delta method), for the gradient of the metric.
@@ -132,13 +132,13 @@ class Estimate:
         """Return the derivatives of a metric by the projected counts of each class and unit."""
         assert metric.gradient is not None
         found = metric.gradient(cells_of(self.window._view()), **arguments)
-        by_cell = self._by_cell
-        held = np.flatnonzero(by_cell.any(axis=0))
-        moves = np.zeros(by_cell.shape)
+        size = self.model.band_of.size
+        held = np.flatnonzero(self._by_cell.any(axis=0))
+        moves = np.zeros((2, size))
         # The gradient's cells are best first, and the misses are last.
         moves[0, held] = found.negative[: held.size][::-1] * COUNT_UNIT
         moves[1, held] = found.positive[: held.size][::-1] * COUNT_UNIT
-        return np.tile(moves, self.predictions.size // moves.shape[1])
+        return np.tile(moves, self.predictions.size // size)
 
     @property
     def _by_cell(self) -> IntArray:
