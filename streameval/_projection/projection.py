@@ -187,7 +187,7 @@ class Projection:
         self._span_us = span_us
         self._settle_us = settle_us
         self._models: dict[int, DelayModel] = {}
-        self._estimates: dict[tuple[int, int, int], Estimate] = {}
+        self._estimates: dict[tuple[int, int, int, tuple[int, int]], Estimate] = {}
 
     @property
     def prevalence(self) -> float:
@@ -351,7 +351,7 @@ class Projection:
         return self._models[at_us]
 
     def _estimate(self, panes: IntArray, at_us: int, misses: tuple[int, int] = (0, 0)) -> Estimate:
-        key = (int(panes[0]), int(panes[-1]), at_us)
+        key = (int(panes[0]), int(panes[-1]), at_us, misses)
         if key not in self._estimates:
             model = self._model(at_us)
             self._estimates[key] = estimate_window(
