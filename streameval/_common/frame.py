@@ -80,6 +80,11 @@ class Frame:
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
+    def begins(self, data: bytes | bytearray | memoryview) -> bool:
+        """Return whether bytes begin as this format's: its magic word and version. O(1)."""
+        prefix = _PREFIX.pack(self.magic, self.version)
+        return bytes(memoryview(data)[: len(prefix)]) == prefix
+
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body whose length is not the announced one. O(1)."""
         if size != len(body):
