@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NO_SCORES: FloatArray = np.empty(0)
+_NO_RUN = Run.of(_NO_SCORES)
+
 MAX_BUFFERED_SCORES = 8_192
 """Scores that the writer may append to the lists before it calls `renew_permits`."""
 
@@ -133,9 +136,9 @@ class CountsAccumulator:
             cases = [sum(pair) for pair in zip(self._pending_cases, added)]
             mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
             if runs is None:
-                _append_both(self._pending_columns, columns)
+                _append_both(self._pending_columns, columns, _NO_SCORES)
             else:
-                _append_both(self._pending_runs, runs)
+                _append_both(self._pending_runs, runs, _NO_RUN)
             self._pending_cases = cases
             self._pending_mutations, self._pending_rows = mutations, rows_after
             self._merge_if_due()
@@ -273,7 +276,7 @@ class CountsAccumulator:
         try:
             del buffer[:length]
         except MemoryError:
-            columns.pop()
+            columns[-1] = _NO_SCORES  # `pop` may allocate
             self._pending_cases[label] = cases
             self._pending_mutations, self._pending_rows = before
             raise
@@ -319,15 +322,15 @@ def _no_changes() -> _Pending:
     return ([], []), ([], []), {}, [0, 0]
 
 
-def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T]) -> None:
-    """Append an item to each list, or change nothing."""
+def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T], empty: T) -> None:
+    """Append an item to each list, or nothing that counts: at most an `empty` item."""
     first, second = lists
     item, other = items
     first.append(item)
     try:
         second.append(other)
     except MemoryError:
-        first.pop()
+        first[-1] = empty  # `pop` may allocate
         raise
 
 
