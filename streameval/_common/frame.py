@@ -39,11 +39,14 @@ class Frame:
         The version that is written, and the only one that can be read.
     name : str
         Its name in messages, with the article: "an evaluator".
+    newest : int or None
+        The newest version, where another frame reads later ones than this.
     """
 
     magic: bytes
     version: int
     name: str
+    newest: int | None = None
 
     def sealed(self, *parts: bytes) -> bytes:
         """Return the framed bytes: the prefix, the parts, the checksum of both. O(n)."""
@@ -73,7 +76,7 @@ class Frame:
         if version != self.version:
             raise_corrupt(
                 f"{self._noun} format {version} is unknown; "
-                f"this version reads format {self.version}"
+                f"this version reads format {self._readable}"
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
@@ -98,6 +101,10 @@ class Frame:
         body = self.body(data)
         self.check_checksum(data)
         return Reader(body, self._noun)
+
+    @property
+    def _readable(self) -> str:
+        return f"{self.version}" if self.newest is None else f"{self.version} to {self.newest}"
 
     @property
     def _noun(self) -> str:

@@ -128,6 +128,9 @@ class LabelJoiner:
         if not isinstance(into, WindowedEvaluator | Evaluator):
             message = f"into must be a WindowedEvaluator or an Evaluator, got {into!r}"
             raise InvalidInputError(message, field="into")
+        if into.cluster_groups is not None:
+            message = "predictions that wait for labels have no clusters: join into an evaluator "
+            raise InvalidInputError(f"{message}without cluster_groups", field="into")
         settings = JoinSettings(
             span_us(ttl, field="ttl"),
             span_us(relabel_ttl, field="relabel_ttl"),
