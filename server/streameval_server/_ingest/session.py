@@ -286,6 +286,7 @@ def batch_item(
     batch for a stream that the caller must not write to is logged without the stream's
     name, so that it leaves no trace in that stream.
     """
+
     def refused(refusal: Refused, stream: str) -> Item:
         payload = refusal.to_message().SerializeToString()
         return Item(
