@@ -32,6 +32,7 @@ from streameval_server._model.errors import (
     DiskFullError,
     RequestError,
     StorageError,
+    batch_too_large_for_memory,
     disk_full,
     queue_full,
     state_full,
@@ -445,7 +446,9 @@ class Committer:
             drained += item.nbytes
             self._drained_memory += item.memory_bytes
             if is_refused:
-                failed = Outcome(item, Status.FAILED, error=state_full(self._limits))
+                left = self._headroom_bytes
+                error = batch_too_large_for_memory(item_growth, left) if left else None
+                failed = Outcome(item, Status.FAILED, error=error or state_full(self._limits))
                 transaction.outcomes.append(failed)
                 continue
             growth += item_growth

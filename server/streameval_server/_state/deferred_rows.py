@@ -65,19 +65,29 @@ class DeferredRows:
         Number of rows.
     memory_bytes : int
         Memory, with what the slices will take.
+    new_slices : int
+        Slices that counting the rows may create; the memory includes them.
     has_removals : bool
         Whether rows remove cases: then they precede whatever else changes the slices.
     """
 
-    __slots__ = ("_has_effects", "_places", "_row_bytes", "_rows", "has_removals", "memory_bytes",
-                 "size")  # fmt: skip
+    __slots__ = (
+        "_has_effects",
+        "_places",
+        "_row_bytes",
+        "_rows",
+        "has_removals",
+        "memory_bytes",
+        "new_slices",
+        "size",
+    )
 
     def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
         self._rows: list[CodedCases | Effects] = []
-        self._places = self._row_bytes = self.size = self.memory_bytes = 0
+        self._places = self._row_bytes = self.size = self.memory_bytes = self.new_slices = 0
         self._has_effects = self.has_removals = False
 
     def add(self, rows: CodedCases | Effects, *, slices: int, existing: int) -> int:
@@ -90,6 +100,7 @@ class DeferredRows:
         """
         before = self.memory_bytes
         self._rows.append(rows)
+        slices = max(slices, existing)
         if isinstance(rows, Effects):
             self._has_effects = True
             self.has_removals |= bool(REMOVES[rows.kinds].any())
@@ -97,8 +108,9 @@ class DeferredRows:
         self._places += rows.codes.size
         self._row_bytes += rows.nbytes
         self.memory_bytes = self._row_bytes + slices_bytes(
-            self._places, max(slices, existing), existing, has_effects=self._has_effects
+            self._places, slices, existing, has_effects=self._has_effects
         )
+        self.new_slices = min(self._places, slices - existing)
         return self.memory_bytes - before
 
     def __iter__(self) -> Iterator[CodedCases | Effects]:

@@ -176,9 +176,12 @@ class PaneStore:
         return start if grid.start_of(last) == start else None
 
     def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
-        """Return how many panes and how many of their slices exist in a span. O(panes)."""
+        """Return how many panes and slices of panes a span has, counted ones alone. O(panes).
+
+        Slices that deferred rows will create are counted with these rows.
+        """
         found = [
-            len(pane.content.parts)
+            len(pane.content.parts) + pane.content.deferred.new_slices
             for pane in self.panes
             if pane.end_us > first_us and pane.start_us <= last_us
         ]
