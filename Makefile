@@ -10,6 +10,10 @@ export PYTHONSAFEPATH := 1
 
 SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
+# Tests that drive a browser, containers or Spark, or overload a server, have the machine for
+# themselves. The files of all others are shared out to two processes.
+ALONE   := tests/browser tests/deploy tests/load tests/spark
+SHARED  := -n 2 --dist loadfile $(ALONE:%=--ignore=%) tests
 
 .PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
 
@@ -40,11 +44,13 @@ demo: $(VENV)/.wheel
 	$(PY) demo
 
 test: $(VENV)/.test
-	$(PYTEST) tests
+	$(PYTEST) $(SHARED)
+	$(PYTEST) $(ALONE)
 	$(PYTEST) --doctest-modules --pyargs streameval streameval_server
 
 test-heavy: $(VENV)/.test
-	$(PYTEST) -m heavy --timeout 900 tests
+	$(PYTEST) -m heavy --timeout 900 $(SHARED)
+	$(PYTEST) -m heavy --timeout 900 $(ALONE)
 
 check: $(VENV)/.check
 	$(VENV)/bin/ruff check .

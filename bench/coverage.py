@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAMES = ("auc_roc", "average_precision", "auc_pr")
 PR_NAMES = NAMES[1:]
-POSITIVES = (20, 100, 1_000)
+POSITIVES = (20, 100, 200, 1_000)
 PREVALENCES = (0.5, 0.05, 0.005)
 LEVEL = 0.95
 LOW, HIGH = 0.93, 0.98

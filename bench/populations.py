@@ -42,7 +42,7 @@ class Population:
 
     name: str
     positive: stats.rv_continuous
-    negative: stats.rv_continuous
+    negative: stats.rv_continuous | Contaminated
     cuts: tuple[float, ...] = ()
     missed: tuple[float, float] = (0.0, 0.0)
 
@@ -141,6 +141,19 @@ def groups_of(p: np.ndarray, n: np.ndarray, missed_p: int, missed_n: int) -> Gro
     )
 
 
+@dataclass(frozen=True)
+class Contaminated:
+    """A distribution of which a share of the cases has another one."""
+
+    usual: stats.rv_continuous
+    other: stats.rv_continuous
+    share: float
+
+    def sf(self, scores: np.ndarray) -> np.ndarray:
+        """Return the probability above each score."""
+        return (1 - self.share) * self.usual.sf(scores) + self.share * self.other.sf(scores)
+
+
 POPULATIONS = (
     Population("equal, d=0.5", stats.norm(0.5, 1), stats.norm()),
     Population("equal, d=1", stats.norm(1, 1), stats.norm()),
@@ -157,6 +170,14 @@ POPULATIONS = (
     Population("tied at 0.25", stats.norm(1.5, 1), stats.norm(), tuple(np.arange(-12, 17) / 4)),
     Population("20 ties, d=3", stats.norm(3, 1), stats.norm(), tuple(np.arange(-6, 13) / 2)),
     Population("10 % missed", stats.norm(1.5, 1), stats.norm(), missed=(0.10, 0.05)),
+    Population("Student 3 df, d=3", stats.t(3, loc=3), stats.t(3)),
+    Population("Student 3 df, d=4", stats.t(3, loc=4), stats.t(3)),
+    Population("Student 3 df, d=6", stats.t(3, loc=6), stats.t(3)),
+    Population("Student 5 df, d=4", stats.t(5, loc=4), stats.t(5)),
+    Population("Student 2 df, d=4", stats.t(2, loc=4), stats.t(2)),
+    Population(
+        "1 % mislabelled", stats.norm(3), Contaminated(stats.norm(), stats.norm(3), share=0.01)
+    ),
 )
 
 

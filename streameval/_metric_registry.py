@@ -75,12 +75,16 @@ class Estimator:
         influence is not accumulated from them.
     counts_misses : bool
         Whether the misses are one more tied group, below every case.
+    in_cells : Estimator or None
+        Of the same area where groups are cells that hide an order: its mean over the
+        orders, to which ties of the metric itself would add a bias. None: itself.
     """
 
     value: Callable[[Groups, float | None], float]
     influence: Callable[[Groups, float | None], Influence]
     derivatives: Callable[[Groups, float | None], Derivatives] | None = None
     counts_misses: bool = True
+    in_cells: Estimator | None = None
 
     def counted(self, groups: Groups) -> Groups:
         """Return the groups that the functions take, from groups without the misses. O(G)."""
@@ -263,6 +267,12 @@ def _at_threshold(name: str) -> Callable[..., float]:
     return rate_at
 
 
+_INTERPOLATED = Estimator(
+    value=lambda groups, prevalence: auc_pr_value(groups, prevalence=prevalence),
+    influence=auc_pr_influence,
+    derivatives=auc_pr_derivatives,
+)
+
 METRICS = (
     Metric(
         name="auc_roc",
@@ -294,11 +304,7 @@ METRICS = (
         function=AreaQueries.auc_pr,
         is_rescaled=True,
         interval="influence-logit",
-        estimator=Estimator(
-            value=lambda groups, prevalence: auc_pr_value(groups, prevalence=prevalence),
-            influence=auc_pr_influence,
-            derivatives=auc_pr_derivatives,
-        ),
+        estimator=_INTERPOLATED,
         bounds=BoundsRule(),
         in_snapshot=True,
         is_area=True,
@@ -326,6 +332,7 @@ METRICS = (
             influence=average_precision_influence,
             derivatives=average_precision_derivatives,
             counts_misses=False,
+            in_cells=_INTERPOLATED,
         ),
         bounds=BoundsRule(WorstOrder.ONE_BY_ONE),
         in_snapshot=True,

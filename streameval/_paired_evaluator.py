@@ -2,18 +2,19 @@
 
 The scores that two models give one case are correlated, so the difference of two
 figures is far more certain than either figure. `PairedEvaluator` counts each case in
-a sparse grid (cell of a's score, cell of b's score); the variance is that of the
-per-case *differences* of influence (DeLong et al. 1988 for AUC-ROC). It can never be
-negative, as a sum of variances minus covariances of different populations can.
+a sparse grid (a's score, b's score); the variance is that of the per-case *differences*
+of influence (DeLong et al. 1988 for AUC-ROC). It can never be negative, as a sum of
+variances minus covariances of different populations can.
 
 The figures themselves are computed from each model's own scores, in two evaluators.
-Only the grid, which the variance is computed from, keeps few bits of a score (7 by
-default) and, above its cap, a sample of the ids.
+Only the grid, which the variance is computed from, is cut into cells above its cap, at
+the quantiles of the pair (`pair_grid`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+import math
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -26,16 +27,30 @@ from streameval._counts.columns import (
     check_score,
     check_scores,
 )
-from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import COMPARED_NAMES
-from streameval._uncertainty.compare import Comparison, p_value_of
+from streameval._uncertainty.compare import GRID_TOO_COARSE, TOO_FEW, Comparison, p_value_of
 from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
-from streameval._uncertainty.pair_cells import PairCells, levels_of
-from streameval._uncertainty.pair_difference import Difference, variance_of_difference
+from streameval._uncertainty.pair_cells import PairCells
+from streameval._uncertainty.pair_difference import (
+    Difference,
+    GridTooCoarseError,
+    variance_of_difference,
+)
+from streameval._uncertainty.pair_grid import PairGrid
+from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
+
+if TYPE_CHECKING:
+    from streameval._counts.resolution import Scale
+    from streameval._uncertainty.pair_ids import WordArray
 
 _MAX_MODEL_CELLS = 65_536
 """Distinct scores of each model's evaluator."""
+
+
+_View: TypeAlias = (
+    "tuple[tuple[object, ...], PairGrid, WordArray | None, tuple[Evaluator, Evaluator]]"
+)
 
 
 class PairedEvaluator:
@@ -43,17 +58,13 @@ class PairedEvaluator:
 
     Parameters
     ----------
-    resolution : int
-        Significant bits of a score that the grid keeps, 1 to 53; 6 to 8 are
-        enough for the uncertainty of a difference.
     scale : {"probability"} or None
         As for `Evaluator`.
     max_cells : int
-        The most pairs of cells that the grid keeps for each class (25 B
-        each); above it the ids are sampled, each class by itself. Each model's
-        own evaluator keeps up to 65,536 distinct scores, above that fewer bits.
-    seed : int
-        The seed of the sampling. Only evaluators of one seed can be merged.
+        The most pairs of scores that the grid keeps for each class (24 B each). Above
+        it the scores are cut at the pair's own quantiles, into the square root of as
+        many cells (256 by default) for each model. Each model's own evaluator keeps up
+        to 65,536 distinct scores, above that fewer bits.
 
     Raises
     ------
@@ -77,16 +88,9 @@ class PairedEvaluator:
     def __init__(
         self,
         *,
-        resolution: int = 7,
         scale: str | None = None,
         max_cells: int = 65_536,
-        seed: int = 0,
     ) -> None:
-        if not 1 <= resolution <= MAX_BITS:
-            raise InvalidInputError(
-                f"resolution must be between 1 and {MAX_BITS} bits, got {resolution}",
-                field="resolution",
-            )
         if scale not in {None, "probability"}:
             raise InvalidInputError(
                 f"scale must be 'probability' or None, got {scale!r}", field="scale"
@@ -95,11 +99,10 @@ class PairedEvaluator:
             raise InvalidInputError(
                 f"max_cells must be at least 1, got {max_cells}", field="max_cells"
             )
-        self._resolution = resolution
         self._scale: Scale = "probability" if scale else "plain"
         self._max_cells = max_cells
-        self._seed = seed
-        self._cells = (PairCells(), PairCells())  # negatives, positives
+        self._grid = PairGrid()
+        self._ids: WordArray | None = None  # None: not of every case
         self._models = (
             Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
             Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
@@ -107,7 +110,14 @@ class PairedEvaluator:
 
     # -- mutations ---------------------------------------------------------
 
-    def add_case(self, positive: bool, score_a: float, score_b: float, *, id: str | int) -> None:  # noqa: A002 (the word that users know)
+    def add_case(
+        self,
+        positive: bool,
+        score_a: float,
+        score_b: float,
+        *,
+        id: str | int | None = None,  # noqa: A002 (the word that users know)
+    ) -> None:
         """Add one case. O(n log n) in the entries: `add_cases` is much faster.
 
         Parameters
@@ -116,8 +126,8 @@ class PairedEvaluator:
             Whether the reference is positive.
         score_a, score_b : float
             The scores of the two models.
-        id : str or int
-            Identifies the case: sampling keeps or drops an id in every evaluator alike.
+        id : str or int, optional
+            Identifies the case, as in `add_cases`.
 
         Examples
         --------
@@ -130,11 +140,11 @@ class PairedEvaluator:
             labels=[check_label(positive)],
             scores_a=[check_score(score_a, field="score_a", scale=self._scale)],
             scores_b=[check_score(score_b, field="score_b", scale=self._scale)],
-            ids=[id],
+            ids=None if id is None else [id],
         )
 
     @by_keyword
-    def add_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
+    def add_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any = None) -> None:
         """Add columns of cases, all or none.
 
         Parameters
@@ -142,8 +152,9 @@ class PairedEvaluator:
         labels : column of bool or of 0 and 1
         scores_a, scores_b : columns of float
             The scores of the two models.
-        ids : column of str or of int
-            One for each case.
+        ids : column of str or of int, optional
+            One for each case, remembered (8 B each) so that a repeated one is refused.
+            Give them for all cases of an evaluator or for none.
 
         Raises
         ------
@@ -152,7 +163,7 @@ class PairedEvaluator:
 
         Notes
         -----
-        O((n + d) log(n + d)) for d rows and n entries.
+        O((n + d) log(n + d)) for d rows and n entries or ids.
 
         Examples
         --------
@@ -167,13 +178,14 @@ class PairedEvaluator:
         self._change(labels, scores_a, scores_b, ids, sign=1)
 
     @by_keyword
-    def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
+    def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any = None) -> None:
         """Remove columns of cases, all or none, with the values they were added with.
 
         Raises
         ------
         InvalidInputError
-            As `add_cases`, and when a case was not added.
+            As `add_cases`, and when a case was not added. In cells that were cut anew
+            by a merge, a case may not be found.
 
         Examples
         --------
@@ -191,7 +203,15 @@ class PairedEvaluator:
         Raises
         ------
         InvalidInputError
-            When settings differ. Nothing has changed then.
+            When settings differ, when an id is in two of them, or when only some have
+            ids. Nothing has changed then.
+
+        Notes
+        -----
+        Up to `max_cells` the result is the same to the bit in any order. Above it the
+        figures are, and the cells of the grid, on which intervals depend, depend
+        slightly on the order; evaluators with different cells are best merged in one
+        call, which cuts them anew only once.
 
         Examples
         --------
@@ -202,19 +222,23 @@ class PairedEvaluator:
         >>> whole.num_cases
         1
         """
-        settings, cells, models = self._view()
-        models = (models[0].copy(), models[1].copy())
+        settings, grid, ids, own = self._view()
+        models = (own[0].copy(), own[1].copy())
+        known = [ids] if self.num_cases else []
+        grids = []
         for other in others:
-            other_settings, other_cells, other_models = other._view()
+            other_settings, other_grid, other_ids, other_models = other._view()
             if other_settings != settings:
-                raise InvalidInputError(
-                    "only pairs of the same resolution, scale, max_cells and seed can be merged",
-                    field="other",
-                )
-            cells = self._added(cells, other_cells)
+                message = "only pairs of the same scale and max_cells can be merged"
+                raise InvalidInputError(message, field="other")
+            grids.append(other_grid)
+            if other.num_cases:
+                known.append(other_ids)
             for model, other_model in zip(models, other_models):
                 model.merge(other_model)
-        self._cells, self._models = cells, models
+        united = united_words(known)
+        self._grid = grid.merged(grids, self._max_cells)
+        self._ids, self._models = united, models
 
     def __add__(self, other: PairedEvaluator) -> Self:
         total = type(self).__new__(type(self))
@@ -226,7 +250,7 @@ class PairedEvaluator:
 
     @property
     def num_cases(self) -> int:
-        """All cases, also those outside the sample."""
+        """All cases."""
         return self.num_positive_ref + self.num_negative_ref
 
     @property
@@ -238,11 +262,6 @@ class PairedEvaluator:
     def num_negative_ref(self) -> int:
         """All negatives."""
         return self._models[0].num_negative_ref
-
-    @property
-    def sampled(self) -> tuple[float, float]:
-        """The sampled shares of the positives' and of the negatives' ids; 1.0 below the cap."""
-        return 0.5 ** self._cells[True].lowest, 0.5 ** self._cells[False].lowest
 
     @by_keyword
     def compare(
@@ -263,8 +282,10 @@ class PairedEvaluator:
         Returns
         -------
         Comparison
-            ``a`` and ``b`` are the models' own intervals. nan with fewer than
-            two cases of a class.
+            ``a`` and ``b`` are the models' own intervals. The limits are nan with fewer
+            than two cases of a class, and where the cells of the grid are too coarse: a
+            figure in them is further from the exact one than a standard error;
+            ``reason`` says which.
 
         Raises
         ------
@@ -273,7 +294,9 @@ class PairedEvaluator:
 
         Notes
         -----
-        O(n log n) in the entries. Independent cases are assumed.
+        O(n log n) in the entries. Independent cases are assumed. Where the grid is in
+        cells, the variance is multiplied by the larger ratio of a model's exact variance
+        to that in the cells, if one is above 1.
 
         Examples
         --------
@@ -293,13 +316,12 @@ class PairedEvaluator:
             )
         check_prevalence(prevalence, metric)
         a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
-        difference = Difference(
-            metric,
-            a.figure,
-            b.figure,
-            self._variance(metric, prevalence),
-            min(cells.sampled for cells in self._cells),
-        )
+        reason = None
+        try:
+            variance = variance_of_difference(self._grid, (a, b), prevalence)
+        except GridTooCoarseError:
+            variance, reason = math.nan, GRID_TOO_COARSE
+        difference = Difference(metric, a.figure, b.figure, variance)
         lower, upper = difference.limits(1 - level)
         return Comparison(
             metric=metric,
@@ -311,62 +333,60 @@ class PairedEvaluator:
             prevalence=prevalence,
             a=a.interval(level),
             b=b.interval(level),
+            reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
         )
 
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
-        for cells in self._cells:
-            cells._check(self._max_cells)
+        self._grid._check(self._max_cells)
         for model in self._models:
             model._check()
-            assert model.num_positive_ref == self._cells[True].total
-            assert model.num_negative_ref == self._cells[False].total
+            assert model.num_positive_ref == self._grid.positives.total
+            assert model.num_negative_ref == self._grid.negatives.total
+        if self._ids is not None:
+            assert len(self._ids) == self.num_cases
+            assert (self._ids[1:] > self._ids[:-1]).all()
 
-    def _variance(self, metric: str, prevalence: float | None) -> float:
-        """Return the variance of the difference. O(n log n)."""
-        negatives, positives = self._cells
-        return variance_of_difference(
-            positives,
-            negatives,
-            (self._models[0]._view(), self._models[1]._view()),
-            self._resolution,
-            metric=metric,
-            prevalence=prevalence,
-        )
-
-    def _view(
-        self,
-    ) -> tuple[tuple[object, ...], tuple[PairCells, PairCells], tuple[Evaluator, Evaluator]]:
-        settings = (self._resolution, self._scale, self._max_cells, self._seed)
-        return settings, self._cells, self._models
+    def _view(self) -> _View:
+        return (self._scale, self._max_cells), self._grid, self._ids, self._models
 
     def _change(self, labels: Any, scores_a: Any, scores_b: Any, ids: Any, *, sign: int) -> None:
         positive = check_labels(labels)
         a = check_scores(scores_a, field="scores_a", scale=self._scale)
         b = check_scores(scores_b, field="scores_b", scale=self._scale)
-        levels = levels_of(ids, self._seed)
-        for name, column in (("scores_a", a), ("scores_b", b), ("ids", levels)):
-            check_length(name, column.size, like="labels", length=positive.size)
+        column = None if ids is None else IdColumn.of(ids)
+        sizes = {"scores_a": a.size, "scores_b": b.size}
+        if column is not None:
+            sizes["ids"] = len(column)
+        for name, size in sizes.items():
+            check_length(name, size, like="labels", length=positive.size)
+        known = self._changed_ids(column, positive.size, sign=sign)
         models = (self._models[0].copy(), self._models[1].copy())
         for model, scores in zip(models, (a, b)):
             if sign > 0:
                 model.add_cases(labels=positive, scores=scores)
             else:
                 model.remove_cases(labels=positive, scores=scores)
-        a, b = (quantise(scores, self._resolution, self._scale) for scores in (a, b))
-        change = []
-        for rows in (~positive, positive):
-            counts = np.full(int(rows.sum()), sign, dtype=np.int64)
-            change.append(
-                PairCells(a[rows], b[rows], levels[rows], counts, total=int(counts.sum()))
-            )
-        self._cells = self._added(self._cells, (change[0], change[1]))
-        self._models = models
-
-    def _added(
-        self, cells: tuple[PairCells, PairCells], change: tuple[PairCells, PairCells]
-    ) -> tuple[PairCells, PairCells]:
-        return (
-            cells[0].merged(change[0], self._max_cells),
-            cells[1].merged(change[1], self._max_cells),
+        a, b = a + 0.0, b + 0.0  # -0.0 is 0.0
+        negatives, positives = (
+            PairCells(a[rows], b[rows], np.full(int(rows.sum()), sign, dtype=np.int64))
+            for rows in (~positive, positive)
         )
+        change = PairGrid(negatives, positives)
+        self._grid = self._grid.merged([change], self._max_cells)
+        self._ids, self._models = known, models
+
+    def _changed_ids(self, ids: IdColumn | None, size: int, *, sign: int) -> WordArray | None:
+        """Return the ids after a change of `size` cases."""
+        known = self._ids
+        if not size:
+            return known
+        if not self.num_cases:
+            known = None if ids is None else NO_WORDS
+        if ids is None or known is None:
+            if (ids is None) != (known is None):
+                has = "was filled without ids" if known is None else "was filled with ids"
+                message = f"this pair {has}: give them for all of its cases or for none"
+                raise InvalidInputError(message, field="ids")
+            return None
+        return ids.added_to(known) if sign > 0 else ids.removed_from(known)

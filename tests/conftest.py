@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
+import random
 import shutil
 import socket
 import sys
@@ -66,12 +68,18 @@ def require_command() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
-    """Return a function that finds a free port."""
+    """Return a function that finds a free port.
+
+    It is below the ports that systems give to sockets without one of their own (from 32768 on
+    Linux), so no server or connection of another test takes it before it is used.
+    """
 
     def port() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
+        while True:
+            number = random.SystemRandom().randrange(20_000, 32_768)
+            with contextlib.suppress(OSError), socket.socket() as probe:
+                probe.bind(("127.0.0.1", number))
+                return number
 
     return port
 

@@ -1,9 +1,10 @@
 """Uncertainty of metrics: sampling variances, intervals, comparisons, and bounds.
 
-- `sampling_variance`, `estimates`, `limits`, `student`: from counts to limits;
+- `sampling_variance`, `estimates`, `limits`, `unseen_cases`, `student`: from counts to limits;
   `intervals` has the queries, `bootstrap` the other method.
-- `compare`: the difference of two independent evaluators; `pair_cells` and
-  `pair_difference`: that of two models on the same cases.
+- `compare`: the difference of two independent evaluators; `pair_difference`: that of
+  two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
+  cut into cells by `pair_cuts`), none of them twice (`pair_ids`).
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
   kept few bits.
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.

@@ -13,7 +13,7 @@ on the same cases are a pair: see `PairedEvaluator`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -43,6 +43,15 @@ CommonPrevalence: TypeAlias = float | Literal["common", "own"]
 MIN_P_VALUE = 1e-12
 """Asymptotic p-values are not accurate below this, so none smaller is returned."""
 
+TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
+_ADVICE = {
+    TOO_FEW: "it needs two positives and two negatives",
+    GRID_TOO_COARSE: (
+        "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
+        "or start a new one where the scores have changed"
+    ),
+}
+
 _P_VALUE_TOLERANCE = 1e-10
 """Relative error of a p-value."""
 
@@ -68,6 +77,9 @@ class Comparison:
         metric does not depend on it.
     a, b : Interval
         The two values, with their intervals.
+    reason : str or None
+        Why there are no limits: ``"TOO_FEW"`` cases of a class, or, of a pair,
+        ``"GRID_TOO_COARSE"``; None where there are. ``print`` says what to do.
     """
 
     metric: str
@@ -79,6 +91,13 @@ class Comparison:
     prevalence: float | None
     a: Interval
     b: Interval
+    reason: str | None = field(default=None, kw_only=True)
+
+    def __str__(self) -> str:
+        limits = f"{self.lower:.4f} to {self.upper:.4f}, p = {self.p_value:.2g}"
+        if self.reason is not None:
+            limits = f"no interval: {self.reason}, {_ADVICE[self.reason]}"
+        return f"{self.difference:.4f} ({limits})"
 
 
 @by_keyword
@@ -158,6 +177,7 @@ def compare(
         prevalence=fixed,
         a=uncertain_a.interval(level),
         b=uncertain_b.interval(level),
+        reason=TOO_FEW if math.isnan(lower) else None,
     )
 
 

@@ -26,6 +26,7 @@ from streameval._uncertainty.limits import (
     proportion_limits,
 )
 from streameval._uncertainty.sampling_variance import sampling_variance
+from streameval._uncertainty.unseen_cases import with_unseen_cases
 
 if TYPE_CHECKING:
     from streameval._counts.groups import Groups
@@ -78,7 +79,13 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
         return UNDEFINED
     if kind == "wilson":
         return proportion_limits(figure, alpha, anytime=anytime)
-    if kind == "delong-newcombe":
+    seen = _seen_limits(figure, name, alpha, anytime=anytime)
+    return with_unseen_cases(seen, figure, figure, name, alpha, anytime=anytime)
+
+
+def _seen_limits(figure: Figure, name: str, alpha: float, *, anytime: bool) -> Limits:
+    """Return the limits of an area by the variance of the sample alone. O(1)."""
+    if BY_NAME[name].interval == "delong-newcombe":
         return auc_roc_limits(figure, alpha, anytime=anytime)
     return precision_limits(figure, alpha, anytime=anytime)
 
@@ -87,11 +94,14 @@ def limits_between(
     figures: tuple[Figure, ...], name: str, alpha: float, *, anytime: bool = False
 ) -> Limits:
     """Return the least lower and the greatest upper limit between `hidden_figures`. O(1)."""
-    limits = [limits_of(each, name, alpha, anytime=anytime) for each in figures]
-    if BY_NAME[name].interval == "influence-logit" and not math.isnan(limits[0][0]):
-        turns = precision_turns(figures[0], figures[-1], alpha, anytime=anytime)
-        limits += [precision_limits(each, alpha, anytime=anytime) for each in turns]
-    return min(lower for lower, _ in limits), max(upper for _, upper in limits)
+    if math.isnan(limits_of(figures[0], name, alpha, anytime=anytime)[0]):
+        return UNDEFINED
+    if BY_NAME[name].interval == "influence-logit":
+        figures += tuple(precision_turns(figures[0], figures[-1], alpha, anytime=anytime))
+    limits = [_seen_limits(each, name, alpha, anytime=anytime) for each in figures]
+    outermost = min(lower for lower, _ in limits), max(upper for _, upper in limits)
+    ordered = sorted(figures, key=lambda each: each.estimate)
+    return with_unseen_cases(outermost, ordered[0], ordered[-1], name, alpha, anytime=anytime)
 
 
 def hidden_figures(

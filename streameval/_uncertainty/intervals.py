@@ -108,7 +108,7 @@ class UncertaintyQueries(BoundsQueries):
         >>> ev.add_cases(labels=[1, 1, 0, 1, 0, 0], scores=[6, 5, 4, 3, 2, 1])
         >>> interval = ev.interval("auc_roc")
         >>> round(interval.lower, 2), round(interval.estimate, 2), round(interval.upper, 2)
-        (0.14, 0.89, 1.0)
+        (0.0, 0.89, 1.0)
         """
         check_level(level)
         check_prevalence(prevalence, metric)

@@ -1,7 +1,7 @@
 """The difference of two models' figures on the same cases, with its limits.
 
 The figures come from the two models' own scores. The variance is that of the
-per-case differences of influence over the grid of cells, which may be a sample. The
+per-case differences of influence over the grid of pairs, which may be in cells. The
 half-width is Student's t times the standard error, times the mean ratio by which the
 two figures' stabilised intervals are wider than plain ones. (Square-and-add with a
 correlation, Zou 2007, was tried: it is several times too wide where two models
@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.resolution import quantise
 from streameval._counts.run import Run
 from streameval._counts.state import State
 from streameval._uncertainty.estimates import estimator_of, limits_of
 from streameval._uncertainty.limits import UNDEFINED, Figure
-from streameval._uncertainty.sampling_variance import scatter
+from streameval._uncertainty.sampling_variance import sampling_variance, scatter
 from streameval._uncertainty.student import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
-    from streameval._counts.resolution import Scale
     from streameval._metrics.influence import Influence
+    from streameval._uncertainty.intervals import UncertainMetric
     from streameval._uncertainty.limits import Limits
-    from streameval._uncertainty.pair_cells import PairCells
+    from streameval._uncertainty.pair_grid import PairGrid
+
+_ONE_STANDARD_ERROR = 2 * 0.15865525393145707
+"""The probability outside one standard error of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,13 @@ class Difference:
     a, b : Figure
         The figures, with their own variances.
     variance : float
-        The variance of the difference; nan when a class has too few cases in the grid.
-    sampled : int
-        Cases in the grid of the class with fewer of them.
+        The variance of the difference; nan without two of each class.
     """
 
     metric: str
     a: Figure
     b: Figure
     variance: float
-    sampled: int
 
     @property
     def estimate(self) -> float:
@@ -65,14 +64,15 @@ class Difference:
         """Return the limits of the difference, of nominal coverage 1 - alpha. O(1)."""
         if math.isnan(self.variance):
             return UNDEFINED
+        cases = min(self.a.positives, self.a.negatives)
         if self.variance > 0:
             widening = (self._widening(self.a, alpha) + self._widening(self.b, alpha)) / 2
-            quantile = student_quantile(alpha / 2, self.sampled - 1)
+            quantile = student_quantile(alpha / 2, cases - 1)
             half = quantile * math.sqrt(self.variance) * max(1.0, widening)
         else:
             # No case differs: as Wilson's limit of a share with no positives.
             square = normal_quantile(alpha / 2) ** 2
-            half = square / (self.sampled + square)
+            half = square / (cases + square)
         return max(-1.0, self.estimate - half), min(1.0, self.estimate + half)
 
     def _widening(self, figure: Figure, alpha: float) -> float:
@@ -86,53 +86,71 @@ class Difference:
         return (upper - lower) / (2 * plain * math.sqrt(figure.variance))
 
 
+class GridTooCoarseError(Exception):
+    """The cells of a grid hide too much of a model's order for a variance."""
+
+
 def variance_of_difference(
-    positives: PairCells,
-    negatives: PairCells,
-    models: tuple[State, State],
-    resolution: int,
-    *,
-    metric: str,
+    grid: PairGrid,
+    models: tuple[UncertainMetric, UncertainMetric],
     prevalence: float | None,
 ) -> float:
-    """Return the variance of a's figure minus b's. O(n log n).
+    """Return the variance of a's figure minus b's; nan without two of each class. O(n log n).
 
-    Influences are computed from all cases of a model, rounded to the grid's cells. Only
-    the cases whose differences are averaged may be a sample.
+    Cells make a variance smaller. So that of the difference is multiplied by the larger of
+    the two ratios of a model's exact variance to that in the cells.
+
+    Parameters
+    ----------
+    grid : PairGrid
+        All cases of the models.
+    models : UncertainMetric
+        The metric of a and of b, of their own scores.
+    prevalence : float or None
+        As in the figures.
+
+    Raises
+    ------
+    GridTooCoarseError
+        Where a figure in the cells is further from the exact one than a standard error,
+        or its variance is 0 and the exact one is not.
     """
-    P, N = positives.sampled, negatives.sampled
+    positives, negatives = grid.positives, grid.negatives
+    P, N = positives.total, negatives.total
     if min(P, N) < 2:
         return math.nan
-    of_positives, of_negatives, slope = np.zeros(len(positives)), np.zeros(len(negatives)), 0.0
-    for state, name, sign in zip(models, ("a", "b"), (1, -1)):
-        bits = resolution if state.resolution is None else min(resolution, state.resolution)
+    of_positives, of_negatives = np.zeros(len(positives)), np.zeros(len(negatives))
+    slope, ratio = 0.0, 1.0
+    for model, name, sign in zip(models, ("a", "b"), (1, -1)):
+        scores = getattr(positives, name), getattr(negatives, name)
         groups = State(
             counts=ScoreCounts(
-                _coarser(state.counts.positives, bits, state.scale),
-                _coarser(state.counts.negatives, bits, state.scale),
+                Run.of(scores[0], positives.counts), Run.of(scores[1], negatives.counts)
             )
         ).groups
-        influence = estimator_of(metric).influence(groups, prevalence)
-        of_each = influences_of_cases(
-            influence,
-            groups,
-            quantise(getattr(positives, name), bits, state.scale),
-            quantise(getattr(negatives, name), bits, state.scale),
-        )
+        estimator = estimator_of(model.name)
+        if grid.cuts is not None and estimator.in_cells is not None:
+            estimator = estimator.in_cells
+        influence = estimator.influence(groups, prevalence)
+        lower, upper = model.limits(_ONE_STANDARD_ERROR)
+        if not lower <= influence.estimate <= upper:
+            raise GridTooCoarseError
+        of_grid = sampling_variance(influence, groups, fixed_prevalence=prevalence is not None)
+        if model.figure.variance > ratio * of_grid:
+            if of_grid == 0:
+                raise GridTooCoarseError
+            ratio = model.figure.variance / of_grid
+        of_each = influences_of_cases(influence, groups, *scores)
         of_positives += sign * of_each[0]
         of_negatives += sign * of_each[1]
         slope += sign * float(influence.prevalence_slope)
     variance = float(
-        scatter(of_positives, positives.counts, P) / positives.total
-        + scatter(of_negatives, negatives.counts, N) / negatives.total
+        scatter(of_positives, positives.counts, P) / P
+        + scatter(of_negatives, negatives.counts, N) / N
     )
     if prevalence is None:
-        variance += (1 / positives.total + 1 / negatives.total) * slope**2
-    return variance
-
-
-def _coarser(run: Run, bits: int, scale: Scale) -> Run:
-    return Run.of_ordered(quantise(run.scores, bits, scale), run.counts)
+        variance += (1 / P + 1 / N) * slope**2
+    return ratio * variance
 
 
 def influences_of_cases(

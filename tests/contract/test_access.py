@@ -51,7 +51,7 @@ def full_name(method: Any) -> str:
 
 
 def outcome(channel: grpc.Channel, method: Any, metadata: Any) -> Failure | None:
-    """Call a method with an empty request; return its error, or None."""
+    """Call a method with an empty request, up to its first answer; return its error, or None."""
     kind = {
         (False, False): channel.unary_unary,
         (False, True): channel.unary_stream,
@@ -62,7 +62,8 @@ def outcome(channel: grpc.Channel, method: Any, metadata: Any) -> Failure | None
     try:
         answer = kind(f"/{full_name(method)}")(request, metadata=metadata, timeout=20)
         if method.server_streaming:
-            list(answer)
+            next(answer, None)
+            answer.cancel()  # watching never ends by itself
     except grpc.RpcError as error:
         return Failure(error)
     return None

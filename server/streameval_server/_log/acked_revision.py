@@ -16,13 +16,12 @@ from __future__ import annotations
 import logging
 import os
 import struct
-import threading
 import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._model.errors import StorageError
-from streameval_server._model.threads import Doorbell
+from streameval_server._model.threads import BackgroundThread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +61,7 @@ class AckedRevisionFile:
     def __init__(self, database: Path) -> None:
         self.problem = ""
         self._path = database.with_name(f"{database.name}-acked")
-        self._bell = Doorbell()
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread = BackgroundThread("acked revision", self._work)
         self._latest: AckedRevision | None = None
         self._written: AckedRevision | None = None
         self._count = 0
@@ -94,10 +91,7 @@ class AckedRevisionFile:
     def record(self, revision: int, crc32: int) -> None:
         """Have a row written that is durable. O(1)."""
         self._latest = AckedRevision(revision, crc32)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="acked revision", daemon=True)
-            self._thread.start()
-        self._bell.ring()
+        self._thread.ring()
 
     def write(self, acked: AckedRevision) -> None:
         """Write a row and sync it, in the calling thread, while the other one does not run.
@@ -115,12 +109,7 @@ class AckedRevisionFile:
 
     def close(self) -> None:
         """Write and sync what was recorded last, and end the thread."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._closing = True
-            self._bell.ring()
-            thread.join()
-            self._closing = False
+        self._thread.close()
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -129,8 +118,8 @@ class AckedRevisionFile:
         last_sync_s = time.monotonic()
         is_synced = True
         while True:
-            rang = self._bell.wait(None if is_synced else _MIN_SYNC_PAUSE_S)
-            closing = self._closing
+            rang = self._thread.bell.wait(None if is_synced else _MIN_SYNC_PAUSE_S)
+            closing = self._thread.closing
             now_s = time.monotonic()
             try:
                 latest = self._latest

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from streameval_server._model.threads import Doorbell
+from streameval_server._model.threads import BackgroundThread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,31 +49,21 @@ class WalCheckpointer:
     def __init__(self, path: Path, max_wal_pages: int = MAX_WAL_PAGES) -> None:
         self._path = path
         self._max_wal_pages = max_wal_pages
-        self._bell = Doorbell()
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread = BackgroundThread("wal checkpointer", self._work)
 
     def request(self) -> None:
         """Make the thread copy; start it at the first request. O(1)."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="wal checkpointer", daemon=True)
-            self._thread.start()
-        self._bell.ring()
+        self._thread.ring()
 
     def close(self) -> None:
         """Wait for the copy in progress, if there is one, and end the thread."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._closing = True
-            self._bell.ring()
-            thread.join()
-            self._closing = False
+        self._thread.close()
 
     def _work(self) -> None:
         skip_next = False
         while True:
-            self._bell.wait()
-            if self._closing:
+            self._thread.bell.wait()
+            if self._thread.closing:
                 return
             if skip_next:
                 # A commit cannot restart the log while a copy runs: leave it one turn.

@@ -102,6 +102,48 @@ class Doorbell:
         return True
 
 
+class BackgroundThread:
+    """A thread of its own for work that must not delay others, started by the first ring.
+
+    Parameters
+    ----------
+    name
+        The thread's.
+    work
+        Runs in it until `closing`: does what there is to do, and waits for the next ring.
+
+    Attributes
+    ----------
+    bell : Doorbell
+        Wakes it.
+    closing : bool
+        Whether `work` must return.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.bell = Doorbell()
+        self.closing = False
+        self._name = name
+        self._work = work
+        self._thread: threading.Thread | None = None
+
+    def ring(self) -> None:
+        """Wake the thread; start it at the first ring. O(1). For one thread, as `close`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self.bell.ring()
+
+    def close(self) -> None:
+        """Wait until the work in progress has ended, and end the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self.closing = True
+            self.bell.ring()
+            thread.join()
+            self.closing = False
+
+
 class FairLock:
     """A lock that its last holder gets again only after the threads that wait for it.
 

@@ -176,6 +176,7 @@ def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamCompari
         coverage_a=read_coverage(response, "coverage_a"),
         coverage_b=read_coverage(response, "coverage_b"),
         warnings=tuple(response.warnings),
+        reason=difference.reason,
     )
 
 

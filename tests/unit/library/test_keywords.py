@@ -35,7 +35,7 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
         (Evaluator().remove_cases, (Y, S), {}, BOTH),
         (WindowedEvaluator().add_cases, (Y, S), {}, "give labels=, scores= and at="),
         (WindowedEvaluator().remove_cases, (Y, S), {}, "give labels=, scores= and at="),
-        (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a=, scores_b= and ids="),
+        (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a= and scores_b="),
         (PairedEvaluator().compare, ("auc_pr",), {}, "give metric=, level= or prevalence="),
         (compare, (Evaluator(), Evaluator(), "auc_pr"), {}, "give metric=, level= or prevalence="),
         (JOINER.log_cases, (Y, S), {}, "give ids=, scores= and at="),

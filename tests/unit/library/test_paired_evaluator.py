@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError
 from streameval import _paired_evaluator as pairs
 from streameval._metric_registry import COMPARED_NAMES
 from streameval._paired_evaluator import PairedEvaluator
-from streameval._uncertainty.pair_cells import PairCells, levels_of
+from streameval._uncertainty.intervals import uncertain_metric
+from streameval._uncertainty.pair_difference import GridTooCoarseError, variance_of_difference
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):
@@ -45,10 +47,49 @@ def some(columns, rows):
 
 def state(pair):
     """Return all counts of a pair, for comparison to the bit."""
+    grid = pair._grid
+    ids = None if pair._ids is None else pair._ids.tolist()
     return [
-        (c.a.tolist(), c.b.tolist(), c.levels.tolist(), c.counts.tolist(), c.lowest, c.total)
-        for c in pair._cells
-    ] + [model.to_bytes() for model in pair._models]
+        (c.a.tolist(), c.b.tolist(), c.counts.tolist()) for c in (grid.negatives, grid.positives)
+    ] + [ids, *(model.to_bytes() for model in pair._models)]
+
+
+def variance_of(pair, metric, prevalence=None):
+    """Return the variance of the difference."""
+    figures = tuple(uncertain_metric(model, metric, prevalence) for model in pair._models)
+    return variance_of_difference(pair._grid, figures, prevalence)
+
+
+def coverages(n, seeds, *, offset=0.0, max_cells=65_536):
+    """Return, by metric, the share of pairs whose interval holds the true difference.
+
+    The truth is that of two normal models, d = 1 and 2, at prevalence 0.2, by numerical
+    integration over the share of positives above the score.
+    """
+    u = (np.arange(100_000) + 0.5) / 100_000
+
+    def truths(shift):
+        precision = np.mean(u / (u + 4 * norm.sf(norm.isf(u) + shift)))
+        area = norm.cdf(shift / math.sqrt(2))
+        return {"auc_roc": area, "auc_pr": precision, "average_precision": precision}
+
+    one, two = truths(1), truths(2)
+    held = dict.fromkeys(COMPARED_NAMES, 0)
+    for seed in seeds:
+        rng = np.random.default_rng([20_311, seed])
+        labels = rng.random(n) < 0.2
+        common, own = rng.normal(size=(2, n))
+        pair = PairedEvaluator(max_cells=max_cells)
+        pair.add_cases(
+            labels=labels,
+            scores_a=offset + common + labels,
+            scores_b=offset + 0.6 * common + 0.8 * own + 2 * labels,
+        )
+        for metric in COMPARED_NAMES:
+            change = pair.compare(metric=metric)
+            assert change.reason is None
+            held[metric] += change.lower <= one[metric] - two[metric] <= change.upper
+    return {metric: count / len(seeds) for metric, count in held.items()}
 
 
 @settings(max_examples=60)
@@ -66,7 +107,7 @@ def test_auc_roc_variance_is_delongs_with_covariance(rows):
     pair = PairedEvaluator()
     labels, a, b = zip(*rows)
     pair.add_cases(labels=labels, scores_a=a, scores_b=b, ids=range(len(rows)))
-    variance = pair._variance("auc_roc", None)
+    variance = variance_of(pair, "auc_roc")
 
     def psi(x, y):
         return (x > y) + 0.5 * (x == y)
@@ -86,9 +127,9 @@ def test_auc_roc_variance_is_delongs_with_covariance(rows):
 
 @pytest.mark.parametrize("metric", COMPARED_NAMES)
 def test_each_side_is_an_evaluator(metric):
-    """The metrics and their intervals are those of an evaluator, at any resolution of the grid."""
+    """The metrics and their intervals are those of an evaluator, however coarse the grid."""
     columns = cases()
-    comparison = pair_of(columns, resolution=2).compare(metric=metric)
+    comparison = pair_of(columns, max_cells=20).compare(metric=metric)
     for name, side in (("scores_a", comparison.a), ("scores_b", comparison.b)):
         ev = Evaluator()
         ev.add_cases(labels=columns["labels"], scores=columns[name])
@@ -98,7 +139,7 @@ def test_each_side_is_an_evaluator(metric):
 def test_estimates_are_scikit_learns():
     """The difference is that of the two metrics."""
     columns = cases()
-    pair = pair_of(columns, resolution=53)
+    pair = pair_of(columns)
     for metric, function in (
         ("auc_roc", roc_auc_score),
         ("average_precision", average_precision_score),
@@ -113,13 +154,14 @@ def test_estimates_are_scikit_learns():
 def test_variance_is_that_of_resampled_differences(metric):
     """Resampling the cases gives the same spread."""
     columns = cases(1_500)
-    variance = pair_of(columns, resolution=53)._variance(metric, None)
+    variance = variance_of(pair_of(columns), metric)
     rng = np.random.default_rng(9)
     drawn = []
     for _ in range(250):
         rows = rng.integers(0, 1_500, 1_500)
         # Resampled rows are tied with their copies, which changes the mean, not the spread.
-        drawn.append(pair_of(some(columns, rows)).compare(metric=metric).difference)
+        resampled = some(columns, rows) | {"ids": None}
+        drawn.append(pair_of(resampled).compare(metric=metric).difference)
     assert math.sqrt(variance) == pytest.approx(np.std(drawn), rel=0.15)
 
 
@@ -133,15 +175,73 @@ def test_pairing_is_far_more_certain_than_two_evaluators(metric):
     assert comparison.p_value < 1e-6
 
 
-def test_seven_bits_are_enough():
-    """Coarse cells add only a small part of the standard error."""
-    columns = cases(5_000)
+def test_cells_are_enough():
+    """256 cells of each model give nearly the variance of the pairs themselves."""
+    columns = cases(20_000)
     for metric in COMPARED_NAMES:
-        fine = pair_of(columns, resolution=53).compare(metric=metric)
-        coarse = pair_of(columns).compare(metric=metric)
+        fine = pair_of(columns).compare(metric=metric)
+        coarse_pair = PairedEvaluator(max_cells=10_000)
+        coarse_pair.add_cases(**columns)
+        coarse = coarse_pair.compare(metric=metric)
+        assert coarse_pair._grid.cuts is not None
         width = fine.upper - fine.lower
         assert coarse.difference == fine.difference
-        assert coarse.upper - coarse.lower == pytest.approx(width, rel=0.03)
+        assert coarse.upper - coarse.lower == pytest.approx(width, rel=0.04)
+
+
+@pytest.mark.parametrize("max_cells", [65_536, 256])
+def test_scores_with_a_large_offset_keep_their_coverage(max_cells):
+    """Leading bits of 1000 + x are all the same; the pair's own quantiles are not."""
+    for held in coverages(1_000, range(150), offset=1000.0, max_cells=max_cells).values():
+        assert held >= 0.93
+
+
+def test_an_offset_changes_nothing():
+    """Cells depend on the order of the scores alone."""
+    columns = cases(3_000)
+    moved = columns | {name: columns[name] * 2 + 1024 for name in ("scores_a", "scores_b")}
+    for max_cells in (65_536, 400):
+        there = pair_of(columns, max_cells=max_cells).compare()
+        here = pair_of(moved, max_cells=max_cells).compare()
+        assert here.lower == pytest.approx(there.lower, abs=1e-12)
+        assert here.upper == pytest.approx(there.upper, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
+def test_few_cells_never_make_the_variance_smaller(metric):
+    """What cells hide of each model's variance is given back to that of the difference."""
+    columns = cases(3_000)
+    exact = variance_of(pair_of(columns), metric)
+    for cells in (8, 16, 32):
+        found = pair_of(columns, max_cells=cells**2)
+        try:
+            variance = variance_of(found, metric)
+        except GridTooCoarseError:
+            assert cells < 32
+            continue
+        assert variance >= 0.97 * exact
+
+
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
+def test_a_grid_that_is_too_coarse_is_refused(metric):
+    """Cells cut where other scores were: no interval, the figures as they are, and what to do."""
+    pair = PairedEvaluator(max_cells=400)
+    pair.add_cases(**cases(2_000))
+    later = cases(20_000, seed=2)
+    later |= {"scores_a": later["scores_a"] + 50, "scores_b": later["scores_b"] + 50}
+    later["ids"] = later["ids"] + 2_000
+    pair.add_cases(**later)
+    change = pair.compare(metric=metric)
+    assert change.reason == "GRID_TOO_COARSE"
+    assert math.isnan(change.lower)
+    assert math.isnan(change.upper)
+    assert math.isnan(change.p_value)
+    assert not math.isnan(change.difference)
+    assert change.a == pair._models[0].interval(metric)
+    assert "no interval: GRID_TOO_COARSE" in str(change)
+    assert "more max_cells, or start a new one" in str(change)
+    one_cell = pair_of(cases(), max_cells=1)
+    assert one_cell.compare(metric=metric).reason == "GRID_TOO_COARSE"
 
 
 def test_swapping_the_models_swaps_the_sign():
@@ -174,13 +274,14 @@ def test_too_few_cases(metric):
         assert math.isnan(comparison.difference)
         assert math.isnan(comparison.lower)
         assert math.isnan(comparison.p_value)
-        assert comparison.a.reason == "TOO_FEW"
+        assert comparison.a.reason == comparison.reason == "TOO_FEW"
+        assert "no interval: TOO_FEW" in str(comparison)
 
 
 def test_prevalence_rescales_and_is_held():
     """At another prevalence the metrics are those of an evaluator at that prevalence."""
     columns = cases()
-    comparison = pair_of(columns, resolution=53).compare(metric="auc_pr", prevalence=0.01)
+    comparison = pair_of(columns).compare(metric="auc_pr", prevalence=0.01)
     ev = Evaluator()
     ev.add_cases(labels=columns["labels"], scores=columns["scores_a"])
     alone = ev.interval("auc_pr", prevalence=0.01)
@@ -189,14 +290,12 @@ def test_prevalence_rescales_and_is_held():
     assert comparison.prevalence == 0.01
 
 
-@pytest.mark.parametrize("max_cells", [100_000, 40])
-def test_order_and_merging_make_no_difference(max_cells):
+def test_order_and_merging_make_no_difference():
     """The same cases in any order, at once, one by one or merged: the same state, to the bit."""
     columns = cases(300)
-    whole = pair_of(columns, max_cells=max_cells)
-    assert (whole.sampled != (1.0, 1.0)) == (max_cells == 40)
+    whole = pair_of(columns)
     order = np.random.default_rng(2).permutation(300)
-    single = PairedEvaluator(max_cells=max_cells)
+    single = PairedEvaluator()
     for row in order:
         single.add_case(
             bool(columns["labels"][row]),
@@ -206,15 +305,55 @@ def test_order_and_merging_make_no_difference(max_cells):
         )
         single._check()
     assert state(single) == state(whole)
-    parts = [pair_of(some(columns, part), max_cells=max_cells) for part in np.split(order, 3)]
+    parts = [pair_of(some(columns, part)) for part in np.split(order, 3)]
     for arranged in itertools.permutations(parts):
-        merged = PairedEvaluator(max_cells=max_cells)
+        merged = PairedEvaluator()
         merged.merge(*arranged)
         assert state(merged) == state(whole)
     added = parts[0] + parts[1] + parts[2]
     assert state(added) == state(whole)
     assert parts[0].num_cases == 100
     assert state(pickle.loads(pickle.dumps(whole))) == state(whole)
+
+
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
+def test_merged_cells_agree_with_the_whole(metric):
+    """Each cut at its own quantiles, then anew together: the same figures, nearly the width."""
+    columns = cases(12_000)
+    order = np.random.default_rng(2).permutation(12_000)
+    parts = [pair_of(some(columns, part), max_cells=900) for part in np.split(order, 3)]
+    whole, exact = pair_of(columns, max_cells=900), pair_of(columns)
+    for arranged in itertools.permutations(parts):
+        merged = PairedEvaluator(max_cells=900)
+        merged.merge(*arranged)
+        merged._check()
+        there, here = exact.compare(metric=metric), merged.compare(metric=metric)
+        assert (here.difference, here.a, here.b) == (there.difference, there.a, there.b)
+        assert here.upper - here.lower == pytest.approx(there.upper - there.lower, rel=0.1)
+    assert whole.num_cases == merged.num_cases
+    copied = pickle.loads(pickle.dumps(merged))
+    assert state(copied) == state(merged)
+    assert copied.compare(metric=metric) == here
+
+
+def test_parts_of_one_cut_merge_exactly():
+    """Pairs with the same cells add up without being cut anew, and removal finds every case."""
+    columns, more = cases(2_000), cases(500, seed=3)
+    more["ids"] = more["ids"] + 2_000
+    base = pair_of(columns, max_cells=100)
+    part = PairedEvaluator(max_cells=100) + base
+    part.add_cases(**more)
+    part.remove_cases(**columns)
+    part._check()
+    together = base + part
+    one = base + PairedEvaluator(max_cells=100)
+    one.add_cases(**more)
+    assert state(together) == state(one)
+    one.remove_cases(**more)
+    assert state(one) == state(base)
+    one.remove_cases(**columns)
+    assert one._grid.cuts is None
+    assert one.num_cases == 0
 
 
 def test_removal_takes_back_what_was_added():
@@ -224,73 +363,90 @@ def test_removal_takes_back_what_was_added():
     pair.remove_cases(**some(columns, np.arange(150, 200)))
     assert state(pair) == state(pair_of(some(columns, np.arange(150))))
     before = state(pair)
-    with pytest.raises(InvalidInputError, match=r"there is no .* case of score .* to remove"):
+    with pytest.raises(InvalidInputError, match="id 150 at index 10 has no case to remove"):
         pair.remove_cases(**some(columns, np.arange(140, 160)))
+    other = some(columns, [0]) | {"scores_a": [9.0]}
+    with pytest.raises(InvalidInputError, match=r"there is no .* case of score 9.0 to remove"):
+        pair.remove_cases(**other)
+    two = np.flatnonzero(columns["labels"])[:2]
+    swapped = some(columns, two) | {"scores_b": columns["scores_b"][two[::-1]]}
+    with pytest.raises(InvalidInputError, match="cannot remove a pair that was not added"):
+        pair.remove_cases(**swapped)
     assert state(pair) == before
 
 
-def test_removal_from_a_sample_keeps_the_totals():
-    """Removing a case that sampling had dropped still lowers the totals."""
-    columns = cases(300)
-    pair = pair_of(columns, max_cells=20)
-    pair.remove_cases(**some(columns, np.arange(100)))
-    assert pair.num_cases == 200
+def test_ids_are_optional():
+    """Without ids everything is the same but that repeats are not seen."""
+    columns = cases()
+    without = pair_of(columns | {"ids": None})
+    for metric in COMPARED_NAMES:
+        assert without.compare(metric=metric) == pair_of(columns).compare(metric=metric)
+    without.add_cases(**(columns | {"ids": None}))
+    assert without.num_cases == 800
+    without.add_case(True, 0.5, 0.4)
+    without.remove_cases(labels=[1], scores_a=[0.5], scores_b=[0.4])
+    assert without.num_cases == 800
+
+
+@pytest.mark.parametrize(
+    ("ids", "message", "index"),
+    [
+        ([400, 7, 401], "id 7 at index 1 is repeated", 1),
+        ([400, 401, 400], "id 400 at index 2 is repeated", 2),
+        (np.array([5, 400, 401]), "id 5 at index 0 is repeated", 0),
+        (["x", "y", "x"], "id 'x' at index 2 is repeated", 2),
+    ],
+)
+def test_a_repeated_id_is_refused(ids, message, index):
+    """Nothing is half applied: no score, no entry, no id."""
+    pair = pair_of(cases())
+    before = state(pair)
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        pair.add_cases(labels=[1, 0, 1], scores_a=[3, 2, 1], scores_b=[1, 2, 3], ids=ids)
+    assert (caught.value.field, caught.value.index) == ("ids", index)
+    assert state(pair) == before
+    pair.add_cases(labels=[1, 0], scores_a=[3, 2], scores_b=[1, 2], ids=["x", 400])
     pair._check()
 
 
-def test_sampling_keeps_the_variance():
-    """Over many seeds the sampled variance scatters around that of all cases."""
-    columns = cases(3_000, share=0.1)
-    whole = pair_of(columns)
-    samples = [pair_of(columns, max_cells=100, seed=seed) for seed in range(40)]
-    assert all(max(sample.sampled) < 1 for sample in samples)
-    for metric in COMPARED_NAMES:
-        for prevalence in (None,) if metric == "auc_roc" else (None, 0.02):
-            drawn = [sample._variance(metric, prevalence) for sample in samples]
-            expected = whole._variance(metric, prevalence)
-            assert np.mean(drawn) == pytest.approx(expected, rel=0.2)
+def test_ids_of_merged_pairs():
+    """A case that two pairs have is refused; so is a merge of pairs with and without ids."""
+    columns = cases()
+    pair, rest = pair_of(some(columns, slice(250))), pair_of(some(columns, slice(249, 400)))
+    before = state(pair)
+    with pytest.raises(InvalidInputError, match="1 ids are in more than one"):
+        pair.merge(rest)
+    with pytest.raises(InvalidInputError, match="some of these pairs were filled with ids"):
+        pair.merge(pair_of(columns | {"ids": None}))
+    assert state(pair) == before
+    pair.merge(PairedEvaluator())
+    assert state(pair) == before
+    assert state(PairedEvaluator() + pair) == before
 
 
-def test_a_sample_knows_the_true_prevalence():
-    """Classes are sampled separately; class sizes are those of the totals, not of the sample."""
-    columns = cases(20_000, share=0.02)
-    whole, sample = pair_of(columns), pair_of(columns, max_cells=500)
-    assert sample.sampled[0] > 4 * sample.sampled[1]
-    for metric in COMPARED_NAMES:
-        there, here = whole.compare(metric=metric), sample.compare(metric=metric)
-        assert here.upper - here.lower == pytest.approx(there.upper - there.lower, rel=0.25)
-
-
-def test_a_sample_without_a_class_has_no_limits():
-    """All cases of one class may be dropped: the metrics stay, the limits are nan."""
-    columns = cases(40)
-    comparison = pair_of(columns, max_cells=1).compare()
-    assert not math.isnan(comparison.difference)
-    assert math.isnan(comparison.lower)
-    assert math.isnan(comparison.p_value)
-
-
-def test_levels_are_geometric_and_belong_to_the_id():
-    """Half of the ids at each further level; strings and integers of any kind of column."""
-    levels = levels_of(np.arange(100_000), seed=3)
-    for level in range(6):
-        assert np.mean(levels >= level) == pytest.approx(0.5**level, rel=0.05)
-    assert levels_of(list(range(50)), 3).tolist() == levels[:50].tolist()
-    assert levels_of(np.arange(50, dtype=np.uint8), 3).tolist() == levels[:50].tolist()
-    assert levels_of(np.arange(50), 4).tolist() != levels[:50].tolist()
-    names = [f"order-{i}" for i in range(20_000)]
-    assert np.mean(levels_of(names, 3) >= 1) == pytest.approx(0.5, abs=0.02)
-    assert levels_of(np.array(names[:9]), 3).tolist() == levels_of(names[:9], 3).tolist()
-    assert levels_of([-1, 2**64 - 1], 0).tolist() == [levels_of(np.array([-1]), 0)[0]] * 2
-    assert levels_of([], 0).size == 0
-
-
-def test_everything_may_be_forgotten():
-    """A cap below any one level's entries leaves an empty sample, and the totals."""
-    cells = PairCells(
-        np.arange(5.0), np.arange(5.0), np.full(5, 2, dtype=np.int8), np.ones(5, np.int64), total=5
-    ).fitted(3)
-    assert (len(cells), cells.lowest, cells.total) == (0, 3, 5)
+def test_ids_of_removed_cases():
+    """An id that was removed may come again; an unknown one has no case; all or none have ids."""
+    columns = cases(20)
+    pair = pair_of(columns)
+    one = some(columns, [3])
+    before = state(pair)
+    pair.remove_cases(**one)
+    pair._check()
+    with pytest.raises(InvalidInputError, match="id 3 at index 0 has no case to remove"):
+        pair.remove_cases(**one)
+    pair.add_cases(**one)
+    assert state(pair) == before
+    twice = some(columns, [3, 3])
+    with pytest.raises(InvalidInputError, match="id 3 at index 1 has no case to remove"):
+        pair.remove_cases(**twice)
+    with pytest.raises(InvalidInputError, match="filled with ids"):
+        pair.add_case(True, 0.5, 0.4)
+    with pytest.raises(InvalidInputError, match="filled without ids"):
+        pair_of(columns | {"ids": None}).add_case(True, 0.5, 0.4, id=99)
+    assert state(pair) == before
+    pair.remove_cases(**columns)
+    pair.add_case(True, 0.5, 0.4)
+    assert pair.num_cases == 1
 
 
 def test_differences_err_as_often_as_they_say():
@@ -334,7 +490,6 @@ def test_bad_columns_change_nothing(change, message, field):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"resolution": 0}, "between 1 and 53"),
         ({"scale": "logit"}, "'probability' or None"),
         ({"max_cells": 0}, "at least 1"),
     ],
@@ -348,8 +503,8 @@ def test_bad_settings(setting, message):
 def test_other_refusals():
     """Different settings do not merge; only three metrics compare; probabilities are checked."""
     pair = pair_of(cases())
-    with pytest.raises(InvalidInputError, match="same resolution"):
-        pair.merge(PairedEvaluator(seed=1))
+    with pytest.raises(InvalidInputError, match="same scale and max_cells"):
+        pair.merge(PairedEvaluator(max_cells=9))
     with pytest.raises(InvalidInputError, match="pairs are compared by"):
         pair.compare(metric="prevalence")
     with pytest.raises(InvalidInputError, match="does not depend"):

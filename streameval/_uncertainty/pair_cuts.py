@@ -1,0 +1,92 @@
+"""Where the scores of a pair are cut into cells: at the pair's own quantiles.
+
+Bits of a score are a bad measure of a cell: of `1000 + x` the leading seven are the same
+for every case. So the axis of each model is cut where its cases are. A cell has an equal
+share of the mean of three distributions: the positives, the negatives, and the logarithm
+of the negatives' rank. An area depends on the precision, which the best negatives decide
+at every prevalence; the third distribution separates those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._uncertainty.pair_cells import PairCells
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AxisCuts:
+    """The cells of one model's scores.
+
+    Attributes
+    ----------
+    edges : float64[K - 1]
+        The least score of each cell but the lowest, strictly ascending.
+    middles : float64[K]
+        The score that stands for each cell, and is in it.
+    """
+
+    edges: FloatArray
+    middles: FloatArray
+
+    def cut(self, scores: FloatArray) -> FloatArray:
+        """Return the middle of each score's cell; middles are their own. O(n log K)."""
+        return self.middles[np.searchsorted(self.edges, scores, side="right")]
+
+    def same(self, other: AxisCuts) -> bool:
+        """Whether the cells and their middles are the same. O(K)."""
+        return np.array_equal(self.edges, other.edges) and np.array_equal(
+            self.middles, other.middles
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PairCuts:
+    """The cells of both models' scores."""
+
+    a: AxisCuts
+    b: AxisCuts
+
+    def cut(self, cells: PairCells) -> PairCells:
+        """Return the entries with the middles of their cells, not summed. O(n log K)."""
+        return PairCells(self.a.cut(cells.a), self.b.cut(cells.b), cells.counts)
+
+    def same(self, other: PairCuts) -> bool:
+        """Whether the cells of both models are the same. O(K)."""
+        return self.a.same(other.a) and self.b.same(other.b)
+
+
+def cuts_of(negatives: PairCells, positives: PairCells, cells: int) -> PairCuts:
+    """Return cuts of each model into at most `cells` cells; there are cases. O(n log n)."""
+    counts = (negatives.counts, positives.counts)
+    return PairCuts(
+        _axis_cuts((negatives.a, positives.a), counts, cells),
+        _axis_cuts((negatives.b, positives.b), counts, cells),
+    )
+
+
+def _axis_cuts(
+    scores: tuple[FloatArray, FloatArray], counts: tuple[IntArray, IntArray], cells: int
+) -> AxisCuts:
+    distinct, codes = np.unique(np.concatenate(scores), return_inverse=True)
+    n, p = (
+        np.bincount(codes[rows], weights=each, minlength=len(distinct))
+        for rows, each in zip((slice(len(scores[0])), slice(len(scores[0]), None)), counts)
+    )
+    # Halfway through the cases of each score, from the best one down.
+    above_p, above_n = (each[::-1].cumsum()[::-1] - each / 2 for each in (p, n))
+    position = (
+        above_p / max(p.sum(), 1.0)
+        + above_n / max(n.sum(), 1.0)
+        + np.log1p(above_n) / np.log1p(max(n.sum(), 1.0))
+    ) / 3
+    cell = np.minimum((position * cells).astype(np.int64), cells - 1)
+    starts = np.flatnonzero(np.diff(cell, prepend=cells))
+    ends = np.append(starts[1:], len(distinct))
+    return AxisCuts(distinct[starts[1:]], distinct[(starts + ends) // 2])
