@@ -69,13 +69,14 @@ def cases(
     seed: int = 1,
     values_bytes: int = 6,
     wait_s: float | None = None,
+    block: int = 50_000,
 ) -> None:
     """Send cases with random segments, their times spread over the last hours."""
     stream, rng = client.stream(name), np.random.default_rng(seed)
     now = np.datetime64(datetime.now(UTC).replace(tzinfo=None), "us")
     texts = np.array([f"{value:0{values_bytes}}" for value in range(max(values, 1))])
-    for begin in range(0, rows, 50_000):
-        size = min(50_000, rows - begin)
+    for begin in range(0, rows, block):
+        size = min(block, rows - begin)
         labels = rng.random(size) < 0.2
         ages = (rng.random(size) * hours * 3.6e9).astype("timedelta64[us]")
         stream.add_cases(
@@ -249,7 +250,10 @@ def overfill(client: Client, scale: float) -> None:
         sender = Client(client.addresses[0], when_full="block")
         try:
             for seed in range(40):
-                cases(sender, "attack", 50_000, keys=8, values=100, hours=2.9, seed=seed, wait_s=3)
+                cases(
+                    sender, "attack", 50_000, keys=8, values=100, hours=2.9, seed=seed, wait_s=3,
+                    block=2_000,
+                )  # fmt: skip
             raise SystemExit("rows were never refused")
         finally:
             sender.close(0.1)

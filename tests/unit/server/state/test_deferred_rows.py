@@ -123,7 +123,7 @@ def test_labels_that_change_are_counted_in_each_slice_once(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counting_what_waits_grows_nothing(seed):
+def test_counting_waiting_rows_grows_nothing(seed):
     """What slices will take is counted when rows arrive, not when a query counts them."""
     rng, state = np.random.default_rng(seed), stream(4)
     for revision in range(2, 8):
