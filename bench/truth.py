@@ -1,4 +1,4 @@
-"""Bias and coverage of figures where cases are no independent sample, or labels lack, by simulation.
+"""Bias and coverage of figures where cases depend on each other or labels lack, by simulation.
 
     python bench/truth.py clusters            # bursts and users, some ten minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
