@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 _WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
 _WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
-_INTERVALS_NOTE = "  ({:g} % intervals, if cases are independent)"
+_INTERVALS_NOTE = "  ({:g} % intervals, {})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ class Snapshot:
         For each undefined metric ``"EMPTY"``, ``"NO_POSITIVES"`` or
         ``"NO_NEGATIVES"``.
     intervals : mapping of str to Interval
-        95 % confidence intervals, assuming independent cases; hulls have none.
+        95 % confidence intervals, of independent cases or clusters; hulls have none.
     bounds : mapping of str to (float, float)
         The limits that contain the exact metrics.
     figures : mapping of str to float
@@ -160,6 +160,7 @@ class Snapshot:
                     "upper": _plain(interval.upper),
                     "level": interval.level,
                     "method": interval.method,
+                    "design_effect": _plain(interval.design_effect),
                 }
                 for name, interval in self.intervals.items()
             },
@@ -174,7 +175,7 @@ class Snapshot:
             "window": None if self.window is None else [time.isoformat() for time in self.window],
             "segment": None if self.segment is None else dict([self.segment]),
             "coverage": None if self.coverage is None else self.coverage.to_dict(),
-            "warnings": list(self.warnings),
+            "warnings": self._all_warnings(),
         }
 
     def to_row(self) -> dict[str, Any]:
@@ -215,7 +216,7 @@ class Snapshot:
                 for end, limit in zip(("lower", "upper"), interval, strict=True)
             },
             "labelled_share": None if self.coverage is None else self.coverage.labelled_share,
-            "warnings": "; ".join(self.warnings),
+            "warnings": "; ".join(self._all_warnings()),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -235,7 +236,7 @@ class Snapshot:
         ]
         level = next((each.level for each in self.intervals.values() if not each.reason), None)
         if level is not None:
-            lines.append(_INTERVALS_NOTE.format(100 * level))
+            lines.append(_INTERVALS_NOTE.format(100 * level, self._independence()))
         return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
@@ -251,7 +252,7 @@ class Snapshot:
             '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
             f'<caption style="text-align:left;padding-bottom:.4em">{self._summary()}</caption>'
             '<thead><tr><th></th><th style="text-align:right">value</th>'
-            f'<th style="text-align:left">{100 * level:g} % interval, if cases are independent</th>'
+            f'<th style="text-align:left">{100 * level:g} % interval, {self._independence()}</th>'
             f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
         )
 
@@ -264,7 +265,7 @@ class Snapshot:
             value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
             lines.append(f"  {title_of(name):<{width}}  {value}")
         if any(interval.reason is None for _, interval in intervals):
-            lines.append(_INTERVALS_NOTE.format(95))
+            lines.append(_INTERVALS_NOTE.format(95, self._independence()))
         return "\n".join([*lines, *self._notes()])
 
     def _headline_line(self) -> str:
@@ -296,7 +297,21 @@ class Snapshot:
             notes.append(f"  where {self.segment[0]} is {self.segment[1] or 'not given'}")
         if self.coverage is not None:
             notes.append(f"  {self.coverage}")
-        return notes + [f"  warning: {warning}" for warning in self.warnings]
+        return notes + [f"  warning: {warning}" for warning in self._all_warnings()]
+
+    def _all_warnings(self) -> list[str]:
+        """Return the reasons to doubt the metrics, then those of their intervals, the worst one."""
+        worst = max(self.intervals.values(), key=_least_effect, default=None)
+        found = None if worst is None else worst.warning
+        return [*self.warnings, *([] if found is None else [found])]
+
+    def _independence(self) -> str:
+        """Return what the intervals assume."""
+        effects = [interval.design_effect for interval in self.intervals.values()]
+        greatest = max((each for each in effects if not math.isnan(each)), default=1.0)
+        if greatest == 1.0:
+            return "if cases are independent"
+        return f"if clusters are independent; design effect up to {greatest:.2g}"
 
     def _summary(self) -> str:
         kept = "" if self.resolution is None else f", {self.resolution} bits of each score"
@@ -385,6 +400,11 @@ class _Lazy(Mapping[str, V]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return dict, (dict(self),)
+
+
+def _least_effect(interval: Interval) -> float:
+    """Return how much dependence inside panes there is at least, 0 where nothing is known."""
+    return 0.0 if math.isnan(interval.least_effect) else interval.least_effect
 
 
 def _plain(value: float) -> float | str | None:

@@ -12,6 +12,7 @@ import numpy as np
 from streameval._breakdown.factors import factor_of, factor_of_columns
 from streameval._breakdown.tables import html_table, shown_interval, text_table
 from streameval._common.keywords import by_keyword
+from streameval._counts.cluster_keys import check_cluster_groups, check_clusters
 from streameval._counts.columns import check_columns, check_length
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._evaluator import Evaluator
@@ -116,9 +117,11 @@ class GroupRanking:
 
     def _caption(self) -> str:
         at = "" if self.prevalence is None else f" at prevalence {self.prevalence:.4g}"
+        clustered = any(each.evaluator.cluster_groups is not None for each in self.groups)
         return (
             f"{title_of(self.metric)} by {', '.join(self.keys)}{at}, worst first "
-            f"({100 * self.level:g} % intervals, if cases are independent)"
+            f"({100 * self.level:g} % intervals, "
+            f"if {'clusters' if clustered else 'cases'} are independent)"
         )
 
     def _header(self) -> list[str]:
@@ -146,6 +149,8 @@ def evaluate_by(
     scores: Any,
     by: Any,
     counts: Any = None,
+    clusters: Any = None,
+    cluster_groups: int = 32,
     metric: str = HEADLINE,
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
@@ -156,6 +161,11 @@ def evaluate_by(
     ----------
     labels, scores, counts : column
         As of `Evaluator.add_cases`.
+    clusters : column of str, int or bytes, optional
+        Which cluster (a user, a burst) each case is of, as of `Evaluator.add_cases`:
+        intervals and differences allow for it. One cluster may have cases in several groups.
+    cluster_groups : int
+        Into how many groups clusters are hashed.
     by : column, or mapping of str to column
         The group of each case: any values; missing ones (None, NaN, null) are a group,
         too. With several columns each combination that occurs is a group.
@@ -182,7 +192,7 @@ def evaluate_by(
     -----
     O(n log n) for n cases, and O(S) for each group and S distinct scores in all. The rest
     is all cases without the group, which share none with it. p-values are adjusted for the
-    number of groups (Holm 1979). Intervals assume independent cases.
+    number of groups (Holm 1979). Intervals assume independent cases, or clusters.
 
     Examples
     --------
@@ -195,6 +205,8 @@ def evaluate_by(
     0.5
     """
     is_positive, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
+    declared = None if clusters is None else check_cluster_groups(cluster_groups)
+    hashed = check_clusters(clusters, declared, is_positive.size)
     if isinstance(by, Mapping):
         keys, factor = tuple(map(str, by)), factor_of_columns(by, "by")
         if len(keys) == 1:
@@ -208,11 +220,12 @@ def evaluate_by(
     evaluators = {}
     for group, start, end in zip(factor.values, starts, starts[1:], strict=False):
         rows = order[start:end]
-        evaluators[group] = Evaluator()
+        evaluators[group] = Evaluator(cluster_groups=declared)
         evaluators[group].add_cases(
             labels=is_positive[rows],
             scores=values[rows],
             counts=None if weights is None else weights[rows],
+            clusters=None if hashed is None else hashed.rows(rows),
         )
     return rank_groups(evaluators, keys=keys, metric=metric, level=level, prevalence=prevalence)
 

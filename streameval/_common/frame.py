@@ -39,11 +39,14 @@ class Frame:
         The version that is written, and the only one that can be read.
     name : str
         Its name in messages, with the article: "an evaluator".
+    newest : int or None
+        The newest version, where another frame reads later ones than this.
     """
 
     magic: bytes
     version: int
     name: str
+    newest: int | None = None
 
     def sealed(self, *parts: bytes) -> bytes:
         """Return the framed bytes: the prefix, the parts, the checksum of both. O(n)."""
@@ -73,9 +76,14 @@ class Frame:
         if version != self.version:
             raise_corrupt(
                 f"{self._noun} format {version} is unknown; "
-                f"this version reads format {self.version}"
+                f"this version reads format {self._readable}"
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
+
+    def begins(self, data: bytes | bytearray | memoryview) -> bool:
+        """Return whether bytes begin as this format's: its magic word and version. O(1)."""
+        prefix = _PREFIX.pack(self.magic, self.version)
+        return bytes(memoryview(data)[: len(prefix)]) == prefix
 
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body whose length is not the announced one. O(1)."""
@@ -98,6 +106,10 @@ class Frame:
         body = self.body(data)
         self.check_checksum(data)
         return Reader(body, self._noun)
+
+    @property
+    def _readable(self) -> str:
+        return f"{self.version}" if self.newest is None else f"{self.version} to {self.newest}"
 
     @property
     def _noun(self) -> str:

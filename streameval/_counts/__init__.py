@@ -11,6 +11,8 @@ From the bottom up:
   protocol by which queries read them.
 - `state`: one immutable revision with its cached answers. `merge`: sums and
   differences of states. `codec`: a state as bytes.
+- `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
+  each group beside the whole's, and states with clusters as bytes.
 - `accumulator`: the current state and the changes that are not merged yet.
 - `columns`: the rules for labels, scores and counts that callers pass.
 """

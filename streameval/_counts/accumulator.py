@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.cluster_counts import ClusterCounts, ClusterRows, counts_of_rows
+from streameval._counts.cluster_keys import HashedClusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
@@ -34,10 +36,14 @@ if TYPE_CHECKING:
         tuple[list[Run], list[Run]],
         dict[tuple[bool, float], int],
         list[int],
+        list[ClusterRows],
     ]
-    """Columns and runs by class, removals, and the cases that they add by class."""
+    """Columns and runs by class, removals, the cases that they add by class, and by group."""
 
 T = TypeVar("T")
+
+_NO_SCORES: FloatArray = np.empty(0)
+_NO_RUN = Run.of(_NO_SCORES)
 
 MAX_BUFFERED_SCORES = 8_192
 """Scores that the writer may append to the lists before it calls `renew_permits`."""
@@ -116,7 +122,13 @@ class CountsAccumulator:
             self._check_total(1)
             return min(max_permits, MAX_TOTAL - 1 - self.state.total - sum(self._pending_cases))
 
-    def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
+    def add_columns(
+        self,
+        labels: BoolArray,
+        scores: FloatArray,
+        counts: IntArray | None,
+        clusters: HashedClusters | None = None,
+    ) -> None:
         """Add checked columns as one mutation, or refuse them if the total grows too large."""
         rows = [np.flatnonzero(~labels), np.flatnonzero(labels)]  # by class, False first
         columns = [scores[each] for each in rows]
@@ -128,14 +140,26 @@ class CountsAccumulator:
         added = [column.size for column in columns] if runs is None else [run.total for run in runs]
         if not sum(added):
             return
+        # Copies: the columns may be the caller's own memory.
+        by_group = (
+            []
+            if clusters is None
+            else [ClusterRows.of(labels, scores.copy(), counts, clusters.groups)]
+        )
         with self._lock:
             self._check_total(sum(added))
             cases = [sum(pair) for pair in zip(self._pending_cases, added)]
             mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
-            if runs is None:
-                _append_both(self._pending_columns, columns)
-            else:
-                _append_both(self._pending_runs, runs)
+            before = len(self._pending_clusters)
+            self._pending_clusters += by_group
+            try:
+                if runs is None:
+                    _append_both(self._pending_columns, columns, _NO_SCORES)
+                else:
+                    _append_both(self._pending_runs, runs, _NO_RUN)
+            except MemoryError:
+                del self._pending_clusters[before:]
+                raise
             self._pending_cases = cases
             self._pending_mutations, self._pending_rows = mutations, rows_after
             self._merge_if_due()
@@ -155,7 +179,11 @@ class CountsAccumulator:
             return self._record_removal(label, score)
 
     def remove_columns(
-        self, labels: BoolArray, scores: FloatArray, counts: IntArray | None
+        self,
+        labels: BoolArray,
+        scores: FloatArray,
+        counts: IntArray | None,
+        clusters: HashedClusters | None = None,
     ) -> None:
         """Remove checked columns as one mutation, or refuse the first row that is not counted."""
         if counts is None:
@@ -169,14 +197,17 @@ class CountsAccumulator:
             if not positives.total + negatives.total:
                 return
             change = ScoreCounts(positives.negated(), negatives.negated())
+            by_group = [each.negated() for each in self._by_group(labels, scores, counts, clusters)]
             try:
-                after = state.changed(change, revision=state.revision + 1)
+                after = state.changed(change, revision=state.revision + 1, clusters=by_group)
             except NegativeCountError:
                 raise _first_missing_case(state, labels, scores, counts) from None
             self._set(after)
 
-    def add_misses(self, *, positives: int = 0, negatives: int = 0) -> None:
-        """Add misses of either class, or remove them if negative."""
+    def add_misses(
+        self, *, positives: int = 0, negatives: int = 0, clusters: HashedClusters | None = None
+    ) -> None:
+        """Add misses of either class, or remove them if negative, all of one cluster."""
         if not positives and not negatives:
             return
         with self._lock:
@@ -192,18 +223,41 @@ class CountsAccumulator:
                         f"count must be at most {counted}, the number of misses, got {-change}"
                     )
                     raise InvalidInputError(message, field="count")
-            after = state.changed(
-                ScoreCounts(),
-                missed_positives=positives,
-                missed_negatives=negatives,
-                revision=state.revision + 1,
+            missed = np.array([negatives, positives])
+            by_group = self._by_group(
+                np.array([False, True]), np.full(2, -np.inf), missed, _twice(clusters)
             )
+            try:
+                after = state.changed(
+                    ScoreCounts(),
+                    missed_positives=positives,
+                    missed_negatives=negatives,
+                    revision=state.revision + 1,
+                    clusters=by_group,
+                )
+            except NegativeCountError:
+                message = "count must be at most the misses of the cluster's group"
+                raise InvalidInputError(message, field="count") from None
             self._set(after)
 
     def replace(self, state: State) -> None:
         """Replace the state that the last `view` returned."""
         with self._lock:
             self._set(state)
+
+    def _by_group(
+        self,
+        labels: BoolArray,
+        scores: FloatArray,
+        counts: IntArray | None,
+        clusters: HashedClusters | None,
+    ) -> list[ClusterCounts]:
+        """Return the rows by groups of clusters; none where no clusters are declared."""
+        declared = self.state.clusters
+        if declared is None or clusters is None:
+            return []
+        rows = ClusterRows.of(labels, scores, counts, clusters.groups)
+        return [counts_of_rows(declared.num_groups, [rows])]
 
     # The methods below require the lock.
 
@@ -219,7 +273,8 @@ class CountsAccumulator:
     def _clear_pending(self, pending: _Pending) -> None:
         """Reset all buffers except the lists of scores."""
         # Indexed by class: negatives first.
-        self._pending_columns, self._pending_runs, self._pending_removals, cases = pending
+        self._pending_columns, self._pending_runs, self._pending_removals, cases, clusters = pending
+        self._pending_clusters = clusters
         self._pending_cases = cases  # cases in the columns and runs, less the removals
         self._pending_mutations = 0
         self._pending_rows = 0
@@ -273,7 +328,7 @@ class CountsAccumulator:
         try:
             del buffer[:length]
         except MemoryError:
-            columns.pop()
+            columns[-1] = _NO_SCORES  # `pop` may allocate
             self._pending_cases[label] = cases
             self._pending_mutations, self._pending_rows = before
             raise
@@ -283,10 +338,11 @@ class CountsAccumulator:
         if not self._pending_mutations:
             return
         change = ScoreCounts(self._change(True), self._change(False))
-        self._set(
-            self.state.changed(change, revision=self.state.revision + self._pending_mutations),
-            _no_changes(),
-        )
+        revision = self.state.revision + self._pending_mutations
+        clusters = []
+        if self._pending_clusters and self.state.clusters is not None:
+            clusters = [counts_of_rows(self.state.clusters.num_groups, self._pending_clusters)]
+        self._set(self.state.changed(change, revision=revision, clusters=clusters), _no_changes())
 
     def _change(self, label: bool) -> Run:
         """Return one class's pending changes as a signed run at the state's resolution."""
@@ -316,18 +372,23 @@ class CountsAccumulator:
 
 
 def _no_changes() -> _Pending:
-    return ([], []), ([], []), {}, [0, 0]
+    return ([], []), ([], []), {}, [0, 0], []
 
 
-def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T]) -> None:
-    """Append an item to each list, or change nothing."""
+def _twice(clusters: HashedClusters | None) -> HashedClusters | None:
+    """Return one cluster as a column of two rows."""
+    return None if clusters is None else HashedClusters(np.repeat(clusters.groups, 2))
+
+
+def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T], empty: T) -> None:
+    """Append an item to each list, or nothing that counts: at most an `empty` item."""
     first, second = lists
     item, other = items
     first.append(item)
     try:
         second.append(other)
     except MemoryError:
-        first.pop()
+        first[-1] = empty  # `pop` may allocate
         raise
 
 
@@ -355,5 +416,8 @@ def _first_missing_case(
         left[label, edge] = counted - count
         if left[label, edge] < 0:
             return missing_case_error(label, score, field="scores", index=index)
+    if state.clusters is not None:
+        message = "there is a case to remove that its cluster does not have"
+        return InvalidInputError(message, field="clusters")
     message = "a removal was refused although every case is counted"
     raise AssertionError(message)

@@ -28,7 +28,7 @@ from streameval._counts.state import State
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
-FRAME = Frame(b"SEVL", 1, "an evaluator")
+FRAME = Frame(b"SEVL", 1, "an evaluator", newest=2)  # 2: `cluster_codec`
 
 # flags, resolution, max_cells (0: none), missed positives and negatives; then
 # for each class its distinct scores, bytes a score, bytes a count.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
@@ -31,7 +32,8 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     ------
     InvalidInputError
         When bounded states of different scales meet, or one on the probability
-        scale and an exact one with scores outside [0, 1].
+        scale and an exact one with scores outside [0, 1], or states with different
+        numbers of groups of clusters.
 
     Notes
     -----
@@ -40,6 +42,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
     scale = _common_scale(states)
+    _check_cluster_groups(states)
     if sum(state.total for state in states) >= MAX_TOTAL:
         raise too_many()
     resolution = min(bits, default=None)
@@ -60,6 +63,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             scale=scale,
             max_cells=min(caps, default=None),
             revision=revision,
+            clusters=_merged_clusters(states),
         )
     )
 
@@ -81,12 +85,20 @@ def subtract_states(whole: State, part: State) -> State:
     bits = [state.resolution for state in (whole, part) if state.resolution is not None]
     resolution, scale = min(bits, default=None), _common_scale((whole, part))
     taken = _at(part, resolution, scale)
+    _check_cluster_groups((whole, part))
     change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
     try:
         counts = _at(whole, resolution, scale).merged(change)
     except NegativeCountError as error:
         message = f"the part has cases that the whole lacks, the first at score {error.score}"
         raise InvalidInputError(message, field="part") from None
+    clusters = None
+    if whole.clusters is not None and part.clusters is not None:
+        try:
+            clusters = merge_clusters([whole.clusters, part.clusters.negated()])
+        except NegativeCountError:
+            message = "the part has cases of clusters that the whole lacks"
+            raise InvalidInputError(message, field="part") from None
     rest = replace(
         whole,
         counts=counts,
@@ -94,6 +106,7 @@ def subtract_states(whole: State, part: State) -> State:
         missed_negatives=whole.missed_negatives - part.missed_negatives,
         resolution=resolution,
         scale=scale,
+        clusters=clusters,
         _answers={},
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
@@ -118,6 +131,20 @@ def _common_scale(states: Sequence[State]) -> Scale:
         message = "evaluators on the plain and on the probability scale have no cells in common"
         raise InvalidInputError(message, field="scale")
     return next(iter(scales), "plain")
+
+
+def _check_cluster_groups(states: Sequence[State]) -> None:
+    """Refuse states whose clusters are in different numbers of groups."""
+    numbers = {None if each.clusters is None else each.clusters.num_groups for each in states}
+    if len(numbers) > 1:
+        shown = " and ".join(sorted("none" if each is None else str(each) for each in numbers))
+        message = f"evaluators must have the same cluster_groups to merge, got {shown}"
+        raise InvalidInputError(message, field="cluster_groups")
+
+
+def _merged_clusters(states: Sequence[State]) -> ClusterCounts | None:
+    tables = [state.clusters for state in states if state.clusters is not None]
+    return merge_clusters(tables) if tables else None
 
 
 def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:

@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import is_number, shown
+from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.groups import Groups
@@ -24,7 +25,7 @@ from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantis
 from streameval._counts.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class State:
         The most distinct scores that are kept before bits are dropped.
     revision : int
         How many mutations it includes.
+    clusters : ClusterCounts or None
+        The same cases by groups of clusters; None where no clusters are declared.
     """
 
     counts: ScoreCounts = field(default_factory=ScoreCounts)
@@ -56,6 +59,7 @@ class State:
     scale: Scale = "plain"
     max_cells: int | None = None
     revision: int = 0
+    clusters: ClusterCounts | None = None
     _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -162,6 +166,7 @@ class State:
             and self.scale == other.scale
             and _same(self.counts.positives, other.counts.positives)
             and _same(self.counts.negatives, other.counts.negatives)
+            and _same_clusters(self.clusters, other.clusters)
         )
 
     def run(self, label: bool) -> Run:
@@ -185,8 +190,11 @@ class State:
         missed_positives: int = 0,
         missed_negatives: int = 0,
         revision: int,
+        clusters: Sequence[ClusterCounts] = (),
     ) -> State:
         """Return the state after a signed change of quantised counts. O(n + d).
+
+        `clusters` is the same change by groups of clusters, in any number of parts.
 
         Raises
         ------
@@ -202,6 +210,9 @@ class State:
                 scale=self.scale,
                 max_cells=self.max_cells,
                 revision=revision,
+                clusters=merge_clusters([self.clusters, *clusters])
+                if self.clusters is not None
+                else None,
             )
         )
 
@@ -215,11 +226,26 @@ class State:
             and (self.scale == "plain" or all(is_probability(run) for run in runs))
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
+            and (self.clusters is None or self._has_totals_of(self.clusters))
+        )
+
+    def _has_totals_of(self, clusters: ClusterCounts) -> bool:
+        """Return whether the groups' cases and misses add up to the whole's. O(n)."""
+        wholes = (
+            (False, self.counts.negatives.total, self.missed_negatives),
+            (True, self.counts.positives.total, self.missed_positives),
+        )
+        return all(
+            clusters.total(label, missed=False) == scored
+            and clusters.total(label, missed=True) == missed
+            for label, scored, missed in wholes
         )
 
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
         self.counts._check()
+        if self.clusters is not None:
+            self.clusters._check()
         assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
 
 
@@ -243,7 +269,9 @@ def _bytes_of(value: object) -> int:
     return _OBJECT_BYTES
 
 
-def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:
+def empty_state(
+    *, resolution: object, scale: object, max_cells: object, cluster_groups: int | None = None
+) -> State:
     """Return a state with these settings and no counts, or refuse the settings.
 
     Raises
@@ -255,6 +283,7 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
         resolution=_checked_setting("resolution", resolution, MAX_BITS),
         scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
         max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
+        clusters=None if cluster_groups is None else ClusterCounts(cluster_groups),
     )
 
 
@@ -281,6 +310,7 @@ def fit_to_cap(state: State) -> State:
         scale=state.scale,
         max_cells=state.max_cells,
         revision=state.revision,
+        clusters=state.clusters,
     )
 
 
@@ -308,6 +338,12 @@ def _same(a: Run, b: Run) -> bool:
     return np.array_equal(a.scores, b.scores) and (
         a.counts is None or b.counts is None or np.array_equal(a.counts, b.counts)
     )
+
+
+def _same_clusters(a: ClusterCounts | None, b: ClusterCounts | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or a.same_content(b)
 
 
 def _checked_setting(field: str, value: object, largest: int) -> int | None:

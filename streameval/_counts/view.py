@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.cumulative import CumulativeCounts
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
@@ -44,6 +45,10 @@ class View(Protocol):
     @property
     def N(self) -> int:
         """All negatives, misses included."""
+
+    @property
+    def clusters(self) -> ClusterCounts | None:
+        """The counts of each group of clusters; None where none are declared."""
 
     @property
     def groups(self) -> Groups:

@@ -20,7 +20,10 @@ from streameval._counts.run import Run
 from streameval._metric_registry import BY_NAME
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
+from streameval._uncertainty.cluster_effect import cluster_effect
+from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.estimates import value_of
+from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.rates import share_counts
 from streameval._uncertainty.sampling_variance import negatives_between
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
+    from streameval._uncertainty.design_effect import DesignEffect
 
 WEIGHT_ONE = 1 << 16
 """The weight of a pane of age 0."""
@@ -87,6 +91,15 @@ class DecayedWindow(Window):
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
+
+    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+        clusters = self._state.clusters
+        if clusters is None or not clusters.counts.size:
+            return INDEPENDENT
+        gradient = gradient_function(name, argument)
+        return cluster_effect(
+            self._state, clusters, gradient, squares=self.squares, square_unit=WEIGHT_ONE
+        )
 
     def _share_counts(self, name: str, threshold: float) -> tuple[float, float]:
         weighted = share_counts(self._state, name, threshold)
@@ -197,6 +210,7 @@ def _scaled(state: State, weight: int) -> State:
         counts=ScoreCounts(_times(positives, weight), _times(negatives, weight)),
         missed_positives=state.missed_positives * weight,
         missed_negatives=state.missed_negatives * weight,
+        clusters=None if state.clusters is None else state.clusters.times(weight),
         _answers={},
     )
 

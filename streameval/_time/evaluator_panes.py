@@ -76,7 +76,8 @@ class EvaluatorPanes(Panes[Evaluator]):
             raise InvalidInputError("pane and retention must be the same to merge", field="pane")
         if other.empty != self.empty:
             raise InvalidInputError(
-                "resolution, scale and max_cells must be the same to merge", field="resolution"
+                "resolution, scale, max_cells and cluster_groups must be the same to merge",
+                field="resolution",
             )
         self.check_room(sum(num_references(pane.content) for pane in other))
         self.advance(other.now_us)
@@ -177,6 +178,7 @@ def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
     if (
         evaluator.scale != empty.scale
         or evaluator.max_cells != empty.max_cells
+        or evaluator.cluster_groups != empty.cluster_groups
         or (bits is None) > (most is None)
         or (bits is not None and most is not None and bits > most)
         or evaluator == empty

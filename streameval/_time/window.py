@@ -6,6 +6,7 @@ its parts is a window too, so that a part can be compared with the rest.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,8 +82,12 @@ class Window(EvaluatorQueries):
     (1.0, 2)
     """
 
-    def __init__(self, state: State, start_us: int, end_us: int) -> None:
+    def __init__(
+        self, state: State, start_us: int, end_us: int, panes: Sequence[State] = ()
+    ) -> None:
         self._state = state
+        # Weak: a window must not keep panes that have changed since.
+        self._panes = tuple(map(weakref.ref, panes))
         self._span_us = (start_us, end_us)
         self.counted = WindowCounts.of(state)
 
@@ -128,6 +133,11 @@ class Window(EvaluatorQueries):
 
     def _view(self) -> State:
         return self._state
+
+    def _panes_as_blocks(self) -> Sequence[State]:
+        """Return its panes, none once one of them has changed."""
+        panes = [pane for pane in (each() for each in self._panes) if pane is not None]
+        return panes if len(panes) == len(self._panes) else ()
 
     @property
     def resolution(self) -> int | None:

@@ -39,11 +39,14 @@ class WindowCache(PartsCache[K, Window]):
     max_cells : int
         The most distinct scores that all windows may have together; the same limit
         applies to all partial sums.
+    knows_panes : bool
+        Whether windows know their panes, and so a lower limit of the design effect.
     """
 
-    def __init__(self, max_cells: int) -> None:
+    def __init__(self, max_cells: int, *, knows_panes: bool = False) -> None:
         super().__init__(max_cells, lambda window: len(window._view().counts))
         self._merged_cells = max(max_cells, _MIN_MERGED_CELLS)
+        self._knows_panes = knows_panes
         self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
             max_cells, lambda partial: partial.max_cells
         )
@@ -61,7 +64,10 @@ class WindowCache(PartsCache[K, Window]):
         O(S log S) for S distinct scores in all states. When the same states changed in
         the last two calls, S counts only the changed states and the window.
         """
-        return self.get(key, states, lambda: Window(self._sum(key, states), start_us, end_us))
+        panes = states if self._knows_panes else ()
+        return self.get(
+            key, states, lambda: Window(self._sum(key, states), start_us, end_us, panes)
+        )
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
         same = self.unchanged_parts(key, states)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
+from streameval._counts.cluster_keys import check_cluster, check_clusters
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.cluster_keys import HashedClusters
     from streameval._counts.resolution import Scale
     from streameval._time.panes import Pane
 
@@ -49,6 +51,7 @@ class _TimedCases(NamedTuple):
     scores: FloatArray
     counts: IntArray | None
     times_us: IntArray
+    clusters: HashedClusters | None
 
 
 class WindowedEvaluator:
@@ -68,6 +71,9 @@ class WindowedEvaluator:
         As in `Evaluator`.
     max_cells : int
         The most distinct scores that a pane keeps.
+    cluster_groups : int or None
+        As in `Evaluator`: declares that every case has a cluster. Without clusters the
+        intervals of a window have a `warning` where cases of one pane are dependent.
 
     Raises
     ------
@@ -101,19 +107,27 @@ class WindowedEvaluator:
         resolution: int = 12,
         scale: str | None = None,
         max_cells: int = 16_384,
+        cluster_groups: int | None = None,
     ) -> None:
         self._begin(
             EvaluatorPanes(
                 span_us(pane, field="pane"),
                 span_us(retention, field="retention"),
-                Evaluator(resolution=resolution, scale=scale, max_cells=max_cells),
+                Evaluator(
+                    resolution=resolution,
+                    scale=scale,
+                    max_cells=max_cells,
+                    cluster_groups=cluster_groups,
+                ),
             )
         )
 
     def _begin(self, panes: EvaluatorPanes) -> None:
         self._panes = panes
         self._empty = panes.empty
-        self._windows: WindowCache[tuple[int, int]] = WindowCache(_MAX_CACHED_CELLS)
+        self._windows: WindowCache[tuple[int, int]] = WindowCache(
+            _MAX_CACHED_CELLS, knows_panes=True
+        )
 
     @property
     def now(self) -> datetime:
@@ -124,6 +138,11 @@ class WindowedEvaluator:
     def scale(self) -> Scale:
         """The scale that significant bits are counted on: "plain" or "probability"."""
         return self._empty.scale
+
+    @property
+    def cluster_groups(self) -> int | None:
+        """How many groups clusters are hashed into; None if none are declared."""
+        return self._empty.cluster_groups
 
     def advance(self, now: datetime) -> None:
         """Advance to a time: coarsen panes and drop those past retention. O(panes that change).
@@ -140,7 +159,14 @@ class WindowedEvaluator:
         """
         self._panes.advance(to_us(now, field="now"))
 
-    def add_case(self, positive: bool, score: float, *, at: datetime) -> None:
+    def add_case(
+        self,
+        positive: bool,
+        score: float,
+        *,
+        at: datetime,
+        cluster: str | int | bytes | None = None,
+    ) -> None:
         """Add one case at its event time.
 
         Raises
@@ -163,15 +189,19 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
-        self._pane(to_us(at), added=1).add_case(checked_label, checked_score)
+        check_cluster(cluster, self.cluster_groups)
+        pane = self._pane(to_us(at), added=1)
+        pane.add_case(checked_label, checked_score, cluster=cluster)
 
     @by_keyword
-    def add_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
+    def add_cases(
+        self, *, labels: Any, scores: Any, at: Any, counts: Any = None, clusters: Any = None
+    ) -> None:
         """Add columns of cases, all or none.
 
         Parameters
         ----------
-        labels, scores, counts
+        labels, scores, counts, clusters
             As `Evaluator.add_cases`.
         at : datetime, sequence of datetime, or datetime64[n]
             When each case happened: one time for all rows, or one per row.
@@ -190,14 +220,21 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=3)).num_cases
         (1, 2)
         """
-        rows = self._checked(labels, scores, at, counts)
+        rows = self._checked(labels, scores, at, counts, clusters)
         if rows.times_us.size:
             added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
             self._panes.check_room(added)
             self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
             self._change_panes(rows, Evaluator.add_cases)
 
-    def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
+    def remove_case(
+        self,
+        positive: bool,
+        score: float,
+        *,
+        at: datetime,
+        cluster: str | int | bytes | None = None,
+    ) -> None:
         """Remove one case.
 
         Raises
@@ -219,10 +256,12 @@ class WindowedEvaluator:
         checked_score = check_score(score, scale=self._empty.scale)
         at_us = self._retained_us(to_us(at))
         pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
-        pane.remove_case(checked_label, checked_score)
+        pane.remove_case(checked_label, checked_score, cluster=cluster)
 
     @by_keyword
-    def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
+    def remove_cases(
+        self, *, labels: Any, scores: Any, at: Any, counts: Any = None, clusters: Any = None
+    ) -> None:
         """Remove columns of cases, all or none; arguments as of `add_cases`.
 
         Raises
@@ -240,9 +279,12 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
-        self._change_panes(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
+        rows = self._checked(labels, scores, at, counts, clusters)
+        self._change_panes(rows, Evaluator.remove_cases)
 
-    def add_misses(self, count: int, *, at: datetime) -> None:
+    def add_misses(
+        self, count: int, *, at: datetime, cluster: str | int | bytes | None = None
+    ) -> None:
         """Add positive references that were never scored.
 
         Examples
@@ -256,9 +298,12 @@ class WindowedEvaluator:
         3
         """
         checked = check_count(count)
-        self._pane(to_us(at), added=checked).add_misses(checked)
+        check_cluster(cluster, self.cluster_groups)
+        self._pane(to_us(at), added=checked).add_misses(checked, cluster=cluster)
 
-    def add_negative_misses(self, count: int, *, at: datetime) -> None:
+    def add_negative_misses(
+        self, count: int, *, at: datetime, cluster: str | int | bytes | None = None
+    ) -> None:
         """Add negative references that were never scored.
 
         Examples
@@ -272,7 +317,8 @@ class WindowedEvaluator:
         2
         """
         checked = check_count(count)
-        self._pane(to_us(at), added=checked).add_negative_misses(checked)
+        check_cluster(cluster, self.cluster_groups)
+        self._pane(to_us(at), added=checked).add_negative_misses(checked, cluster=cluster)
 
     def last(self, span: timedelta, *, now: datetime | None = None) -> Window:
         """Return the window of the last `span`, up to `now`.
@@ -507,7 +553,9 @@ class WindowedEvaluator:
             raise too_old_error(at_us, oldest_us)
         return at_us
 
-    def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _TimedCases:
+    def _checked(
+        self, labels: Any, scores: Any, at: Any, counts: Any, clusters: Any
+    ) -> _TimedCases:
         """Return checked columns; raise InvalidInputError for times past retention.
 
         Retention is that after the newest of the rows has advanced the time.
@@ -515,11 +563,12 @@ class WindowedEvaluator:
         positives, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._empty.scale
         )
+        hashed = check_clusters(clusters, self.cluster_groups, values.size)
         times_us = column_us(at, values.size)
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
-        return _TimedCases(positives, values, weights, times_us)
+        return _TimedCases(positives, values, weights, times_us, hashed)
 
     def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
         """Apply `change` to the rows of each pane, all or none."""
@@ -532,6 +581,7 @@ class WindowedEvaluator:
                 labels=rows.positives[here],
                 scores=rows.scores[here],
                 counts=None if rows.counts is None else rows.counts[here],
+                clusters=None if rows.clusters is None else rows.clusters.rows(here),
             )
             changed.append((start, pane))
         for start, pane in changed:

@@ -5,6 +5,8 @@
 - `compare`: the difference of two independent evaluators; `pair_difference`: that of
   two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
   cut into cells by `pair_cuts`), none of them twice (`pair_ids`).
+- `design_effect`, `cluster_effect`: how much clusters of dependent cases, or those of a
+  pane, add to a variance.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
   kept few bits.
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.

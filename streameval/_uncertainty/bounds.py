@@ -205,6 +205,7 @@ class _ReorderedView:
     """A view of rewritten groups, with a cache of its own."""
 
     resolution = None
+    clusters = None
 
     def __init__(self, groups: Groups, scale: Scale, revision: int) -> None:
         self.groups = groups

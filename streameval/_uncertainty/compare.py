@@ -5,8 +5,9 @@ The interval of a difference is made of the two intervals by square-and-add
 is Newcombe's method 10), so it inherits their coverage and their skewness. The
 p-value is the level at which the interval just touches 0.
 
-Both sides must be independent: no case may be in both. Compare a segment or a
-window with its *complement*, never with a total that contains it. Two models
+Both sides must be independent: no case may be in both. Clusters may be, where both declare
+as many groups of them: then the errors' correlation over the groups is allowed for. Compare
+a segment or a window with its *complement*, never with a total that contains it. Two models
 on the same cases are a pair: see `PairedEvaluator`.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._metric_registry import BY_NAME
+from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
@@ -157,6 +159,7 @@ def compare(
         uncertain_metric(b, metric, fixed),
     )
     difference = uncertain_a.figure.estimate - uncertain_b.figure.estimate
+    shared = correlation(uncertain_a.effect, uncertain_b.effect)
 
     def limits(alpha: float) -> Limits:
         return square_and_add(
@@ -164,6 +167,7 @@ def compare(
             uncertain_a.limits(alpha),
             uncertain_b.figure.estimate,
             uncertain_b.limits(alpha),
+            shared,
         )
 
     lower, upper = limits(1 - level)
@@ -229,15 +233,29 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
 
 
 def square_and_add(
-    first: float, first_limits: Limits, second: float, second_limits: Limits
+    first: float,
+    first_limits: Limits,
+    second: float,
+    second_limits: Limits,
+    correlation: float = 0.0,
 ) -> Limits:
-    """Return the limits of first minus second, by MOVER."""
+    """Return the limits of first minus second, by MOVER.
+
+    `correlation` is that of the two errors (Zou 2007, Psychological Methods 12:399).
+    """
     difference = first - second
     if math.isnan(first_limits[0]) or math.isnan(second_limits[0]):
         return UNDEFINED
-    below = math.hypot(first - first_limits[0], second_limits[1] - second)
-    above = math.hypot(first_limits[1] - first, second - second_limits[0])
+    below = _distance(first - first_limits[0], second_limits[1] - second, correlation)
+    above = _distance(first_limits[1] - first, second - second_limits[0], correlation)
     return max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def _distance(first: float, second: float, correlation: float) -> float:
+    """Return the root of the sum of two squares less what they share."""
+    if not correlation:
+        return math.hypot(first, second)
+    return math.sqrt(max(first**2 + second**2 - 2 * correlation * first * second, 0.0))
 
 
 def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_SILENT_EFFECT = 1.2
+"""With a larger design effect by panes an interval has a warning."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -31,6 +34,15 @@ class Interval:
         The metric; nan where it is undefined.
     anytime : bool
         Whether it holds at any number of looks (a confidence sequence).
+    design_effect : float
+        How many times the variance of independent cases the metric's variance is, by the
+        clusters that were declared: 1 without clusters. Limits allow for it from 1.3 on.
+        nan where scores differ only in bits that the groups of clusters do not keep.
+    refused : str or None
+        Why there are no limits although there are cases enough.
+    least_effect : float
+        Of a window of panes without clusters: what the design effect is at least, 1 or
+        more; nan elsewhere. The limits do not allow for it.
 
     Examples
     --------
@@ -52,6 +64,9 @@ class Interval:
     method: str
     estimate: float = math.nan
     anytime: bool = False
+    design_effect: float = 1.0
+    refused: str | None = None
+    least_effect: float = math.nan
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
@@ -72,8 +87,23 @@ class Interval:
 
     @property
     def reason(self) -> str | None:
-        """``"TOO_FEW"`` references where there are no limits; None where there are."""
-        return "TOO_FEW" if math.isnan(self.lower) else None
+        """Why there are no limits; None where there are.
+
+        ``"TOO_FEW"`` references; ``"TOO_COARSE"``: the groups of clusters do not keep the
+        bits in which scores differ.
+        """
+        return (self.refused or "TOO_FEW") if math.isnan(self.lower) else None
+
+    @property
+    def warning(self) -> str | None:
+        """Why the limits are too narrow, and what to do; None where nothing is known of it."""
+        if not self.least_effect > MAX_SILENT_EFFECT:
+            return None
+        return (
+            f"cases of one pane are dependent: the variance is at least {self.least_effect:.2g} "
+            "times that of independent cases, so the interval is too narrow; declare clusters "
+            "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
+        )
 
     @property
     def width(self) -> float:

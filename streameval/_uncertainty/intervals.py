@@ -1,8 +1,9 @@
 """Confidence intervals of metrics, from the counts alone.
 
 Each interval costs one pass over the groups (O(G)); nothing is resampled unless
-``method="bootstrap"`` is given. All assume independent cases: where cases are
-correlated, as those of one customer or of one minute, the intervals are too narrow.
+``method="bootstrap"`` is given. Cases are independent, or those of different clusters
+are: where cases are correlated, as those of one customer or of one burst, and no clusters
+are declared, the intervals are too narrow.
 Measured coverage, by metric, prevalence and number of positives, is in
 docs/intervals.md; ``bench/coverage.py`` measures it.
 """
@@ -10,14 +11,16 @@ docs/intervals.md; ``bench/coverage.py`` measures it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
+from streameval._uncertainty.cluster_effect import cluster_effect, pane_effect
+from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.estimates import (
     figure_of,
     hidden_figures,
@@ -28,7 +31,15 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
-from streameval._uncertainty.rates import rate_interval, share_counts
+from streameval._uncertainty.rates import rate_interval, share_counts, share_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval._counts.groups import Groups
+    from streameval._counts.state import State
+    from streameval._metrics.gradients import Gradient
+    from streameval._uncertainty.design_effect import DesignEffect
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
@@ -51,7 +62,7 @@ class UncertaintyQueries(BoundsQueries):
         resamples: int = 1000,
         seed: int = 0,
     ) -> Interval:
-        """Return a confidence interval of a metric, assuming independent cases.
+        """Return a confidence interval of a metric, of independent cases or clusters.
 
         Parameters
         ----------
@@ -100,6 +111,8 @@ class UncertaintyQueries(BoundsQueries):
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
         function of the share TP/(TP + FP + FN). Anytime: Waudby-Smith et al. (2024).
+        Clusters: the variance between their groups (docs/truth.md); O(n) for the n cells
+        of all groups. Where these keep too few bits the reason is ``"TOO_COARSE"``.
 
         Examples
         --------
@@ -116,11 +129,17 @@ class UncertaintyQueries(BoundsQueries):
         view = self._view()
         cells = view.resolution is not None and not _is_proportion(metric)
         check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
+        if method == "bootstrap" and view.clusters is not None:
+            message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
+            raise InvalidInputError(message, field="method")
         if threshold is not None:
             rate = BY_NAME[metric]
             estimate = rate.function(self, threshold=threshold)
-            counts = self._share_counts(metric, threshold)
-            return rate_interval(rate, estimate, counts, level, anytime=anytime)
+            figure = share_figure(*self._share_counts(metric, threshold))
+            if not math.isnan(figure.estimate):
+                figure = self._design_effect(metric, threshold).widened(figure)
+            found = rate_interval(rate, estimate, figure, level, anytime=anytime)
+            return self._with_least_effect(found, metric, threshold)
         if method == "bootstrap":
             figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
@@ -134,7 +153,8 @@ class UncertaintyQueries(BoundsQueries):
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        return uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
+        found = uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
+        return self._with_least_effect(found, metric, prevalence)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
@@ -143,6 +163,32 @@ class UncertaintyQueries(BoundsQueries):
             return figure_of(view.groups, name)
         value = value_of_view(view, BY_NAME[name], **_prevalence_argument(prevalence))
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
+
+    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+        """Return the effect of clusters; weighted windows override it. O(n), cached."""
+        view = self._view()
+        clusters = view.clusters
+        if clusters is None or not clusters.counts.size:
+            return INDEPENDENT
+        return view.cached(
+            ("design effect", name, argument),
+            lambda: cluster_effect(view, clusters, gradient_function(name, argument)),
+        )
+
+    def _with_least_effect(self, interval: Interval, name: str, argument: float | None) -> Interval:
+        """Return an interval with what the panes show of dependence. O(S), cached."""
+        panes, view = self._panes_as_blocks(), self._view()
+        if math.isnan(interval.lower) or not panes or view.clusters is not None:
+            return interval
+        effect = view.cached(
+            ("least effect", name, argument),
+            lambda: pane_effect(view, panes, gradient_function(name, argument)),
+        )
+        return replace(interval, least_effect=effect)
+
+    def _panes_as_blocks(self) -> Sequence[State]:
+        """Return the panes of which these are the sum; windows override it."""
+        return ()
 
     def _share_counts(self, name: str, threshold: float) -> tuple[float, float]:
         """Return the two counts of a rate's share; weighted windows override it. O(log K)."""
@@ -156,6 +202,7 @@ class UncertainMetric:
     name: str
     figure: Figure
     figures: tuple[Figure, ...]
+    effect: DesignEffect = INDEPENDENT
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
@@ -170,7 +217,17 @@ class UncertainMetric:
         """Return the analytic interval at a level. O(1)."""
         lower, upper = self.limits(1 - level, anytime=anytime)
         method = analytic_method(self.name)
-        return Interval(lower, upper, level, method, self.figure.estimate, anytime)
+        figure = self.figure
+        return Interval(
+            lower,
+            upper,
+            level,
+            method,
+            figure.estimate,
+            anytime,
+            figure.design_effect,
+            figure.refused,
+        )
 
 
 def analytic_method(name: str) -> str:
@@ -192,14 +249,25 @@ def uncertain_metric(
     """Return a metric with its limits at every level. O(G), cached for each revision."""
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
+    effect = INDEPENDENT
+    if view.clusters is not None and not math.isnan(figure.variance):
+        effect = queries._design_effect(name, prevalence)
+        figure = effect.widened(figure)
     if view.resolution is None or _is_proportion(name):
-        return UncertainMetric(name, figure, (figure,))
+        return UncertainMetric(name, figure, (figure,), effect)
     bounds = queries.bounds(name, **_prevalence_argument(prevalence))
     figures = view.cached(
         ("hidden figures", name, prevalence),
         lambda: hidden_figures(view, figure, bounds, name, prevalence),
     )
-    return UncertainMetric(name, figure, figures)
+    return UncertainMetric(name, figure, figures, effect)
+
+
+def gradient_function(name: str, argument: float | None) -> Callable[[Groups], Gradient]:
+    """Return a metric's gradient as a function of cells, at a prevalence or a threshold."""
+    gradient = BY_NAME[name].gradient
+    assert gradient is not None, name
+    return gradient if argument is None else lambda cells: gradient(cells, argument)
 
 
 def _is_proportion(name: str) -> bool:

@@ -43,7 +43,9 @@ class Figure:
     """An estimate, its variance and the effective class sizes: the input of its limits.
 
     `freedom` is the degrees of freedom of the variance, where they are not those of the
-    smaller class's cases.
+    smaller class's cases, or of a share not infinite. `design_effect` is the part of the
+    variance that weights or clusters added, as a factor, and is included from
+    `design_effect.MAX_CHANCE_EFFECT` on. `refused` is why it must have no limits.
     """
 
     estimate: float
@@ -51,6 +53,8 @@ class Figure:
     positives: float
     negatives: float
     freedom: float | None = None
+    design_effect: float = 1.0
+    refused: str | None = None
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -61,7 +65,7 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     [0.76, 0.96]
     """
     smaller = min(figure.positives, figure.negatives)
-    quantile = _quantile(smaller, alpha, anytime=anytime)
+    quantile = _quantile(figure, smaller, alpha, anytime=anytime)
     estimate = figure.estimate
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
     observed = figure.variance / expected if expected > 0 else 0.0
@@ -90,11 +94,9 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     [0.744, 0.965]
     """
     estimate, P = figure.estimate, figure.positives
-    cases = P if figure.freedom is None else figure.freedom + 1
-    quantile = _quantile(cases, alpha, anytime=anytime)
+    quantile = _quantile(figure, P, alpha, anytime=anytime)
     if not 0 < estimate < 1:
-        normal = anytime_quantile(alpha, P) if anytime else normal_quantile(alpha / 2)
-        edge = P / (P + normal**2)
+        edge = P / (P + _quantile_of_share(figure, P, alpha, anytime=anytime) ** 2)
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
     (lower, upper), inner = _logit_and_wilson(figure, quantile)
     # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
@@ -127,7 +129,7 @@ def precision_turns(
     far as Wilson's limit, which moves with it. So a limit is furthest out at an end, or
     where the two meet.
     """
-    quantile = _quantile(lowest.positives, alpha, anytime=anytime)
+    quantile = _quantile(lowest, lowest.positives, alpha, anytime=anytime)
 
     def beyond_wilson(estimate: float) -> bool:
         logit, wilson = _logit_and_wilson(replace(lowest, estimate=estimate), quantile)
@@ -149,7 +151,7 @@ def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) ->
     [0.133, 0.289]
     """
     total = figure.positives + figure.negatives
-    quantile = anytime_quantile(alpha, total) if anytime else normal_quantile(alpha / 2)
+    quantile = _quantile_of_share(figure, total, alpha, anytime=anytime)
     return _score_limits(figure.estimate, total, quantile)
 
 
@@ -161,10 +163,19 @@ def _score_limits(share: float, cases: float, quantile: float) -> Limits:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _quantile(cases: float, alpha: float, *, anytime: bool) -> float:
-    if anytime:
-        return anytime_quantile(alpha, cases)
+def _quantile(figure: Figure, cases: float, alpha: float, *, anytime: bool) -> float:
+    """Return Student's quantile, with the degrees of freedom of this many cases by default."""
+    if anytime or figure.freedom is not None:
+        return _quantile_of_share(figure, cases, alpha, anytime=anytime)
     return student_quantile(alpha / 2, cases - 1)
+
+
+def _quantile_of_share(figure: Figure, cases: float, alpha: float, *, anytime: bool) -> float:
+    """Return the normal quantile, or Student's where the variance was estimated apart."""
+    normal = normal_quantile(alpha / 2)
+    student = normal if figure.freedom is None else student_quantile(alpha / 2, figure.freedom)
+    # A confidence sequence has no Student's form: it widens in the same proportion.
+    return anytime_quantile(alpha, cases) * (student / normal) if anytime else student
 
 
 def _crossing(outside: Callable[[float], bool], far: float, near: float) -> float:

@@ -29,21 +29,22 @@ def share_counts(view: View, name: str, threshold: float) -> tuple[int, int]:
     return share.parts(ViewQueries(view).confusion_at(threshold))
 
 
+def share_figure(hits: float, others: float) -> Figure:
+    """Return a share of cases with its variance; nan of no cases."""
+    cases = hits + others
+    share = hits / cases if cases > 0 else math.nan
+    return Figure(share, share * (1 - share) / cases if cases > 0 else math.nan, hits, others)
+
+
 def rate_interval(
-    metric: Metric,
-    estimate: float,
-    counts: tuple[float, float],
-    level: float,
-    *,
-    anytime: bool = False,
+    metric: Metric, estimate: float, figure: Figure, level: float, *, anytime: bool = False
 ) -> Interval:
-    """Return the interval of a rate, from the counts of its share. O(1)."""
+    """Return the interval of a rate, from the figure of its share. O(1)."""
     assert metric.share is not None, metric.name
-    hits, others = counts
     limits = UNDEFINED
-    if hits + others > 0 and not math.isnan(estimate):
-        share = hits / (hits + others)
-        figure = Figure(share, share * (1 - share) / (hits + others), hits, others)
+    if not math.isnan(estimate) and not math.isnan(figure.estimate):
         lower, upper = limits_of(figure, metric.name, 1 - level, anytime=anytime)
         limits = metric.share.rate(lower), metric.share.rate(upper)
-    return Interval(*limits, level, "wilson", estimate, anytime)
+    return Interval(
+        *limits, level, "wilson", estimate, anytime, figure.design_effect, figure.refused
+    )

@@ -200,6 +200,55 @@ def test_the_server_is_upgraded_and_rolled_back_under_its_clients(releases, free
             sender.kill()
 
 
+def send_one(environment: Environment, port: int) -> None:
+    """Send a batch as a new producer, until it is acknowledged."""
+    sender = Sender(environment, port, "later")
+    sender.ask()
+    sender.acked()
+    sender.close()
+
+
+def admin(environment: Environment, *arguments: object) -> str:
+    """Run an admin command of a release; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streameval", "admin", *map(str, arguments)],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_backup_is_the_way_back(releases, free_port, tmp_path):
+    """As docs/operations.md says: backup, upgrade, and the last release on a restored backup.
+
+    Its state is that of before the upgrade, and its producers go on; the upgraded log is as it
+    was, and this release serves it again.
+    """
+    last, this = releases["last"], releases["this"]
+    data, backup, restored = (tmp_path / name for name in ("data", "backup.db", "restored"))
+    port = free_port()
+    with serving(last, data, port):
+        talk(last, port)
+        admin(last, "backup", backup, f"127.0.0.1:{port}")
+        before = admin(last, "hash", f"127.0.0.1:{port}")
+    with serving(this, data, port):
+        send_one(this, port)
+        upgraded = admin(this, "hash", f"127.0.0.1:{port}")
+    assert upgraded != before
+    if schema(last) != schema(this):
+        refused(last, data, port)
+    admin(last, "restore", backup, "--data", restored)
+    assert admin(last, "hash", "--data", restored) == before
+    with serving(last, restored, port):
+        send_one(last, port)
+    assert admin(this, "verify", "--data", data).endswith("the log is intact\n")
+    assert admin(this, "hash", "--data", data) == upgraded
+
+
 def content(data: Path, copy: Path) -> list[str]:
     """Return what is in a log, from a copy of its files."""
     shutil.copytree(data, copy)

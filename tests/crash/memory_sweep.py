@@ -29,8 +29,10 @@ from sweep import REVISION_BYTES, Case, chosen, scratch
 from workload import KEPT, LIMITS, START_US, Run, Workload
 
 from streameval import Evaluator
+from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._core.recovery import ServerCore, open_core
+from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.threads import StateLock
@@ -102,6 +104,9 @@ class Scene:
     def prepare(self) -> None:
         """Prepare what the child works on."""
 
+    def begin(self) -> None:
+        """Begin in the child, before allocations fail."""
+
     def work(self, acked: Callable[[int], None]) -> None:
         """Work while allocations fail, in the child. An error ends the child."""
         raise NotImplementedError
@@ -143,6 +148,7 @@ class Scene:
             def told(number: int) -> None:
                 os.write(pipe, number.to_bytes(REVISION_BYTES, "little", signed=True))
 
+            self.begin()
             self.allocator.fail(at, count)
             self.work(told)
             made = self.allocator.works()
@@ -193,6 +199,70 @@ class Restart(Life):
         super().prepare()
         self.case.life("close.before=kill")
         self.acked = self.case._acked
+
+
+class Commit(Scene):
+    """One batch of a running core with a small log: its call, commit, ack and counts.
+
+    The core's threads run already: Python waits for ever for a new thread that dies for want
+    of memory before it has begun.
+    """
+
+    def prepare(self) -> None:
+        """Make a log of one batch."""
+        for file in self.directory.iterdir():
+            file.unlink()
+        self._opened()
+        self._send(1)
+        self.core.drain(START_US)
+
+    def begin(self) -> None:
+        """Start on the log, and send a batch."""
+        self._opened()
+        self._send(2)
+
+    def work(self, acked: Callable[[int], None]) -> None:
+        """Send another batch."""
+        if self._send(3):
+            acked(3)
+
+    def check_child(self) -> None:
+        """Compare its counts."""
+        self._check_counts(3)
+        self.core.drain(START_US)
+
+    def check(self) -> None:
+        """Start on the log that is left: it may hold the batch that was not acknowledged."""
+        self._opened()
+        revision = self.core.engine.revision
+        assert revision in {2, 3}
+        assert revision >= self.acked
+        self._check_counts(revision)
+        self.core.storage.close()
+
+    def _opened(self) -> None:
+        self.core = open_core(SqliteStorage(self.directory / "log.db"), LIMITS)
+
+    def _send(self, number: int) -> bool:
+        """Send a batch of three cases by a single call; return whether it is acknowledged."""
+        call = UnaryCall(self.core.committer, LIMITS)
+        cases = pb.Cases(scores=[number, 0.5, 0.25], positives=[True, False, True])
+        request = pb.IngestBatchRequest(batch=pb.Batch(stream="s", cases=cases))
+        call.ingest_batch(request.SerializeToString(), START_US)
+        self.core.committer.step(START_US).deliver()
+        self.core.applier.finish()
+        return call.response() is not None
+
+    def _check_counts(self, batches: int) -> None:
+        view = self.core.engine.view("s")
+        assert view is not None
+        expected = Evaluator()
+        for number in range(1, batches + 1):
+            expected.add_cases(labels=[True, False, True], scores=[number, 0.5, 0.25])
+        found = view.evaluator
+        assert found.num_positive_ref == expected.num_positive_ref
+        assert found.num_negative_ref == expected.num_negative_ref
+        assert found.auc_roc() == expected.auc_roc()
 
 
 class Retried(Scene):
@@ -296,7 +366,36 @@ class Evaluators(Retried):
         return found
 
 
-SCENES = {"life": Life, "restart": Restart, "queries": Queries, "evaluators": Evaluators}
+class SmallEvaluator(Evaluators):
+    """The same for a few changes and answers of one exact evaluator."""
+
+    def made(self) -> list[Evaluator]:
+        """Return two evaluators."""
+        return [Evaluator(), Evaluator()]
+
+    def calls(self, subject: list[Evaluator]) -> list[Callable[[], object]]:
+        """Return each change once, and what the evaluator has then."""
+        one, other = subject
+        return [
+            partial(one.add_cases, labels=[True, False, True], scores=[0.5, 0.25, 0.5]),
+            partial(one.add_case, positive=False, score=0.5),
+            partial(one.remove_case, positive=True, score=0.5),
+            partial(one.add_misses, 2),
+            partial(other.add_cases, labels=[True, False], scores=[0.75, 0.25]),
+            partial(one.merge, other),
+            one.auc_pr,
+            one.to_bytes,
+        ]
+
+
+SCENES = {
+    "life": Life,
+    "restart": Restart,
+    "queries": Queries,
+    "evaluators": Evaluators,
+    "commit": Commit,
+    "evaluator": SmallEvaluator,
+}
 
 
 def main() -> int:

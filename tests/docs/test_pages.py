@@ -138,3 +138,25 @@ def test_commands_of_robustness_select_tests(command: str) -> None:
         ]
         names = " ".join(re.findall(r"def (test_\w+)", "".join(map(Path.read_text, files))))
         assert any(word in names for word in wanted), command
+
+
+def named_tests(page: Path) -> list[str]:
+    """Return the tests that a page names as `file::test`, below tests/."""
+    return re.findall(r"`(\S+\.py::test_\w+)`", page.read_text())
+
+
+@pytest.mark.parametrize("name", sorted(set(named_tests(ROOT / "SECURITY.md"))))
+def test_tests_of_security_exist(name: str) -> None:
+    """Each test that SECURITY.md names is a function in its file."""
+    file, _, function = name.partition("::")
+    path = ROOT / "tests" / file
+    assert path.is_file()
+    assert re.search(rf"^(async )?def {function}\(", path.read_text(), re.MULTILINE)
+
+
+def test_each_promise_of_security_names_tests() -> None:
+    """No row of the table is without one, and the table covers a page of promises."""
+    _, _, table = (ROOT / "SECURITY.md").read_text().partition("## Tests")
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    assert all("::test_" in row for row in rows)

@@ -51,6 +51,24 @@ def test_golden_states(make):
     assert ev.to_bytes() == data
 
 
+def test_golden_state_with_clusters():
+    """Format 2: clusters of every type of key, misses of both classes, edges on both scales."""
+    ev = Evaluator(cluster_groups=32)
+    scores = np.arange(-20, 40) / 16
+    ev.add_cases(labels=scores > 1, scores=scores, clusters=np.arange(60) // 4)
+    ev.add_cases(
+        labels=[1, 0, 0],
+        scores=[0.999, 0.1, 3e8],
+        counts=[7, 70_000, 1],
+        clusters=["ann", "bo", "zoë"],
+    )
+    ev.add_misses(3, cluster=b"ann")
+    ev.add_negative_misses(4, cluster=-17)
+    data = (DATA / "state-2-clusters.bin").read_bytes()
+    assert Evaluator.from_bytes(data) == ev
+    assert ev.to_bytes() == data
+
+
 def golden(name: str) -> bytes:
     """Return the bytes of a golden file."""
     return (DATA / f"state-1-{name}.bin").read_bytes()

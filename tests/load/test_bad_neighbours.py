@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -147,3 +148,40 @@ def test_half_open_connections(hasty: str, said: bytes) -> None:
         while open_lines := [line for line in lines if not is_closed(line)]:
             assert time.monotonic() < deadline, f"{len(open_lines)} are still open"
             lines = open_lines
+
+
+MAX_CONCURRENT_STREAMS = 3
+"""The number of the setting in HTTP/2."""
+
+
+def first_settings(line: socket.socket) -> dict[int, int]:
+    """Return the settings of the frame that a server begins with; empty when it closes."""
+    try:
+        line.sendall(PREFACE + SETTINGS)
+        head = line.recv(9, socket.MSG_WAITALL)
+        content = line.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+    except ConnectionError:
+        return {}
+    return dict(struct.iter_unpack(">HI", content))
+
+
+def test_connections_and_their_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One above the limit is closed, the others stay, and one that ends makes room."""
+    monkeypatch.setattr(grpc_server, "_MAX_CONNECTIONS", 3)
+    settings = Settings(listen="127.0.0.1:0", http="off", memory=True)
+    with running_server(settings) as address, ExitStack() as stack:
+        host, _, port = address.rpartition(":")
+
+        def connected() -> socket.socket:
+            line = socket.create_connection((host, int(port)), timeout=20)
+            return stack.enter_context(line)
+
+        lines = [connected() for _ in range(3)]
+        for line in lines:
+            assert first_settings(line)[MAX_CONCURRENT_STREAMS] == 128
+        assert first_settings(connected()) == {}
+        lines[0].close()
+        until(lambda: first_settings(connected()).get(MAX_CONCURRENT_STREAMS) == 128)
+        for line in lines[1:]:
+            line.settimeout(0.01)
+            assert not is_closed(line)

@@ -30,8 +30,6 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 ACK, END_HEADERS = 1, 4
 INITIAL_WINDOW_SIZE = 4
 SERVING = health_pb2.HealthCheckResponse.SERVING
-CALLS = 10
-"""Unfinished calls on a connection."""
 CANCEL = struct.pack(">I", 8)
 
 
@@ -91,11 +89,11 @@ def push(address: str, token: str) -> None:
 class Unfinished:
     """A connection with calls whose requests never end, sent as fast as the server allows."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, calls: int) -> None:
         self.sent = 0
         self._path = path
-        self._windows = dict.fromkeys(range(0, 2 * CALLS, 1), 65_535)
-        self._left = dict.fromkeys(range(1, 2 * CALLS, 2), 7 * MIB)
+        self._windows = dict.fromkeys(range(2 * calls), 65_535)
+        self._left = dict.fromkeys(range(1, 2 * calls, 2), 7 * MIB)
         self._begun = struct.pack(">BI", 0, 7 * MIB + 1)
 
     async def run(self, address: str) -> None:
@@ -143,29 +141,35 @@ class Unfinished:
             for at in range(0, len(content), 6):
                 setting, value = struct.unpack_from(">HI", content, at)
                 if setting == INITIAL_WINDOW_SIZE:
-                    for each in range(1, 2 * CALLS):
+                    for each in range(1, len(self._windows)):
                         self._windows[each] += value - 65_535
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/streameval.v1.IngestService/IngestBatch", "/grpc.health.v1.Health/Check"],
-    ids=["with a token", "open"],
+    ("path", "connections", "calls"),
+    [
+        ("/streameval.v1.IngestService/IngestBatch", 10, 10),
+        ("/grpc.health.v1.Health/Check", 10, 10),
+        ("/grpc.health.v1.Health/Check", 24, 125),
+    ],
+    ids=["with a token", "open", "open and faster than they are accepted"],
 )
-def test_unfinished_requests(guarded: tuple[Process, str], path: str) -> None:
-    """100 calls of which 7 MiB would be received: 700 MiB without bounds."""
+def test_unfinished_requests(
+    guarded: tuple[Process, str], path: str, connections: int, calls: int
+) -> None:
+    """100 calls of which 7 MiB would be received: 700 MiB without bounds; then 3,000."""
     server, token = guarded
     process = psutil.Process(server.popen.pid)
     before = process.memory_info().rss
 
     async def attack() -> int:
-        attacks = [Unfinished(path) for _ in range(10)]
+        attacks = [Unfinished(path, calls) for _ in range(connections)]
         await asyncio.gather(*(each.run(server.address) for each in attacks))
         resident = process.memory_info().rss - before
         assert await asyncio.to_thread(checked, server.address) == SERVING
         for each in attacks:
             each.writer.close()
-        assert sum(each.sent for each in attacks) > 10 * 65_535
+        assert sum(each.sent for each in attacks) > connections * 65_535
         return resident
 
     assert asyncio.run(attack()) < 350 * MIB

@@ -82,6 +82,15 @@ class Ledger:
             assert at is not None, f"{producer} {epoch}: {sequence} is acked and not durable"
             assert revision >= at, f"the ack of {sequence} at {at} names revision {revision}"
 
+    def opens(self, producer: str, epoch: int) -> None:
+        """Check that an epoch whose Open is answered is durable: it fences lower ones from then on.
+
+        `read` refuses a later row of a lower epoch.
+        """
+        self.read()
+        newest = self.last_of(producer)[0]
+        assert newest >= epoch, f"{producer} {epoch} is open, and {newest} is durable: not fenced"
+
     def refuses(self, producer: str, epoch: int, sequence: int) -> None:
         """Check that a batch which is answered as refused is logged as refused."""
         self.read()

@@ -156,6 +156,13 @@ MUTANTS = [
         "if epoch < mark.epoch:\n            return SequenceStatus.NEXT",
     ),
     Mutant(
+        "a start does not fence",
+        IngestSession,
+        "_open",
+        "self._committer.submit(item)\n",
+        "self._resume(Mark(epoch, 0, now_us), revision, now_us)\n    self._wake()\n    return\n",
+    ),
+    Mutant(
         "duplicates count",
         transaction.Transaction,
         "_check_mark",

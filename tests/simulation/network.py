@@ -143,6 +143,7 @@ class Connection:
         ledger, client = self.server.ledger, self.client
         producer, epoch = client.producer, self._epoch
         if reply.HasField("resume"):
+            ledger.opens(producer, epoch)
             ledger.acks(producer, epoch, reply.resume.last_sequence, reply.resume.revision)
             for each in reply.resume.refused:
                 ledger.refuses(producer, epoch, each.sequence)

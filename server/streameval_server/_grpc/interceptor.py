@@ -7,10 +7,11 @@ For each call, in this order:
 2. `_check` refuses each request that cannot be decoded or that names a stream which
    the token does not cover. IngestService takes encoded frames; its session checks
    each batch.
-3. `_write_answers` sends what a streaming handler yields, and checks the token before
-   each answer. Every answer of a streaming call passes it: a handler that writes
-   answers itself is refused, unless its method needs no token. `_answer` checks the
-   token again before the answer of a call that only reads, which may have waited.
+3. `_write_answers` sends what a streaming handler yields. The token is checked before
+   each answer, and once a second while none comes (`_security.answer_streams`). Every
+   answer of a streaming call passes it: a handler that writes answers itself is
+   refused, unless its method needs no token. `_answer` checks the token again before
+   the answer of a call that only reads, which may have waited.
 4. The call's line is written to the log. An exception that is not a RequestError is
    answered with INTERNAL and the call's id; the log has its traceback, without the
    values in it.
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from streameval_server._grpc.open_requests import OpenRequests
+from streameval_server._grpc.open_requests import OpenRequests, address_of
 from streameval_server._grpc.status import abort, internal_error
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.access import (
@@ -126,13 +127,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             check_requests = _unchecked  # encoded frames that the handler checks
         answer: Any = _answer
         if handler.response_streaming:
-            answer = self._write_open_answers if rule.open else _write_answers
+            answer = self._write_open_answers if rule.open else self._write_answers
 
         async def behave(request: Any, context: Context) -> Any:
             with self._log.call(context):
                 try:
                     if is_read_here:
-                        request = await open_requests.read(request)
+                        request = await open_requests.read(request, address_of(context.peer()))
                     check = CallCheck(rule)
                     checked = check_requests(path, check, request)
                     return await answer(inner, checked, context, rule, check)
@@ -152,10 +153,30 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         decode = None if decode is None else _tolerant(decode)
         return _with_behaviour(handler, behave, decode, reads_stream=is_read_here)
 
-    async def _write_open_answers(self, *call: Any) -> None:
+    async def _write_open_answers(
+        self, inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
+    ) -> None:
         """As `_write_answers`, for callers without a token."""
-        with self._open_requests.stream():
-            await _write_answers(*call)
+        with self._open_requests.stream(address_of(context.peer())):
+            await self._write_answers(inner, request, context, rule, check)
+
+    async def _write_answers(
+        self, inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
+    ) -> None:
+        """Send what a streaming handler yields, as long as the token covers the call."""
+        answers = inner(request, context)
+        is_generator = inspect.isasyncgen(answers)
+        if not is_generator:
+            if not rule.open:
+                answers.close()
+                raise TypeError("the handler of a method that needs a token must yield its answers")
+            await answers  # health.Watch of grpcio, which writes its answers itself
+            return
+        if check.is_limited:
+            answers = self._guard.streams.checked(answers, check.check_answer)
+        async with aclosing(answers):
+            async for answer in answers:
+                await context.write(answer)
 
 
 def behaviour_of(handler: Handler) -> Any:
@@ -243,22 +264,3 @@ async def _answer(
     if rule.reads:
         check.check_answer()
     return answer
-
-
-async def _write_answers(
-    inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
-) -> None:
-    """Send what a streaming handler yields, as long as the token covers the call."""
-    answers = inner(request, context)
-    if not inspect.isasyncgen(answers):
-        if not rule.open:
-            answers.close()
-            raise TypeError("the handler of a method that needs a token must yield its answers")
-        await answers  # health.Watch of grpcio, which writes its answers itself
-        return
-    is_limited = check.is_limited
-    async with aclosing(answers):
-        async for answer in answers:
-            if is_limited:
-                check.check_answer()
-            await context.write(answer)

@@ -2,15 +2,15 @@
 
 gRPC receives a request up to its transport limit, 8 MiB by default, however slowly it
 comes. A caller without a token could send the larger part of it in many calls and leave
-them unfinished. So these requests are read here: when too many are unfinished the oldest
-one is given up, and each has a time limit. A complete request is read at once, so a probe
-is answered however many unfinished ones there are.
+them unfinished. So these requests are read here: when too many are unfinished, the address
+that has the most gives up its oldest one, and each has a time limit. A complete request is
+read at once, so a probe is answered however many unfinished ones there are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,20 @@ MAX_REQUEST_S = 5.0
 MAX_STREAMS = 256
 """Streams of answers (health.Watch) that callers without a token have open at once."""
 
+MAX_ADDRESS_STREAMS = 64
+"""The same for callers of one address."""
+
 
 class OpenRequests:
     """The requests of callers without a token."""
 
     def __init__(self) -> None:
-        self._unfinished: OrderedDict[asyncio.Task[Any], None] = OrderedDict()
-        self._num_streams = 0
+        # The address of each, in the order in which they began.
+        self._unfinished: dict[asyncio.Task[Any], str] = {}
+        self._streams: Counter[str] = Counter()
 
-    async def read(self, requests: AsyncIterator[Any]) -> Any:
-        """Return the one request of a call.
+    async def read(self, requests: AsyncIterator[Any], address: str) -> Any:
+        """Return the one request of a call from an address. O(unfinished requests).
 
         Raises
         ------
@@ -46,10 +50,9 @@ class OpenRequests:
             arrive in time, or too many others begin before it is complete.
         """
         reading = asyncio.create_task(_first(requests))
-        self._unfinished[reading] = None
+        self._unfinished[reading] = address
         if len(self._unfinished) > MAX_UNFINISHED:
-            oldest, _ = self._unfinished.popitem(last=False)
-            oldest.cancel()
+            self._give_up_one()
         try:
             await asyncio.wait((reading,), timeout=MAX_REQUEST_S)
         finally:
@@ -58,8 +61,8 @@ class OpenRequests:
         if not reading.done() or reading.cancelled():
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"the request was not complete within {MAX_REQUEST_S:g} s, or {MAX_UNFINISHED} "
-                "others without a token came after it",
+                f"the request was not complete within {MAX_REQUEST_S:g} s, or more than "
+                f"{MAX_UNFINISHED} without a token began, most of them from this address",
                 reason="REQUEST_SLOW",
                 retry_after_s=RETRY_AFTER_S,
             )
@@ -70,27 +73,50 @@ class OpenRequests:
             )
         return request
 
+    def _give_up_one(self) -> None:
+        """End the oldest request of the address that has the most."""
+        unfinished = self._unfinished
+        (address, _), *_ = Counter(unfinished.values()).most_common(1)
+        oldest = next(task for task, each in unfinished.items() if each == address)
+        del unfinished[oldest]
+        oldest.cancel()
+
     @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Count a stream of answers for as long as it is open.
+    def stream(self, address: str) -> Iterator[None]:
+        """Count a stream of answers to an address for as long as it is open.
 
         Raises
         ------
         RequestError
             RESOURCE_EXHAUSTED when too many are open.
         """
-        if self._num_streams >= MAX_STREAMS:
+        streams = self._streams
+        if streams.total() >= MAX_STREAMS or streams[address] >= MAX_ADDRESS_STREAMS:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"{MAX_STREAMS} streams are open without a token, the most allowed",
+                f"{streams.total()} streams are open without a token, {streams[address]} of them "
+                f"from this address; at most {MAX_STREAMS} and {MAX_ADDRESS_STREAMS} may be",
                 reason="TOO_MANY_STREAMS",
                 retry_after_s=RETRY_AFTER_S,
             )
-        self._num_streams += 1
+        streams[address] += 1
         try:
             yield
         finally:
-            self._num_streams -= 1
+            streams[address] -= 1
+            if not streams[address]:
+                del streams[address]
+
+
+def address_of(peer: str) -> str:
+    """Return the address of a gRPC peer, without its port.
+
+    Examples
+    --------
+    >>> address_of("ipv4:10.0.0.7:35032"), address_of("ipv6:%5B::1%5D:50123")
+    ('ipv4:10.0.0.7', 'ipv6:%5B::1%5D')
+    """
+    return peer.rpartition(":")[0]
 
 
 async def _first(requests: AsyncIterator[Any]) -> Any:

@@ -161,6 +161,28 @@ class SqliteStorage:
             self.close()
             raise
 
+    def refuse_loss(self, until: int | None = None) -> None:
+        """Refuse a file of which acknowledged rows are lost. O(write-ahead log).
+
+        For readers: `open` refuses it itself unless it is read-only.
+
+        Parameters
+        ----------
+        until
+            The last row that will be read; None for the newest.
+
+        Raises
+        ------
+        LostRowsError
+            When rows up to `until` are lost. Nothing was changed.
+        StorageError
+            When it cannot be read.
+        """
+        with self._errors("read"):
+            loss = find_loss(self._path, self._acked.read())
+        if loss is not None and (until is None or until > loss.kept_revision):
+            raise lost_rows(self._path, loss)
+
     def close(self) -> None:
         """Close the file."""
         if self._connection is not None:

@@ -7,7 +7,8 @@ The checks, by `_grpc.interceptor` and `_web.call_runner` alike:
 2. `CallCheck.check_request`, for each request of the call: the token must cover every
    stream that the request names.
 3. `CallCheck.check_answer`, for each answer of a stream and for the one answer of a
-   call that only reads: the token must still cover all that the requests named.
+   call that only reads: the token must still cover all that the requests named. Once a
+   second `Guard.refresh` does the same for streams that have no answer to send.
 
 The reader of an Ingest stream, whose requests are encoded frames, calls `Access.need`
 and `Access.forbids` for each batch.
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import SettingsError
+from streameval_server._security.answer_streams import AnswerStreams
 from streameval_server._security.file_signature import file_signature
 from streameval_server._security.tokens import Scope, find_grant, read_tokens
 
@@ -64,6 +66,11 @@ class Guard:
     now
         The clock that tells which tokens have expired.
 
+    Attributes
+    ----------
+    streams : AnswerStreams
+        Of all calls in progress.
+
     Raises
     ------
     SettingsError
@@ -73,6 +80,7 @@ class Guard:
     def __init__(self, path: Path | None, now: Callable[[], datetime] = _utc_now) -> None:
         self._path = path
         self._now = now
+        self.streams = AnswerStreams()
         self._grants: dict[str, Grant] = {}
         self._signature = file_signature()
         if path is not None:
@@ -85,11 +93,15 @@ class Guard:
         return self._path is None
 
     def refresh(self) -> None:
-        """Read the file again if it has changed; O(1) if not.
+        """Read the file again if it has changed; end streams that are no longer covered.
 
         When the file is missing or invalid, the tokens stay as they were and the
-        log says so: a half-finished edit must not lock every caller out.
+        log says so: a half-finished edit must not lock every caller out. O(open streams).
         """
+        self._read_if_changed()
+        self.streams.end_refused()
+
+    def _read_if_changed(self) -> None:
         path = self._path
         if path is None:
             return

@@ -91,9 +91,15 @@ class CallRunner:
         Authorises them.
     log
         Of all calls.
+
+    Attributes
+    ----------
+    streams : AnswerStreams
+        The guard's.
     """
 
     def __init__(self, guard: Guard, log: CallLog) -> None:
+        self.streams = guard.streams
         self._guard = guard
         self._log = log
 

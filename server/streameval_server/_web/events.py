@@ -50,7 +50,7 @@ async def events(
     answers
         Closed at the end of the response.
     check
-        Checks the token again for each event.
+        Checks the token again for each event, and once a second while none comes.
     authorised, runner
         The request, and what runs it.
 
@@ -59,15 +59,14 @@ async def events(
     RequestError
         When there is no first answer.
     """
+    answers = runner.streams.checked(answers, check.check_answer)
     authorised.stack.push_async_callback(answers.aclose)
     first = await anext(answers)
-    check.check_answer()  # the token may have been revoked
 
     async def produce() -> AsyncIterator[ServerSentEvent]:
         try:
             yield await _event(name, first, retry=RETRY_MS)
             async for answer in answers:
-                check.check_answer()
                 yield await _event(name, answer)
         except Exception as error:  # noqa: BLE001 - the boundary, as in CallRunner
             text = status_json(runner.request_error(error, authorised.outcome))

@@ -12,6 +12,7 @@ from streameval._common import write_atomically
 from streameval_server._log.backup import copy_log, sha256_of
 from streameval_server._log.data_directory import LOCK_NAME, LOG_NAME, DirectoryLock, log_of
 from streameval_server._log.schema import read_history, write_history
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance.verification import verify
 
@@ -55,10 +56,19 @@ def backup(directory: Path, target: Path) -> Backup:
     ------
     StorageError
         When there is no log, or the file cannot be written.
+    CorruptLogError
+        When the log has lost acknowledged rows: a backup would not show that. Nothing was
+        written.
     StreamEvalError
         When the file exists.
     """
     source = log_of(directory)
+    log = SqliteStorage(source, read_only=True)
+    log.open()
+    try:
+        log.refuse_loss()
+    finally:
+        log.close()
     with write_atomically(target) as partial:
         revision = copy_log(source, partial)
         digest = sha256_of(partial)

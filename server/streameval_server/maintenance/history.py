@@ -30,7 +30,8 @@ def replay_until(
 ) -> Engine:
     """Return the engine as it was at a revision. O(bytes of the log up to that revision).
 
-    The log is only read; a server may be running on it.
+    The log is only read; a server may be running on it. Of a log that has lost acknowledged
+    rows only the states before them are returned.
 
     Parameters
     ----------
@@ -47,11 +48,12 @@ def replay_until(
     StorageError
         When there is no log, or the revision is not between its beginning and its end.
     CorruptLogError
-        When it is not what was written.
+        When it is not what was written, or has lost acknowledged rows up to the revision.
     """
     storage = SqliteStorage(log_of(data_directory), read_only=True)
     storage.open()
     try:
+        storage.refuse_loss(revision)
         return _replay_until(storage, revision, limits or Limits())
     finally:
         storage.close()

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 
 _ROWS_PER_COMMIT = 256
 
+_UNCHECKED: dict[int, int] = {
+    Format.CHECKED_INGEST_REQUEST: Format.INGEST_REQUEST,
+    Format.CHECKED_INGEST_BATCH_REQUEST: Format.INGEST_BATCH_REQUEST,
+}
+"""The formats of rows whose content is not compared with what a producer sends again: a mended
+row differs from it."""
+
 _COLUMNS = ("cases", "predictions", "labels")
 """The kinds of rows with a column of event times."""
 
@@ -96,7 +103,7 @@ def repair(
     StorageError
         When there is nothing to mend, the log was compacted since, or the target is not empty.
     CorruptLogError
-        When the log is not what was written.
+        When the log is not what was written, or has lost acknowledged rows.
     """
     path = log_of(directory)
     check_empty(target)
@@ -105,6 +112,7 @@ def repair(
         source = SqliteStorage(path, read_only=True)
         source.open()
         try:
+            source.refuse_loss()
             return _repair(source, target, limits, now_us=now_us, first=first, last=last)
         finally:
             source.close()
@@ -254,8 +262,9 @@ class _Mending:
         """Return a row with the time at which it was received, as far as it tells."""
         if row.kind != Kind.BATCH:
             return row._replace(received_us=before_us)
+        format_ = _UNCHECKED.get(row.format, row.format)
         message: ingest_pb2.IngestRequest | ingest_pb2.IngestBatchRequest
-        if row.format == Format.INGEST_REQUEST:
+        if format_ == Format.INGEST_REQUEST:
             message = ingest_pb2.IngestRequest.FromString(row.payload)
         else:
             message = ingest_pb2.IngestBatchRequest.FromString(row.payload)
@@ -266,7 +275,8 @@ class _Mending:
         if known.size == times.size:
             return row._replace(received_us=received_us)
         _set_times(message.batch, np.where(times > self._latest_us, received_us, times))
-        return row._replace(received_us=received_us, payload=message.SerializeToString())
+        payload = message.SerializeToString()
+        return row._replace(received_us=received_us, format=int(format_), payload=payload)
 
 
 def _times(batch: ingest_pb2.Batch) -> IntArray:

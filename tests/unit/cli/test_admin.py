@@ -198,6 +198,12 @@ def test_verify(tmp_path: Path) -> None:
     assert code == 1
     assert f"DAMAGED  acked       revisions 2 to {revision} were acknowledged" in printed
     assert printed.splitlines()[-1] == "DAMAGED, see above"
+    for command in (("backup", tmp_path / "b.db"), ("hash",), ("replay", "fraud/v3")):
+        code, printed, errors = run(*command, "--data", tmp_path / "data")
+        assert (code, printed) == (2, ""), command
+        assert f"revisions 2 to {revision} were acknowledged and are lost" in errors
+    assert not (tmp_path / "b.db").exists()
+    assert run("hash", "--data", tmp_path / "data", "--until", 1)[0] == 0
     code, _, errors = run("verify", "--data", tmp_path / "none")
     assert (code, errors.startswith("streameval: there is no log at")) == (2, True)
 

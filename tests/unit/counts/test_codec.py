@@ -110,8 +110,8 @@ def test_every_flipped_byte_is_an_error():
         (b"", "0 bytes are too few for an evaluator: truncated?"),
         (b"x" * 100, "not an evaluator: the bytes begin with b'xxxx', not with b'SEVL'"),
         (
-            b"SEVL\x02\x00" + bytes(100),
-            "evaluator format 2 is unknown; this version reads format 1",
+            b"SEVL\x03\x00" + bytes(100),
+            "evaluator format 3 is unknown; this version reads format 1 to 2",
         ),
     ],
 )

@@ -65,5 +65,5 @@ def test_a_call_by_position_is_told_the_keywords(
 def test_signatures_stay_as_declared() -> None:
     """Required keywords have no default to see, and no positional columns."""
     shown = inspect.signature(Evaluator.add_cases).parameters
-    assert list(shown) == ["self", "labels", "scores", "counts"]
+    assert list(shown) == ["self", "labels", "scores", "counts", "clusters"]
     assert shown["labels"].default is inspect.Parameter.empty

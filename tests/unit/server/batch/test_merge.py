@@ -191,6 +191,11 @@ BAD_STATES = {
         "states[1].segments[0].key",
         "segment key 'country' is not declared",
     ),
+    "clusters": (
+        {"evaluator": Evaluator(cluster_groups=32).to_bytes()},
+        "states[1].evaluator",
+        "a stream has no clusters: send a state without cluster_groups",
+    ),
     "scale": (
         {"evaluator": PROBABILITIES.to_bytes()},
         "states[1].evaluator",

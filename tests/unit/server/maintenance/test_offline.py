@@ -26,6 +26,7 @@ from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance import (
     backup,
     compact,
+    repair,
     replay_until,
     restore,
     state_hash,
@@ -217,6 +218,32 @@ def test_a_missing_end_is_found(directory: Path, statement: str, lost: str) -> N
     assert details(path)[1][:2] == ("acked", True)
 
 
+def test_a_log_with_losses_is_not_read_as_whole(directory: Path, tmp_path: Path) -> None:
+    """Backup, hash, replay and repair refuse it, as a start does; not what was before the loss."""
+    before = state_hash(directory, 15, LIMITS)
+    path = spoiled(directory, "DELETE FROM log WHERE revision > 15")
+    content = path.read_bytes()
+    lost = "revisions 16 to 20 were acknowledged and are lost: .* restore a backup, or start once"
+    with pytest.raises(LostRowsError, match=lost):
+        backup(directory, tmp_path / "backup.db")
+    for revision in (None, 16, 20):
+        with pytest.raises(LostRowsError, match=lost):
+            state_hash(directory, revision, LIMITS)
+    with pytest.raises(LostRowsError, match=lost):
+        replay_until(directory)
+    with pytest.raises(LostRowsError, match=lost):
+        repair(directory, tmp_path / "mended", LIMITS, now_us=NOW)
+    assert {each.name for each in tmp_path.iterdir()} == {"data"}
+    assert path.read_bytes() == content
+    assert state_hash(directory, 15, LIMITS) == before
+    # Once the loss is accepted, it is recorded in the log.
+    storage = SqliteStorage(path, accept_loss=True)
+    storage.open()
+    storage.close()
+    assert state_hash(directory, None, LIMITS) == before
+    assert backup(directory, tmp_path / "backup.db").revision == 15
+
+
 def test_a_missing_log_is_found(directory: Path) -> None:
     """Its file is gone or empty, and the one of the acknowledged revision is left."""
     path = directory / LOG_NAME
@@ -275,6 +302,17 @@ def test_an_unreadable_witness_is_no_proof(directory: Path) -> None:
 
 
 # --- backup and restore -----------------------------------------------------------------------
+
+
+def test_a_witness_without_its_log_is_kept(directory: Path, tmp_path: Path) -> None:
+    """A restore beside it would be a log that has lost rows, and would hide that."""
+    backup(directory, tmp_path / "backup.db")
+    (directory / LOG_NAME).unlink()
+    left = {path.name for path in directory.iterdir()}
+    assert f"{LOG_NAME}-acked" in left
+    with pytest.raises(StorageError, match="is not empty: nothing is restored over what is there"):
+        restore(tmp_path / "backup.db", directory, LIMITS)
+    assert {path.name for path in directory.iterdir()} == left
 
 
 def test_a_fresh_volume_is_empty(directory: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from streameval_server._model.errors import StorageError
 from streameval_server._model.limits import Limits
 from streameval_server.maintenance import repair, replay_until, verify
 
+from ..sessions import opened
+
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
 DAY = 24 * 3600 * SECOND
@@ -96,6 +98,31 @@ def test_a_year_ahead_is_mended(tmp_path, compact):
     assert panes[-1].start_us <= NOW + 119 * SECOND, "the case of the accident has the mended time"
     assert verify(tmp_path / "new" / LOG_NAME, LIMITS).ok
     assert replay_until(tmp_path / "old").view("s").whole.coverage.counts.expired == 2
+
+
+def test_batches_of_an_ingest_stream_are_mended(tmp_path):
+    """Their times, too; the producer that sends one again is told that it is durable."""
+    log = Log(tmp_path / "old")
+    log.send(NOW, **case(NOW))
+    ahead = pb.Batch(sequence=1, stream="s", **case(NOW + YEAR))
+    frame = pb.IngestRequest(batch=ahead).SerializeToString()
+
+    def resent(core: Any, at_us: int) -> int:
+        session, last = opened(core)
+        session.feed(frame, at_us)
+        core.committer.step(at_us).deliver()
+        assert session.error is None
+        return last
+
+    assert resent(log.core, NOW + YEAR) == 0
+    log.close()
+    done = repair(tmp_path / "old", tmp_path / "new", LIMITS, now_us=NOW + DAY)
+    assert done.moved_us == YEAR
+    panes = replay_until(tmp_path / "new").view("s").whole.panes
+    assert panes[-1].start_us <= NOW, "the row of the accident has the mended time"
+    mended = open_core(SqliteStorage(tmp_path / "new" / LOG_NAME), LIMITS)
+    assert resent(mended, NOW + SECOND) == 1
+    mended.drain(NOW)
 
 
 def test_only_the_named_rows_are_mended(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from streameval_server._security.rules import rule_of
 from streameval_server._security.tokens import create_token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 METHODS = [
@@ -89,6 +90,9 @@ class Details:
         self.invocation_metadata = (("authorization", f"Bearer {token}"),)
 
 
+EXPIRY = datetime(2026, 5, 1, tzinfo=UTC)
+
+
 class Call:
     """A call of one method with a handler of the test's, and a token that can change."""
 
@@ -96,13 +100,19 @@ class Call:
         self.method = method
         self.path = directory / "tokens.toml"
         self.token = create_token(self.path, "x", ["admin", "ingest", "query"])
-        self.guard = Guard(self.path)
+        self.path.write_text(f"{self.path.read_text()}expires = {EXPIRY.isoformat()}\n")
+        self.now = EXPIRY - timedelta(seconds=1)
+        self.guard = Guard(self.path, lambda: self.now)
         self.context = Context()
         self.requests = 0
         self.is_done = False
 
     def change(self, kind: str) -> None:
-        """Revoke the token or narrow what it covers."""
+        """Revoke the token, narrow what it covers, or let it expire."""
+        if kind == "expired":
+            self.now = EXPIRY
+            self.guard.refresh()
+            return
         text = self.path.read_text()
         other = "query" if rule_of(full_name(self.method)).scope == "ingest" else "ingest"
         changed = {
@@ -117,9 +127,12 @@ class Call:
 
     def run(self, between: Callable[[], None]) -> Any:
         """Serve the call; `between` is called between two answers, or two requests."""
-        return asyncio.run(self._run(between))
+        return asyncio.run(self.serve(between))
 
-    async def _run(self, between: Callable[[], None]) -> Any:
+    async def serve(
+        self, between: Callable[[], None], idle: Callable[[], Awaitable[None]] | None = None
+    ) -> Any:
+        """Serve the call; a stream waits for `idle` between its two answers."""
         method, name = self.method, full_name(self.method)
         request: Any = request_for(method, "payments/v1")
         is_encoded = method.name in ENCODED
@@ -134,6 +147,8 @@ class Call:
         async def stream(_request: Any, _context: Any) -> AsyncIterator[str]:
             yield "first"
             between()
+            if idle is not None:
+                await idle()
             yield "second"
 
         async def unary(request: Any, _context: Any) -> str:
@@ -170,7 +185,8 @@ class Call:
 def changes_for(method: Any) -> list[str]:
     """Return the changes of a token that concern a method."""
     rule = rule_of(full_name(method))
-    return ["revoked", "scopes", *(["streams"] if rule.streams or rule.everything else [])]
+    limited = ["streams"] if rule.streams or rule.everything else []
+    return ["revoked", "expired", "scopes", *limited]
 
 
 def cases(methods: list[Any]) -> list[Any]:
@@ -190,8 +206,66 @@ def test_each_answer_of_a_stream_asks_again(method: Any, kind: str, tmp_path: Pa
         call.run(partial(call.change, kind))
     assert call.context.written == ["first"]
     codes = grpc.StatusCode
-    expected = codes.UNAUTHENTICATED if kind == "revoked" else codes.PERMISSION_DENIED
-    assert call.context.status == expected
+    lost = kind in {"revoked", "expired"}
+    assert call.context.status == (codes.UNAUTHENTICATED if lost else codes.PERMISSION_DENIED)
+
+
+@pytest.mark.parametrize(("method", "kind"), cases(STREAMED))
+def test_a_stream_without_answers_ends_too(method: Any, kind: str, tmp_path: Path) -> None:
+    """When the tokens are checked next, which is once a second; its handler is closed."""
+    call = Call(method, tmp_path)
+    closed = []
+
+    async def serve() -> None:
+        waiting = asyncio.Event()
+
+        async def idle() -> None:
+            waiting.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                closed.append(True)
+
+        serving = asyncio.create_task(call.serve(lambda: None, idle))
+        await waiting.wait()
+        call.guard.refresh()
+        await asyncio.sleep(0)
+        assert not serving.done()
+        call.change(kind)
+        with pytest.raises(grpc.aio.AbortError):
+            await serving
+        assert not serving.cancelling()
+
+    asyncio.run(serve())
+    assert call.context.written == ["first"]
+    lost = kind in {"revoked", "expired"}
+    codes = grpc.StatusCode
+    assert call.context.status == (codes.UNAUTHENTICATED if lost else codes.PERMISSION_DENIED)
+    assert closed == [True]
+    assert not call.guard.streams._open
+
+
+def test_an_idle_stream_that_is_cancelled_stays_cancelled(tmp_path: Path) -> None:
+    """Also when its token is revoked at the same moment: nothing is left to answer."""
+    (method,) = [method for method in METHODS if method.name == "WatchSnapshot"]
+    call = Call(method, tmp_path)
+
+    async def serve() -> None:
+        waiting = asyncio.Event()
+
+        async def idle() -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        serving = asyncio.create_task(call.serve(lambda: None, idle))
+        await waiting.wait()
+        call.change("expired")
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(serve())
+    assert call.context.status is None
 
 
 def test_methods_that_only_read_are_known_by_their_names() -> None:

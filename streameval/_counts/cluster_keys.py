@@ -1,0 +1,179 @@
+"""Cluster keys, and the group that each is hashed into.
+
+Cases with one key are dependent: the rows of a user, of a merchant, of a burst. A key is
+kept as the number of its group only, never as text, so keys may be personal data.
+
+The hash is part of the format of a state, the same in every version and language. A key
+is bytes: text is its UTF-8, an integer its decimal digits, so 17, "17" and b"17" are one
+cluster. With c the CRC-32 (zlib's) of the bytes, the group is mix(c) mod G, where mix is
+the finaliser of SplitMix64 (Steele, Lea and Flood 2014) in 64-bit arithmetic.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import at_row, is_number, shown
+from streameval._counts.columns import check_length, read_column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._common.arrays import IntArray
+
+MIN_CLUSTER_GROUPS = 8
+"""With fewer groups the variance has too few degrees of freedom for an interval of use."""
+MAX_CLUSTER_GROUPS = 1024
+
+_UINT64 = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HashedClusters:
+    """A column of clusters that is hashed already: the group of each row.
+
+    Attributes
+    ----------
+    groups : int64[n]
+    """
+
+    groups: IntArray
+
+    def rows(self, index: IntArray) -> HashedClusters:
+        """Return some rows of the column."""
+        return HashedClusters(self.groups[index])
+
+
+def group_of(key: bytes, groups: int) -> int:
+    """Return the group of a key, 0 to groups - 1. O(length).
+
+    Examples
+    --------
+    >>> group_of(b"user-17", 32), group_of(b"user-18", 32)
+    (20, 31)
+    """
+    mixed = (zlib.crc32(key) + 0x9E3779B97F4A7C15) & _UINT64
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _UINT64
+    return (mixed ^ (mixed >> 31)) % groups
+
+
+def check_cluster_groups(groups: Any) -> int | None:
+    """Read the number of groups, or refuse it; None declares no clusters."""
+    if groups is None:
+        return None
+    if not is_number(groups) or not isinstance(groups, int | np.integer):
+        message = f"cluster_groups must be an integer or None, got {shown(groups)}"
+        raise InvalidInputError(message, field="cluster_groups")
+    if not MIN_CLUSTER_GROUPS <= groups <= MAX_CLUSTER_GROUPS:
+        message = (
+            f"cluster_groups must be between {MIN_CLUSTER_GROUPS} and {MAX_CLUSTER_GROUPS}, "
+            f"got {shown(groups)}"
+        )
+        raise InvalidInputError(message, field="cluster_groups")
+    return int(groups)
+
+
+def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedClusters | None:
+    """Read a column of clusters, or refuse it. O(n), and 1 us a distinct key.
+
+    Parameters
+    ----------
+    clusters : column of str, int or bytes, HashedClusters, or None
+        Where no clusters are declared, None.
+    groups : int or None
+        How many groups the evaluator declares; None declares no clusters.
+    size : int
+        The number of rows.
+
+    Raises
+    ------
+    InvalidInputError
+        For clusters where none are declared, none where they are, another length, and
+        values of other or of mixed types.
+    """
+    _check_declared(clusters, groups, field="clusters")
+    if groups is None:
+        return None
+    if isinstance(clusters, HashedClusters):
+        hashed = clusters
+    else:
+        column = read_column(clusters, "clusters")
+        if isinstance(clusters, list | tuple):
+            # The caller's objects: numpy converts mixed types to one.
+            hashed = HashedClusters(_hashed(clusters, groups))
+        elif column.dtype.kind in "iuSU":
+            distinct, index = np.unique(column, return_inverse=True)
+            hashed = HashedClusters(_hashed(distinct.tolist(), groups)[index])
+        else:
+            hashed = HashedClusters(_hashed(column.tolist(), groups))
+    check_length("clusters", hashed.groups.size, like="labels", length=size)
+    return hashed
+
+
+def check_cluster(cluster: Any, groups: int | None) -> HashedClusters | None:
+    """Read one cluster as a column of one row, or refuse it. O(1)."""
+    _check_declared(cluster, groups, field="cluster")
+    if groups is None:
+        return None
+    kind = _kind_of_type(type(cluster))
+    if kind is None:
+        raise _refused_type(cluster, "cluster")
+    return HashedClusters(np.array([group_of(_encoded(cluster, kind), groups)]))
+
+
+def _check_declared(clusters: Any, groups: int | None, *, field: str) -> None:
+    if groups is None and clusters is not None:
+        message = f"{field} needs an evaluator that declares clusters: give it cluster_groups=32"
+        raise InvalidInputError(message, field=field)
+    if groups is not None and clusters is None:
+        message = f"the evaluator declares clusters, so every case needs one: give {field}="
+        raise InvalidInputError(message, field=field)
+
+
+def _hashed(keys: Sequence[Any], groups: int) -> IntArray:
+    """Return the group of each key; each distinct key is hashed once."""
+    kinds = {_kind_of_type(each) for each in set(map(type, keys))}
+    if len(kinds) > 1 or None in kinds:
+        raise _refused_key(keys)
+    kind = next(iter(kinds), None)
+    known = {key: group_of(_encoded(key, kind), groups) for key in set(keys)}
+    return np.fromiter(map(known.__getitem__, keys), dtype=np.int64, count=len(keys))
+
+
+def _kind_of_type(each: type) -> str | None:
+    if issubclass(each, bool):
+        return None
+    if issubclass(each, int | np.integer):
+        return "int"
+    return "str" if issubclass(each, str) else "bytes" if issubclass(each, bytes) else None
+
+
+def _refused_key(keys: Sequence[Any]) -> InvalidInputError:
+    """Return the error for the first key of another type than the first one."""
+    first = _kind_of_type(type(keys[0]))
+    kinds = (_kind_of_type(type(key)) for key in keys)
+    index, kind = next((at, kind) for at, kind in enumerate(kinds) if kind is None or kind != first)
+    if kind is None:
+        return _refused_type(keys[index], "clusters", index)
+    message = f"clusters must all be of one type, got {kind} after {first} at index {index}"
+    return InvalidInputError(message, field="clusters", index=index)
+
+
+def _refused_type(key: Any, field: str, index: int | None = None) -> InvalidInputError:
+    message = f"a cluster must be str, int or bytes, got {shown(key)}{at_row(index)}"
+    return InvalidInputError(message, field=field, index=index)
+
+
+def _encoded(key: Any, kind: str | None) -> bytes:
+    if kind == "bytes":
+        return bytes(key)
+    if kind == "int":
+        return b"%d" % int(key)
+    # A lone surrogate, which no UTF-8 has, still has a group.
+    return str(key).encode("utf-8", "surrogatepass")

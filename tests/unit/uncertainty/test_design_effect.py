@@ -1,0 +1,484 @@
+"""The design effect of clusters, against exact fractions, and intervals against known truths."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator, WindowedEvaluator, compare, evaluate_by
+from streameval._counts.cluster_keys import check_clusters
+from streameval._metrics.gradients import Gradient, cells_of
+from streameval._uncertainty.cluster_effect import rank_gradient
+from streameval._uncertainty.design_effect import (
+    DesignEffect,
+    block_sums,
+    correlation,
+    least_effect,
+)
+from streameval._uncertainty.intervals import uncertain_metric
+
+stats = pytest.importorskip("scipy.stats")
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+STEP = Fraction(1, 10**30)
+THRESHOLD = 0.5
+
+
+# --- Definitions over cells: score -> [negatives, positives], None for misses ----------------
+
+
+def ranked(cells):
+    return sorted(cells.items(), key=lambda each: -math.inf if each[0] is None else each[0])[::-1]
+
+
+def auc_roc(cells):
+    P, N = (sum(each[label] for each in cells.values()) for label in (1, 0))
+    above = area = Fraction(0)
+    for _, (n, p) in ranked(cells):
+        area += n * (above + p / Fraction(2))
+        above += p
+    return area / (P * N)
+
+
+def average_precision(cells):
+    P = sum(each[1] for each in cells.values())
+    tp = fp = area = Fraction(0)
+    for score, (n, p) in ranked(cells):
+        tp, fp = tp + p, fp + n
+        if score is not None:
+            area += p * tp / (tp + fp)
+    return area / P
+
+
+def prevalence(cells):
+    P, N = (sum(each[label] for each in cells.values()) for label in (1, 0))
+    return P / Fraction(P + N)
+
+
+def confusion(cells):
+    called = [each for score, each in cells.items() if score is not None and score >= THRESHOLD]
+    P, N = (sum(each[label] for each in cells.values()) for label in (1, 0))
+    return sum(each[1] for each in called), sum(each[0] for each in called), P, N
+
+
+def precision(cells):
+    tp, fp, _, _ = confusion(cells)
+    return tp / Fraction(tp + fp)
+
+
+def recall(cells):
+    tp, _, P, _ = confusion(cells)
+    return tp / Fraction(P)
+
+
+def fpr(cells):
+    _, fp, _, N = confusion(cells)
+    return fp / Fraction(N)
+
+
+def f_measure(cells):
+    tp, fp, P, _ = confusion(cells)
+    return 2 * tp / Fraction(P + tp + fp)
+
+
+METRICS = {
+    each.__name__: each
+    for each in (auc_roc, average_precision, prevalence, precision, recall, fpr, f_measure)
+}
+
+
+def slope(metric, cells, direction):
+    """Return how a metric moves with counts in a direction, to some 25 digits."""
+    moved = {score: list(each) for score, each in cells.items()}
+    for score, counts in direction.items():
+        moved[score] = [each + STEP * by for each, by in zip(moved[score], counts)]
+    return (metric(moved) - metric(cells)) / STEP
+
+
+def exact_effect(metric, cells, blocks):
+    """Return V/V_iid by its definition."""
+    sums = [slope(metric, cells, block) for block in blocks]
+    mean = sum(sums) / len(sums)
+    variance = Fraction(len(sums), len(sums) - 1) * sum((each - mean) ** 2 for each in sums)
+    independent = sum(
+        counts[label] * slope(metric, cells, {score: [1 - label, label]}) ** 2
+        for score, counts in cells.items()
+        for label in (0, 1)
+        if counts[label]
+    )
+    return variance / independent
+
+
+def small_case(seed):
+    """Return an evaluator of scores that 8 bits hold, its cells and the cells of its groups."""
+    rng = np.random.default_rng(seed)
+    size = 120
+    clusters = rng.integers(0, 15, size)
+    labels = rng.random(size) < rng.uniform(0.1, 0.7, 15)[clusters]
+    scores = np.clip(rng.integers(0, 9, size) + 3 * labels + clusters % 4, 0, 15) / 16
+    ev = Evaluator(cluster_groups=32)
+    ev.add_cases(labels=labels, scores=scores, clusters=clusters)
+    rows = list(zip(clusters.tolist(), scores.tolist(), labels.astype(int).tolist()))
+    ev.add_misses(2, cluster=3)
+    ev.add_negative_misses(1, cluster=4)
+    rows += [(3, None, 1), (3, None, 1), (4, None, 0)]
+    groups = check_clusters([cluster for cluster, _, _ in rows], 32, len(rows)).groups.tolist()
+    cells, blocks = {}, {}
+    for group, (_, score, label) in zip(groups, rows):
+        cells.setdefault(score, [0, 0])[label] += 1
+        blocks.setdefault(group, {}).setdefault(score, [0, 0])[label] += 1
+    return ev, cells, list(blocks.values())
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("seed", range(4))
+def test_effect_is_the_one_of_exact_fractions(name, seed):
+    """With ties, misses, and several clusters in a group."""
+    ev, cells, blocks = small_case(seed)
+    at = {"threshold": THRESHOLD} if name in {"precision", "recall", "fpr", "f_measure"} else {}
+    expected = max(1.0, float(exact_effect(METRICS[name], cells, blocks)))
+    assert ev.interval(name, **at).design_effect == pytest.approx(expected, rel=1e-9)
+
+
+def test_effects_widen_by_their_root():
+    """Where the shape is symmetric, a variance of D times is a width of sqrt(D) times."""
+    rng = np.random.default_rng(11)
+    clusters = np.arange(40_000) // 40
+    labels = clusters % 2 > 0
+    scores = rng.normal(size=1000)[clusters] + rng.normal(labels)
+    plain, clustered = Evaluator(), Evaluator(cluster_groups=256)
+    plain.add_cases(labels=labels, scores=scores)
+    clustered.add_cases(labels=labels, scores=scores, clusters=clusters)
+    for name in ("auc_roc", "average_precision", "auc_pr"):
+        before, after = plain.interval(name), clustered.interval(name)
+        assert after.estimate == before.estimate
+        assert after.design_effect > 3
+        ratio = after.width / before.width
+        assert ratio == pytest.approx(math.sqrt(after.design_effect), rel=0.04)
+        assert after.width < clustered.interval(name, anytime=True).width
+        assert before.design_effect == 1.0
+
+
+def test_small_effects_are_shown_and_not_applied():
+    """Chance makes them as large, so intervals of independent cases stay as they are."""
+    rng = np.random.default_rng(3)
+    labels = rng.random(3000) < 0.3
+    scores = rng.normal(labels)
+    plain, clustered = Evaluator(), Evaluator(cluster_groups=32)
+    plain.add_cases(labels=labels, scores=scores)
+    clustered.add_cases(labels=labels, scores=scores, clusters=np.arange(3000))
+    before, after = plain.interval("auc_pr"), clustered.interval("auc_pr")
+    assert 1 <= after.design_effect < 1.3
+    assert (after.lower, after.upper) == (before.lower, before.upper)
+
+
+def test_perfect_ranks_take_the_effect_of_mean_ranks():
+    """Nothing varies about a metric of 1, but 50 alike cases a cluster are no 50 cases."""
+    labels = np.repeat(np.arange(40) % 2, 50)
+    scores = np.repeat(np.arange(40) // 2, 50) + 100 * labels
+    plain, clustered = Evaluator(), Evaluator(cluster_groups=64)
+    plain.add_cases(labels=labels, scores=scores)
+    clustered.add_cases(labels=labels, scores=scores, clusters=np.repeat(np.arange(40), 50))
+    for name in ("auc_roc", "auc_pr"):
+        before, after = plain.interval(name), clustered.interval(name)
+        assert (before.estimate, after.estimate) == (1, 1)
+        assert after.design_effect > 20
+        assert after.lower < 0.9 < before.lower
+
+
+def test_the_gradient_of_mean_ranks_sums_to_nothing():
+    """Over the cases of each class: it is a mean's."""
+    ev, _, _ = small_case(1)
+    cells = cells_of(ev._view())
+    gradient = rank_gradient(cells)
+    assert float(cells.p @ gradient.positive) == pytest.approx(0, abs=1e-12)
+    assert float(cells.n @ gradient.negative) == pytest.approx(0, abs=1e-12)
+
+
+def test_blurred_scores_are_refused():
+    """Groups keep 8 bits: of scores around a million they see one."""
+    rng = np.random.default_rng(4)
+    labels = rng.random(500) < 0.3
+    ev = Evaluator(cluster_groups=32)
+    ev.add_cases(labels=labels, scores=1e6 + rng.normal(labels), clusters=np.arange(500) // 5)
+    interval = ev.interval("auc_roc")
+    assert math.isnan(interval.lower)
+    assert interval.reason == "TOO_COARSE"
+    assert str(interval).endswith("(no interval: TOO_COARSE)")
+    assert ev.interval("prevalence").reason is None
+    assert compare(ev, ev, metric="auc_roc").p_value != 0
+
+
+def test_a_single_cluster_has_no_interval():
+    """Its cases may all have moved together."""
+    ev = Evaluator(cluster_groups=32)
+    ev.add_cases(labels=[1, 0] * 50, scores=np.arange(100) % 7, clusters=["only"] * 100)
+    for name, at in (("auc_roc", {}), ("prevalence", {}), ("recall", {"threshold": 3.0})):
+        interval = ev.interval(name, **at)
+        assert math.isnan(interval.lower)
+        assert interval.reason == "TOO_FEW"
+    empty = Evaluator(cluster_groups=32)
+    assert empty.interval("auc_pr").reason == "TOO_FEW"
+    assert empty.interval("recall", threshold=0.5).reason == "TOO_FEW"
+
+
+def clustered(rng, size, rows, distance=2.0):
+    """Return labels, scores and clusters; each class is normal, the prevalence 0.1."""
+    clusters = np.arange(size) // rows
+    count = clusters[-1] + 1
+    labels = rng.random(size) < rng.beta(0.4, 3.6, count)[clusters]
+    shift = math.sqrt(0.5) * rng.normal(size=count)[clusters]
+    return labels, distance * labels + shift + math.sqrt(0.5) * rng.normal(size=size), clusters
+
+
+def test_intervals_hold_the_truth_where_cases_come_in_clusters():
+    """AUC-ROC and recall of known populations; without clusters both are far from 95 %."""
+    truth = {
+        "auc_roc": stats.norm.cdf(2 / math.sqrt(2)),
+        "recall": stats.norm.sf(1 - 2),
+    }
+    held = {(name, groups): 0 for name in truth for groups in (None, 32)}
+    for seed in range(150):
+        rng = np.random.default_rng([77, seed])
+        labels, scores, clusters = clustered(rng, 3000, 20)
+        for groups in (None, 32):
+            ev = Evaluator(cluster_groups=groups)
+            ev.add_cases(
+                labels=labels, scores=scores, clusters=clusters + 1000 * seed if groups else None
+            )
+            held["auc_roc", groups] += truth["auc_roc"] in ev.interval("auc_roc")
+            held["recall", groups] += truth["recall"] in ev.interval("recall", threshold=1.0)
+    for name in truth:
+        assert held[name, None] < 0.88 * 150
+        assert held[name, 32] > 0.91 * 150
+
+
+def test_differences_allow_for_clusters_on_both_sides():
+    """No difference in truth: users who are in both parts move both, and others only one."""
+    found = {"shared": 0, "apart": 0, "ignored": 0}
+    for seed in range(80):
+        rng = np.random.default_rng([78, seed])
+        labels, scores, clusters = clustered(rng, 4000, 20)
+        for kind, sides in (("shared", np.arange(4000) % 2), ("apart", clusters % 2)):
+            parts = []
+            for side in (0, 1):
+                here = sides == side
+                parts.append(Evaluator(cluster_groups=32))
+                parts[-1].add_cases(
+                    labels=labels[here], scores=scores[here], clusters=clusters[here] + 999 * seed
+                )
+            found[kind] += holds_no_difference(compare(*parts, metric="auc_roc"))
+            plain = [Evaluator(), Evaluator()]
+            for side, each in enumerate(plain):
+                each.add_cases(labels=labels[sides == side], scores=scores[sides == side])
+            if kind == "apart":
+                found["ignored"] += holds_no_difference(compare(*plain, metric="auc_roc"))
+    assert found["ignored"] < 0.88 * 80
+    assert found["apart"] > 0.9 * 80
+    assert found["shared"] > 0.9 * 80
+
+
+def holds_no_difference(comparison):
+    """Return whether an interval holds 0, which is the truth."""
+    return comparison.lower <= 0 <= comparison.upper
+
+
+def test_correlation_is_that_of_sums_over_the_groups():
+    """Bounded so that a difference is never surer than of independent cases."""
+    rng = np.random.default_rng(8)
+    shared = rng.normal(size=32)
+
+    def effect(sums, independent):
+        cells = np.arange(32)
+        ones = np.ones(32)
+        blocks = block_sums(
+            Gradient(sums, sums),
+            cells,
+            is_positive=np.ones(32, dtype=bool),
+            counts=ones.astype(int),
+            squares=np.full(32, independent / 32) / sums**2,
+            block=cells,
+            num_blocks=32,
+        )
+        return DesignEffect.of(blocks)
+
+    first, second = shared + rng.normal(size=32), shared + rng.normal(size=32)
+    expected = np.corrcoef(first, second)[0, 1]
+    # Clusters widened both sides tenfold: the whole correlation counts.
+    assert correlation(effect(first, 3.0), effect(second, 3.0)) == pytest.approx(expected)
+    # Nothing was widened: no part of it counts, but one that widens does.
+    assert correlation(effect(first, 900.0), effect(second, 900.0)) == pytest.approx(0, abs=1e-12)
+    assert correlation(effect(first, 900.0), effect(-second, 900.0)) < 0
+    assert correlation(DesignEffect(1.0), effect(first, 3.0)) == 0.0
+
+
+def test_rankings_take_clusters():
+    """Each group's interval allows for its clusters, and the caption says so."""
+    labels, scores, clusters = clustered(np.random.default_rng(5), 6000, 20)
+    by = clusters % 3
+    plain = evaluate_by(labels=labels, scores=scores, by=by)
+    ranking = evaluate_by(labels=labels, scores=scores, by=by, clusters=clusters)
+    assert "if clusters are independent" in str(ranking)
+    assert "if cases are independent" in str(plain)
+    widths = {each.group: each.upper - each.lower for each in plain}
+    for each in ranking:
+        assert each.value.design_effect > 1.3
+        assert each.upper - each.lower > widths[each.group]
+
+
+# --- Windows ----------------------------------------------------------------------------------
+
+
+def timed(size=6000, rows=20, seed=6):
+    """Return bursts in order of time, 100 cases a minute."""
+    labels, scores, clusters = clustered(np.random.default_rng(seed), size, rows)
+    minutes = (np.arange(size) // 100).astype("timedelta64[m]")
+    return labels, scores, clusters, np.datetime64("2026-01-01T12:00", "us") + minutes
+
+
+def test_windows_are_evaluators_of_their_panes():
+    """Of any panes, without a part, decayed, merged, restored, and with panes coarsened."""
+    labels, scores, clusters, times = timed()
+    ev = WindowedEvaluator(cluster_groups=32)
+    ev.add_cases(labels=labels, scores=scores, at=times, clusters=clusters)
+    half = times < times[3000]
+
+    def alone(rows):
+        each = Evaluator(resolution=12, max_cells=16_384, cluster_groups=32)
+        each.add_cases(labels=labels[rows], scores=scores[rows], clusters=clusters[rows])
+        return each
+
+    whole = ev.last(timedelta(hours=1))
+    first = ev.between(NOON, NOON + timedelta(minutes=30))
+    assert whole.evaluator() == alone(half | ~half)
+    assert first.evaluator() == alone(half)
+    assert whole.without(first).evaluator() == alone(~half)
+    assert whole.interval("auc_roc").design_effect > 1.3
+    assert math.isnan(whole.interval("auc_roc").least_effect)
+    assert "if clusters are independent; design effect up to" in str(whole)
+    slow = ev.decayed(timedelta(days=10_000))
+    for name in ("auc_roc", "auc_pr", "prevalence"):
+        assert slow.interval(name).design_effect == pytest.approx(
+            whole.interval(name).design_effect, rel=1e-3
+        )
+        assert slow.interval(name).width == pytest.approx(whole.interval(name).width, rel=1e-2)
+    twin = WindowedEvaluator.from_bytes(ev.to_bytes())
+    assert twin == ev
+    parts = [WindowedEvaluator(cluster_groups=32) for _ in range(2)]
+    for rows, part in zip((half, ~half), parts):
+        part.add_cases(
+            labels=labels[rows], scores=scores[rows], at=times[rows], clusters=clusters[rows]
+        )
+    parts[0].merge(parts[1])
+    assert parts[0] == ev
+    assert parts[0].to_bytes() == ev.to_bytes()
+    ev.add_case(True, 0.5, at=NOON, cluster="one")
+    ev.remove_case(True, 0.5, at=NOON, cluster="one")
+    ev.remove_cases(
+        labels=labels[half], scores=scores[half], at=times[half], clusters=clusters[half]
+    )
+    assert ev.last(timedelta(hours=1)).evaluator() == alone(~half)
+    twin.advance(NOON + timedelta(days=9))
+    assert twin.last(timedelta(days=10)).evaluator() == alone(half | ~half)
+    twin._check()
+
+
+def test_decay_uses_squared_weights():
+    """Two panes of weights 1 and 1/2: V and V_iid of weighted groups, by hand."""
+    labels, scores, clusters, _ = timed(1200, 6)
+    times = np.where(np.arange(1200) < 600, NOON.timestamp() - 7200, NOON.timestamp())
+    ev = WindowedEvaluator(cluster_groups=32, pane=timedelta(hours=1))
+    at = (times * 1e6).astype("datetime64[us]")
+    scores = np.round(scores * 4) / 4
+    ev.add_cases(labels=labels, scores=scores, at=at, clusters=clusters)
+    found = ev.decayed(timedelta(hours=1)).interval("prevalence").design_effect
+    weights = np.where(np.arange(1200) < 600, 0.5, 1.0)
+    p, n = weights[labels].sum(), weights[~labels].sum()
+    each = np.where(labels, n, -p) / (p + n) ** 2
+    groups = check_clusters(clusters, 32, 1200).groups
+    sums = np.bincount(groups, weights * each, minlength=32)
+    sums = sums[np.bincount(groups, minlength=32) > 0]
+    variance = sums.var(ddof=1) * sums.size
+    assert found == pytest.approx(max(1.0, variance / (weights**2 * each**2).sum()), rel=1e-9)
+
+
+def test_panes_show_the_dependence_inside_them():
+    """A limit from below, with a warning; shuffled rows have none."""
+    labels, scores, _, times = timed()
+    ev, shuffled = WindowedEvaluator(), WindowedEvaluator()
+    ev.add_cases(labels=labels, scores=scores, at=times)
+    order = np.random.default_rng(1).permutation(len(labels))
+    shuffled.add_cases(labels=labels[order], scores=scores[order], at=times)
+    window = ev.last(timedelta(hours=1))
+    interval = window.interval("auc_pr")
+    assert interval.least_effect > 1.2
+    assert "declare clusters (cluster_groups=32" in interval.warning
+    assert "cluster_key" in interval.warning
+    assert "warning: cases of one pane are dependent" in str(window)
+    assert window.snapshot().to_dict()["warnings"] == [
+        max(
+            (window.interval(name) for name in window.snapshot().intervals),
+            key=lambda each: each.least_effect,
+        ).warning
+    ]
+    rates = window.interval("fpr", threshold=1.0)
+    assert rates.least_effect > 1.2
+    calm = shuffled.last(timedelta(hours=1))
+    assert calm.interval("auc_pr").least_effect == 1.0
+    assert calm.interval("auc_pr").warning is None
+    assert calm.snapshot().to_dict()["warnings"] == []
+    ev.add_case(True, 0.5, at=NOON)
+    assert ev.last(timedelta(hours=1)).num_cases == window.num_cases + 1
+    assert math.isnan(window.interval("auc_roc").least_effect)
+    assert math.isnan(next(ev.panes()).interval("auc_pr").least_effect)
+
+
+def test_panes_seldom_warn_of_independent_cases():
+    """At most some 1 % of windows, with many and with few cases a pane."""
+    warned = 0
+    for seed in range(100):
+        rng = np.random.default_rng([79, seed])
+        size = (300, 3000)[seed % 2]
+        labels = rng.random(size) < 0.2
+        at = np.datetime64("2026-01-01T12:00", "us") + (np.arange(size) * 30 // size).astype(
+            "timedelta64[m]"
+        )
+        ev = WindowedEvaluator(resolution=8)
+        ev.add_cases(labels=labels, scores=rng.normal(labels), at=at)
+        warned += ev.last(timedelta(hours=1)).interval("auc_roc").warning is not None
+    assert warned <= 3
+
+
+def test_least_effect_divides_by_the_quantile_of_chance():
+    """Wilson and Hilferty's, within 2 % of scipy's chi-square."""
+    ones = np.ones(41)
+    sums = np.sqrt(3.0) * np.resize([1.0, -1.0], 41)
+    blocks = block_sums(
+        Gradient(sums, sums),
+        np.arange(41),
+        is_positive=ones.astype(bool),
+        counts=ones.astype(int),
+        squares=1 / sums**2,
+        block=np.arange(41),
+        num_blocks=41,
+    )
+    ratio = blocks.variance / blocks.independent_variance
+    assert least_effect(blocks) == pytest.approx(ratio / (stats.chi2.isf(0.01, 40) / 40), rel=0.02)
+
+
+def test_bounded_intervals_have_clusters_too():
+    """With few bits and clusters: cells hide the order, and clusters widen what they hide."""
+    labels, scores, clusters, _ = timed(4000)
+    exact, bounded = Evaluator(cluster_groups=32), Evaluator(cluster_groups=32, resolution=4)
+    for ev in (exact, bounded):
+        ev.add_cases(labels=labels, scores=scores, clusters=clusters)
+    for name in ("auc_roc", "auc_pr", "average_precision"):
+        inner = uncertain_metric(exact, name, None).interval(0.95)
+        outer = bounded.interval(name)
+        assert outer.lower <= inner.lower + 0.02
+        assert outer.upper >= inner.upper - 0.02
+        assert outer.design_effect == pytest.approx(inner.design_effect, rel=0.3)
