@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special, stats
 
-from streameval._uncertainty.limits import newcombe_variance
+from streameval._uncertainty.limits import (
+    auc_roc_limits,
+    newcombe_variance,
+    precision_limits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +70,12 @@ AUC_METHODS = {
     "Newcombe 2006, method 5": lambda f: inverted(
         f, lambda t: newcombe_variance(t, f.positives, f.negatives)
     ),
+    "without unseen cases": lambda f: auc_roc_limits(f, 0.05),
 }
 PR_METHODS = {
     "influence": lambda f: wald(f, f.variance),
     "influence, logit": lambda f: logit(f, f.variance),
     "Boyd 2013, binomial": lambda f: wald(f, binomial(f)),
     "Boyd 2013, logit": lambda f: logit(f, binomial(f)),
+    "without unseen cases": lambda f: precision_limits(f, 0.05),
 }

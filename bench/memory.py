@@ -69,13 +69,14 @@ def cases(
     seed: int = 1,
     values_bytes: int = 6,
     wait_s: float | None = None,
+    block: int = 50_000,
 ) -> None:
     """Send cases with random segments, their times spread over the last hours."""
     stream, rng = client.stream(name), np.random.default_rng(seed)
     now = np.datetime64(datetime.now(UTC).replace(tzinfo=None), "us")
     texts = np.array([f"{value:0{values_bytes}}" for value in range(max(values, 1))])
-    for begin in range(0, rows, 50_000):
-        size = min(50_000, rows - begin)
+    for begin in range(0, rows, block):
+        size = min(block, rows - begin)
         labels = rng.random(size) < 0.2
         ages = (rng.random(size) * hours * 3.6e9).astype("timedelta64[us]")
         stream.add_cases(
@@ -99,13 +100,13 @@ def attack(client: Client, scale: float) -> None:
 
 def all_time(client: Client, scale: float) -> None:
     """Fill exact all-time counts."""
-    for number in range(int(30 * scale)):
+    for number in range(int(20 * scale)):
         cases(client, f"scores-{number}", 250_000, seed=number)
 
 
 def wide_panes(client: Client, scale: float) -> None:
     """Fill panes of many cells."""
-    for number in range(int(4 * scale)):
+    for number in range(int(3 * scale)):
         cases(client, f"wide-{number}", 1_000_000, hours=2.9, seed=number)
 
 
@@ -118,7 +119,7 @@ def thin_panes(client: Client, scale: float) -> None:
 def one_pane(client: Client, scale: float) -> None:
     """Fill the slices of the current pane."""
     client.create_stream("keys", segment_keys=_keys(8))
-    cases(client, "keys", int(1_200_000 * scale), keys=8, values=100)
+    cases(client, "keys", int(600_000 * scale), keys=8, values=100)
 
 
 def one_key(client: Client, scale: float) -> None:
@@ -136,14 +137,14 @@ def long_values(client: Client, scale: float) -> None:
 
 def many_streams(client: Client, scale: float) -> None:
     """Create many streams of a few cases."""
-    for number in range(int(6_000 * scale)):
+    for number in range(int(3_000 * scale)):
         client.stream(f"many-{number}").add_cases(labels=[1, 0], scores=[0.9, 0.1])
     client.stream("many-0").flush(timeout_s=None)
 
 
 def waiting_ids(client: Client, scale: float) -> None:
     """Send predictions whose labels never arrive."""
-    size = int(1_000_000 * scale)
+    size = int(300_000 * scale)
     rng = np.random.default_rng(3)
     for number in range(2):
         stream = client.stream(f"ids-{number}")
@@ -174,18 +175,18 @@ def labelled_ids(client: Client, scale: float) -> None:
 
 def producers(client: Client, scale: float) -> None:
     """Send one batch of each of many producers."""
-    _batches_of_producers(client.addresses[0], int(12_000 * scale), refused=False)
+    _batches_of_producers(client.addresses[0], int(6_000 * scale), refused=False)
 
 
 def refusals(client: Client, scale: float) -> None:
     """Send batches that are refused, with long texts."""
-    _batches_of_producers(client.addresses[0], int(6_000 * scale), refused=True)
+    _batches_of_producers(client.addresses[0], int(4_000 * scale), refused=True)
 
 
 def _batches_of_producers(address: str, count: int, *, refused: bool) -> None:
     with grpc.insecure_channel(address) as channel:
         stub = ingest_pb2_grpc.IngestServiceStub(channel)
-        window = threading.Semaphore(256)
+        window = threading.Semaphore(64)
         calls = []
         for number in range(count):
             rows = ingest_pb2.Cases(scores=[0.5], positives=[True])
@@ -215,14 +216,14 @@ def merges(client: Client, scale: float) -> None:
         labels = rng.random(1_000) < 0.05
         ev.add_cases(labels=labels, scores=rng.normal(size=1_000) + labels)
         found.append(MergeState(ev, hour - timedelta(minutes=pane + 1)))
-    for number in range(int(150 * scale)):
+    for number in range(int(75 * scale)):
         client.stream(f"merged-{number}").merge(found, source="fill", epoch=1)
 
 
 def asked(client: Client, scale: float) -> None:
     """Fill slices with cells, to be asked."""
     client.create_stream("asked", segment_keys=_keys(4))
-    cases(client, "asked", int(600_000 * scale), keys=4, values=20, hours=2.9)
+    cases(client, "asked", int(300_000 * scale), keys=4, values=20, hours=2.9)
 
 
 def ask_everything(client: Client) -> None:
@@ -249,7 +250,10 @@ def overfill(client: Client, scale: float) -> None:
         sender = Client(client.addresses[0], when_full="block")
         try:
             for seed in range(40):
-                cases(sender, "attack", 50_000, keys=8, values=100, hours=2.9, seed=seed, wait_s=3)
+                cases(
+                    sender, "attack", 50_000, keys=8, values=100, hours=2.9, seed=seed, wait_s=3,
+                    block=2_000,
+                )  # fmt: skip
             raise SystemExit("rows were never refused")
         finally:
             sender.close(0.1)

@@ -6,7 +6,8 @@ The benchmark logs `--cases` cases as a server does, in batches of 1,000, withou
 checkpoint. Then it opens the log as a start does: first by a replay of all rows, then,
 after an orderly stop, from the checkpoint. It repeats this with columns as bytes, as
 bulk loaders send them. Then it replays 1 M cases with segments, of 3 hours: 8 keys with
-100 values each, and 3 keys with 30 values each, every batch with event times of 3 hours.
+100 values each, in order and with event times of 3 hours in every batch, and 3 keys with 30
+values each, spread as well.
 Times are medians of three, with segments of one; the first line shows the time that
 the disk takes to append 4 KiB and sync. The file may still be in the page cache, as
 after a crash of the process; after a crash of the machine it is not.
@@ -41,7 +42,11 @@ START_US = 1_767_225_600_000_000
 SEGMENTED_CASES = 1_000_000
 SEGMENTED_BUDGET_S = 10.0
 HOURS_US = 3 * 3600 * 1_000_000
-SHAPES = {"8 keys of 100, in order": (8, 100, 1), "3 keys of 30, spread": (3, 30, HOURS_US)}
+SHAPES = {
+    "8 keys of 100, in order": (8, 100, 1),
+    "8 keys of 100, spread": (8, 100, HOURS_US),
+    "3 keys of 30, spread": (3, 30, HOURS_US),
+}
 """Keys, values of each, and the span of event times of one batch."""
 BUDGETS = {"replayed, s": 3.0, "from its checkpoint, s": 0.5, "bytes on disk a case": 10.0}
 

@@ -1,7 +1,9 @@
-"""Bias and coverage of figures where cases are no independent sample, by simulation.
+"""Bias and coverage of figures where cases depend on each other or labels lack, by simulation.
 
     python bench/truth.py clusters            # bursts and users, some ten minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
+    python bench/truth.py labels              # late and chosen labels, half an hour
+    python bench/truth.py labels --only "late by class"
 
 Each part is a module with a table of scenarios and a function that prints one table.
 Constants of the library were chosen on other seeds.
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from truth_clusters import print_clusters
+from truth_labels import print_labels
 
 
 def main() -> None:
@@ -21,11 +24,18 @@ def main() -> None:
     parts = parser.add_subparsers(dest="part", required=True)
     clusters = parts.add_parser("clusters", help="cases of one user or one burst")
     clusters.add_argument("--groups", type=int, default=32, help="that clusters are hashed into")
-    for each in (clusters,):
+    labels = parts.add_parser("labels", help="labels that come late or are chosen")
+    labels.add_argument("--seed", type=int, default=20)
+    labels.add_argument("--only", default="", help="a part of the scenarios' names")
+    for each in (clusters, labels):
         each.add_argument("--streams", type=int, default=300, help="streams a cell")
         each.add_argument("--quick", action="store_true", help="60 streams a cell")
     chosen = parser.parse_args()
-    print_clusters(60 if chosen.quick else chosen.streams, chosen.groups)
+    streams = 60 if chosen.quick else chosen.streams
+    if chosen.part == "clusters":
+        print_clusters(streams, chosen.groups)
+    else:
+        print_labels(streams, chosen.seed, chosen.only)
 
 
 if __name__ == "__main__":

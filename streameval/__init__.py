@@ -7,7 +7,8 @@ The layers, from the caller inwards; each imports only those below it:
   arrive later. `Snapshot`: the metrics of one revision.
 - `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
   and of classes.
-- `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
+- `_joining`: predictions and labels by id. `_projection`: what a window will read once
+  its labels are in. `_time`: panes, windows, coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
 - `_metric_registry`: the table of metrics by name.
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
     from streameval._metrics.skew import PrecisionRecallGainCurve
     from streameval._metrics.weighting import WeightTotals
     from streameval._paired_evaluator import PairedEvaluator
+    from streameval._projection.projection import (
+        BacktestedWindow,
+        ProjectedFigure,
+        Projection,
+        RefusalReason,
+    )
     from streameval._snapshot import Snapshot
     from streameval._time.coverage import ScoreBand
     from streameval._time.window import Window
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BacktestedWindow",
     "BrierDecomposition",
     "Coin",
     "Comparison",
@@ -75,7 +83,10 @@ __all__ = [
     "PairedEvaluator",
     "PrHull",
     "PrecisionRecallGainCurve",
+    "ProjectedFigure",
+    "Projection",
     "RankedGroup",
+    "RefusalReason",
     "ReliabilityTable",
     "RocHull",
     "ScoreBand",
@@ -99,6 +110,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "BacktestedWindow": "streameval._projection.projection",
     "BrierDecomposition": "streameval._metrics.reliability",
     "Comparison": "streameval._uncertainty.compare",
     "Coin": "streameval._metrics.coin",
@@ -117,7 +129,10 @@ _EXPORTS = {
     "PairedEvaluator": "streameval._paired_evaluator",
     "PrHull": "streameval._metrics.curves",
     "PrecisionRecallGainCurve": "streameval._metrics.skew",
+    "ProjectedFigure": "streameval._projection.projection",
+    "Projection": "streameval._projection.projection",
     "RankedGroup": "streameval._breakdown.groups",
+    "RefusalReason": "streameval._projection.projection",
     "ReliabilityTable": "streameval._metrics.reliability",
     "RocHull": "streameval._metrics.curves",
     "ScoreBand": "streameval._time.coverage",

@@ -77,10 +77,10 @@ class Frame:
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
-    def version_of(self, data: bytes | bytearray | memoryview) -> int:
-        """Return the version that the bytes announce, 0 where there is none. O(1)."""
-        view = self._bytes_of(data)
-        return int(_PREFIX.unpack_from(view)[1]) if len(view) >= _PREFIX.size else 0
+    def begins(self, data: bytes | bytearray | memoryview) -> bool:
+        """Return whether bytes begin as this format's: its magic word and version. O(1)."""
+        prefix = _PREFIX.pack(self.magic, self.version)
+        return bytes(self._bytes_of(data)[: len(prefix)]) == prefix
 
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body whose length is not the announced one. O(1)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._counts import cluster_codec, weighted_codec
-from streameval._counts.codec import FRAME, decode_state, encode_state
+from streameval._counts.codec import decode_state, encode_state
 
 if TYPE_CHECKING:
     from streameval._counts.state import State
@@ -32,7 +32,7 @@ def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    if FRAME.version_of(data) == weighted_codec.FRAME.version:
+    if weighted_codec.FRAME.begins(data):
         return weighted_codec.decode_weighted(data)
     return decode_unweighted(data)
 
@@ -45,6 +45,6 @@ def decode_unweighted(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    if FRAME.version_of(data) == cluster_codec.FRAME.version:
+    if cluster_codec.FRAME.begins(data):
         return cluster_codec.decode_clustered(data)
     return decode_state(data)

@@ -17,6 +17,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.frame import raise_corrupt
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
+from streameval._projection.delay_panes import DelayPanes
 from streameval._time.changes import apply_one, changes_by_group
 from streameval._time.coverage import CoverageCell
 from streameval._time.evaluator_panes import num_references
@@ -52,9 +53,12 @@ class EffectCounter:
         Effects whose pane was past retention.
     retention_us : int or None
         How long cases are kept; None is without end.
+    delays : DelayPanes or None
+        Delays of labels by pane, if they are kept.
     """
 
     retention_us: int | None = None
+    delays: DelayPanes | None = None
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator: Evaluator | WindowedEvaluator = evaluator
@@ -81,8 +85,8 @@ class EffectCounter:
             self.overall.merge(change.coverage)
             change.apply_to(self._plain)
 
-    def count_rows(self, rows: Sequence[EffectRow]) -> None:
-        """Count a few effects, row by row. O(n log panes)."""
+    def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:  # noqa: ARG002 - panes use it
+        """Count a few effects of one moment, row by row. O(n log panes)."""
         for kind, _, score in rows:
             self.overall.add_one(kind, score)
             apply_one(kind, score, lambda: self._plain)
@@ -118,9 +122,11 @@ class PaneEffectCounter(EffectCounter):
     Parameters
     ----------
     evaluator : WindowedEvaluator
+    keep_delays : bool
+        Whether delays of labels are kept.
     """
 
-    def __init__(self, evaluator: WindowedEvaluator) -> None:
+    def __init__(self, evaluator: WindowedEvaluator, *, keep_delays: bool = False) -> None:
         self.evaluator = evaluator
         self.overall = CoverageCell(evaluator.scale)
         self.beyond_retention = 0
@@ -128,6 +134,9 @@ class PaneEffectCounter(EffectCounter):
         self.retention_us = self._panes.retention_us
         make = partial(CoverageCell, evaluator.scale)
         self._cells: Panes[CoverageCell] = Panes(self._panes.tiers, make)
+        if keep_delays:
+            self.delays = DelayPanes(self._panes.tiers, evaluator.scale)
+            self.delays.advance(self._panes.now_us)
 
     def check_room(self, added: int) -> None:
         self._panes.check_room(added)
@@ -139,6 +148,8 @@ class PaneEffectCounter(EffectCounter):
         self._panes.advance(now_us)
         # The caller may have advanced the evaluator to a later time.
         self._cells.advance(self._panes.now_us)
+        if self.delays is not None:
+            self.delays.advance(self._panes.now_us)
 
     def count(self, effects: Effects) -> None:
         if not len(effects):
@@ -149,6 +160,8 @@ class PaneEffectCounter(EffectCounter):
             self.overall.add(effects.kinds[expired], effects.scores[expired])
             self.beyond_retention += int(expired.sum())
             effects = effects[~expired]
+        if self.delays is not None:
+            self.delays.count(effects)
         starts = grid.starts_of(effects.event_us)
         for start_us, change in changes_by_group(effects, starts, scale=self.overall.scale):
             self.overall.merge(change.coverage)
@@ -156,8 +169,11 @@ class PaneEffectCounter(EffectCounter):
             if change.affects_counts:
                 change.apply_to(self._panes.at(start_us))
 
-    def count_rows(self, rows: Sequence[EffectRow]) -> None:
+    def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:
         grid = self._panes.grid
+        if self.delays is not None:
+            kept = [row for row in rows if row.event_us >= grid.oldest_us]
+            self.delays.count_rows(kept, now_us)
         for kind, event_us, score in rows:
             self.overall.add_one(kind, score)
             if event_us < grid.oldest_us:
@@ -181,6 +197,8 @@ class PaneEffectCounter(EffectCounter):
         other._cells.advance(self._cells.now_us)
         for pane in self._cells:
             other._cells.put(pane.start_us, pane.content.copy())
+        if self.delays is not None:
+            other.delays = self.delays.copy()
         return other
 
     def parts(self) -> Iterator[bytes]:
@@ -191,6 +209,9 @@ class PaneEffectCounter(EffectCounter):
             data = pane.content.to_bytes()
             yield _CELL.pack(pane.start_us, len(data))
             yield data
+        if self.delays is not None:
+            self.delays.advance(self._panes.now_us)
+            yield from self.delays.parts()
 
     def read_cells(self, reader: Reader) -> None:
         """Read the panes' coverage that `parts` wrote; raise CorruptStateError if it is unsound."""
@@ -207,6 +228,8 @@ class PaneEffectCounter(EffectCounter):
                 raise_corrupt(f"the label joiner has the coverage of a pane at {start_us} us")
             last_us = start_us
             self._cells.put(start_us, cell)
+        if self.delays is not None:
+            self.delays.read(reader)
 
     def _check(self) -> None:
         super()._check()
@@ -215,18 +238,28 @@ class PaneEffectCounter(EffectCounter):
         for pane in self._cells:
             pane.content._check()
             total.merge(pane.content)
+        if self.delays is not None:
+            self.delays._check()
         assert (total.effect_counts <= self.overall.effect_counts).all(), (total, self.overall)
 
 
-def effect_counter_for(evaluator: Evaluator | WindowedEvaluator) -> EffectCounter:
-    """Return a counter into an evaluator, with empty coverage."""
+def effect_counter_for(
+    evaluator: Evaluator | WindowedEvaluator, *, keep_delays: bool = False
+) -> EffectCounter:
+    """Return a counter into an evaluator, with empty coverage; only panes keep delays."""
     if isinstance(evaluator, WindowedEvaluator):
-        return PaneEffectCounter(evaluator)
+        return PaneEffectCounter(evaluator, keep_delays=keep_delays)
     return EffectCounter(evaluator)
 
 
-def read_effect_counter(reader: Reader) -> EffectCounter:
+def read_effect_counter(reader: Reader, *, keep_delays: bool = False) -> EffectCounter:
     """Return the counter that `EffectCounter.parts` wrote. O(cells).
+
+    Parameters
+    ----------
+    reader : Reader
+    keep_delays : bool
+        Whether delays of labels were kept, and follow.
 
     Raises
     ------
@@ -236,8 +269,12 @@ def read_effect_counter(reader: Reader) -> EffectCounter:
     timed, evaluator_size, overall_size = reader.fields(_HEADER)
     if timed > 1:
         raise_corrupt(f"the label joiner counts into an evaluator of unknown kind {timed}")
+    if keep_delays and not timed:
+        raise_corrupt("the label joiner keeps delays without panes")
     kind = WindowedEvaluator if timed else Evaluator
-    counter = effect_counter_for(kind.from_bytes(reader.blob(evaluator_size)))
+    counter = effect_counter_for(
+        kind.from_bytes(reader.blob(evaluator_size)), keep_delays=keep_delays
+    )
     counter.overall.merge(CoverageCell.from_bytes(reader.blob(overall_size), counter.overall.scale))
     if isinstance(counter, PaneEffectCounter):
         counter.read_cells(reader)

@@ -35,6 +35,8 @@ from streameval._joining.effect_counter import (
 )
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import PENDING, JoinSettings, Op
+from streameval._projection.label_table import LabelTable
+from streameval._projection.projection import Projection
 from streameval._time.times import (
     check_none_older,
     column_us,
@@ -43,6 +45,7 @@ from streameval._time.times import (
     to_us,
     too_old_error,
 )
+from streameval._time.window import Window
 from streameval._time.windowed import WindowedEvaluator
 
 if TYPE_CHECKING:
@@ -53,9 +56,10 @@ if TYPE_CHECKING:
     from streameval._common.coverage import Coverage
     from streameval._joining.rules import JoinCounts
     from streameval._time.coverage import CoverageCell, ScoreBand
-    from streameval._time.window import Window
 
 FRAME = Frame(b"SEVT", 1, "a label joiner")
+_FRAME_WITH_DELAYS = Frame(b"SEVT", 2, "a label joiner")
+"""Format 2 is format 1 with the delays of labels behind it."""
 _SIZE = struct.Struct("<q")
 
 
@@ -85,6 +89,9 @@ class LabelJoiner:
     expired : {"drop", "negative"}
         Whether a prediction whose label never arrived is dropped, or counts as a
         negative case. The latter is biased unless labels are missing at random.
+    keep_delays : bool
+        Whether to keep, by pane and score, how long labels took: `projection` needs it.
+        About 20 B for each cell of score, class and bucket of delay in use.
 
     Raises
     ------
@@ -124,6 +131,7 @@ class LabelJoiner:
         max_pending: int = 2_000_000,
         orphans: Literal["drop", "miss"] = "drop",
         expired: Literal["drop", "negative"] = "drop",
+        keep_delays: bool = False,
     ) -> None:
         if not isinstance(into, WindowedEvaluator | Evaluator):
             message = f"into must be a WindowedEvaluator or an Evaluator, got {into!r}"
@@ -138,7 +146,10 @@ class LabelJoiner:
             orphans,
             expired,
         )
-        counter = effect_counter_for(into)
+        if keep_delays and not isinstance(into, WindowedEvaluator):
+            message = "keep_delays needs a WindowedEvaluator: delays are kept by pane"
+            raise InvalidInputError(message, field="keep_delays")
+        counter = effect_counter_for(into, keep_delays=keep_delays)
         if not _fits(settings, counter):
             message = f"ttl must be at most the evaluator's retention, got {ttl}"
             raise InvalidInputError(message, field="ttl")
@@ -418,6 +429,52 @@ class LabelJoiner:
         """
         return self._coverage_cell(window).by_score()
 
+    def projection(self, window: Window) -> Projection:
+        """Return what a window will read once its predictions have their labels.
+
+        Labels that come late or are chosen by score are weighted by how they came to
+        earlier panes, by class, band of score and age.
+
+        Parameters
+        ----------
+        window : Window
+            A window of the evaluator, not decayed.
+
+        Raises
+        ------
+        InvalidInputError
+            When the joiner does not keep delays, or the window is decayed.
+
+        Notes
+        -----
+        O(rows of delays). Panes count as a model once the ttl has passed, so the
+        evaluator has to keep them for longer. Only labels of predictions that came
+        through this joiner are seen.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> joiner = LabelJoiner(ev, ttl=timedelta(days=7), keep_delays=True)
+        >>> joiner.log("order-17", 0.9, at=noon)
+        >>> joiner.projection(ev.last(timedelta(hours=1))).reason.name
+        'TOO_FEW_MATURE'
+        """
+        delays = self._counter.delays
+        if delays is None:
+            message = "a projection needs the delays of labels: LabelJoiner(..., keep_delays=True)"
+            raise InvalidInputError(message, field="keep_delays")
+        if type(window) is not Window:
+            raise InvalidInputError(
+                "a projection is of a window that is not decayed", field="window"
+            )
+        settings = self._joiner.settings
+        self._counter.advance(self._joiner.now_us)
+        span = (to_us(window.start, field="window"), to_us(window.end, field="window"))
+        settle_us = settings.ttl_us + settings.bucket_us
+        return Projection(LabelTable.of(delays), window, span, settle_us)
+
     # -- copies and bytes ------------------------------------------------------
 
     def copy(self) -> Self:
@@ -449,7 +506,8 @@ class LabelJoiner:
         True
         """
         joiner = codec.encode_joiner(self._joiner)
-        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts())
+        frame = FRAME if self._counter.delays is None else _FRAME_WITH_DELAYS
+        return frame.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -469,10 +527,11 @@ class LabelJoiner:
         >>> LabelJoiner.from_bytes(joiner.to_bytes()).num_ids
         1
         """
-        reader = FRAME.reader(data)
+        keeps_delays = _FRAME_WITH_DELAYS.begins(data)
+        reader = (_FRAME_WITH_DELAYS if keeps_delays else FRAME).reader(data)
         (size,) = reader.fields(_SIZE)
         joiner = codec.decode_joiner(reader.blob(size))
-        counter = read_effect_counter(reader)
+        counter = read_effect_counter(reader, keep_delays=keeps_delays)
         reader.end()
         if not _fits(joiner.settings, counter) or not _agree(joiner, counter):
             raise_corrupt("the label joiner's ids, coverage and evaluator contradict one another")
@@ -508,7 +567,8 @@ class LabelJoiner:
     def _apply_one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
         self._counter.check_room(len(self._joiner) + 1)
         self._pass_time(at_us)
-        self._counter.count_rows(self._joiner.join_one(op, key, score=score, event_us=at_us))
+        rows = self._joiner.join_one(op, key, score=score, event_us=at_us)
+        self._counter.count_rows(rows, self._joiner.now_us)
         self._counter.count(self._joiner.settle())
 
     def _pass_time(self, now_us: int) -> None:

@@ -130,10 +130,7 @@ def changes_by_group(
         strict=True,
     )
     for key, happened, (positives, negatives), (added, removed), bands in rows:
-        cell = CoverageCell(scale)
-        cell.effect_counts += happened
-        if bands[0].size:
-            cell.add_bands(*bands)
+        cell = CoverageCell.of(happened.copy(), *bands, scale=scale)
         yield key, Change(added, removed, positives, negatives, cell)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -105,6 +105,40 @@ class CoverageCell:
         self.effect_counts: IntArray = np.zeros(len(Effect), dtype=np.int64)
         self.first = 0
         self.bands: IntArray = np.zeros((2, 0), dtype=np.int64)
+
+    @classmethod
+    def of(
+        cls,
+        effect_counts: IntArray,
+        bands: IntArray,
+        labelable: IntArray,
+        labelled: IntArray,
+        *,
+        scale: Scale,
+    ) -> Self:
+        """Return the cell of these counts. O(bands).
+
+        Parameters
+        ----------
+        effect_counts : int64[len(Effect)]
+            How often each effect happened; the cell keeps it.
+        bands : int64[n]
+            Ascending and distinct.
+        labelable, labelled : int64[n]
+            What each band counts.
+        """
+        cell = cls.__new__(cls)
+        cell.scale = scale
+        cell.effect_counts = effect_counts
+        cell.first, width = 0, 0
+        if bands.size:
+            cell.first = int(bands[0])
+            width = int(bands[-1]) - cell.first + 1
+        cell.bands = np.zeros((2, width), dtype=np.int64)
+        places = bands - cell.first
+        cell.bands[0, places] = labelable
+        cell.bands[1, places] = labelled
+        return cell
 
     @property
     def coverage(self) -> Coverage:

@@ -10,6 +10,10 @@ from streameval._common.grpc_log import silence_grpc_log
 def main() -> None:
     """Run the ``streameval`` command; exit code 2 means wrong input."""
     silence_grpc_log()
+    if "health" in sys.argv[1:]:
+        from streameval.cli._probe import run_probe  # noqa: PLC0415 - for one command
+
+        run_probe(sys.argv[1:])
     try:
         from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:

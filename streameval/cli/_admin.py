@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import connects
+from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
     Address,
@@ -24,6 +25,8 @@ from streameval.cli._options import (
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
 clock = typer.Typer(help="Decide what a server does about a clock in doubt.", no_args_is_help=True)
 admin.add_typer(clock, name="clock")
+
+_ADDRESS = re.compile(r"[^/]+:\d+")
 
 
 @admin.command()
@@ -122,6 +125,8 @@ def backup(
     """
     with one_line_errors():
         _either(address, data)
+        if address is not None and _ADDRESS.fullmatch(str(file)):
+            raise StreamEvalError(f"{file} is an address: the order is backup FILE HOST:PORT")
         target = None if str(file) == "-" else file
         if address is None:
             from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent

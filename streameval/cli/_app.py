@@ -17,7 +17,8 @@ from streameval import __version__
 from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import redact_tokens
 from streameval.cli._admin import admin
-from streameval.cli._connection import connects
+from streameval.cli._connection import DEFAULT_TIMEOUT_S
+from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
     Address,
@@ -273,7 +274,7 @@ def query(
 def health(
     address: Address,
     *,
-    timeout_s: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print a server's health; exit code 1 when it does not serve. For probes."""
     with one_line_errors():

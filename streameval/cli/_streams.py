@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streameval.cli._connection import connects
+from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
 

@@ -255,9 +255,10 @@ class ReliabilityDisplay:
             height,
             width,
             align="edge",
-            color=color,
-            alpha=0.18,
-            linewidth=0,
+            color=(color, 0.18),
+            # Bins of equal mass have bars of one height: their edges are what they say.
+            edgecolor="white",
+            linewidth=1.2,
             zorder=1,
             transform=self.ax_.get_xaxis_transform(),
         )

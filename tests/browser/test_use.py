@@ -182,12 +182,15 @@ def test_light_and_dark(browser: Browser, served: Served) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_phone_shows_everything(browser: Browser, served: Served, view: str) -> None:
-    """At 360 pixels nothing overflows and no text is tiny."""
-    with browser.new_context(viewport={"width": 360, "height": 740}) as context:
+@pytest.mark.parametrize("width", [360, 768, 920])
+def test_narrow_windows_show_everything(
+    browser: Browser, served: Served, view: str, width: int
+) -> None:
+    """On a phone, a tablet and half a screen nothing overflows and no text is tiny."""
+    with browser.new_context(viewport={"width": width, "height": 740}) as context:
         page = context.new_page()
         show(page, served, view)
-        assert page.evaluate("document.scrollingElement.scrollWidth") == 360
+        assert page.evaluate("document.scrollingElement.scrollWidth") == width
         # Nor inside the segments, which are ranked by their intervals.
         within = "document.querySelector('#segments .scroll')"
         assert page.evaluate(f"{within} === null || {within}.scrollWidth <= {within}.clientWidth")

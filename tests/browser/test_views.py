@@ -181,6 +181,26 @@ def test_a_comparisons_link_restores_it(page: Page, served: Served) -> None:
     expect(page.get_by_label("By", exact=True)).to_have_value("auc_roc")
 
 
+def test_a_window_over_midnight_names_both_days(page: Page, served: Served) -> None:
+    """Nov 22, 18:00 to 18:39 of the next day must not read as 39 minutes."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    ends = now - timedelta(days=1, hours=1), now
+    window = "..".join(f"{each:%Y-%m-%dT%H:%M:%S}Z" for each in ends)
+    page.goto(served.url(f"stream/{STREAM}?window={window}"))
+    covered = served.client.stream(STREAM).snapshot(window=ends).window
+    shown = " to ".join(f"{each:%b} {each.day}, {each:%H:%M}" for each in covered)
+    expect(page.locator("#covered")).to_contain_text(f"{shown} · revision")
+
+
+def test_nothing_to_compare_yet_is_no_connection(page: Page, served: Served) -> None:
+    """Without streams the view asks for nothing, and does not say that it is connecting."""
+    page.goto(served.url("compare"))
+    expect(page.get_by_role("heading", name="What to compare")).to_be_visible()
+    expect(page.locator("#connection")).to_be_hidden()
+    page.goto(served.url())
+    expect(page.locator("#connection")).to_have_text("Live")
+
+
 def test_a_window_of_ones_own(page: Page, served: Served) -> None:
     """Two times make a window; the answer widens it to whole panes, the URL keeps it."""
     page.goto(served.url(f"stream/{STREAM}"))

@@ -40,6 +40,8 @@ class Applier:
 
     Attributes
     ----------
+    applied_revision : int
+        The last applied revision that the engine's memory includes. Safe to read from any thread.
     copied_checkpoint : Checkpoint or None
         The checkpoint that is to be written next.
     """
@@ -55,6 +57,7 @@ class Applier:
         self.engine = engine
         self._limits = limits
         self._has_checkpoints = checkpoints
+        self.applied_revision = engine.revision
         self._queue: deque[Entry] = deque()
         self._pushed_rows = 0
         self._applied_rows = 0
@@ -113,6 +116,7 @@ class Applier:
         failpoint("apply.before")
         engine.apply(chunk)
         failpoint("apply.after")
+        self.applied_revision = engine.revision
         self._applied_rows += rows
         self._applied_memory += sum(entry.memory_bytes for entry in chunk)
         if self._checkpoint_is_due():

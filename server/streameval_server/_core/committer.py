@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from streameval_server._core.checkpoint_tasks import CheckpointTasks
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
+from streameval_server._log.catalog import NEW
 from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
 from streameval_server._log.entries import Kind, Outcome, Status
@@ -31,6 +32,7 @@ from streameval_server._model.errors import (
     DiskFullError,
     RequestError,
     StorageError,
+    batch_too_large_for_memory,
     disk_full,
     queue_full,
     state_full,
@@ -39,6 +41,7 @@ from streameval_server._model.errors import (
     too_many_producers,
 )
 from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows
+from streameval_server._state.row_growth import max_growth_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,8 +56,9 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 
-_MAX_GROWTH_BYTES_PER_ROW = 4_096
-"""Memory by which a row may make the state grow, for near the limit: a few cells of slices."""
+_MAX_OVERSHOOT_BYTES = 8 << 20
+"""By how much the limit on memory may be exceeded: a batch that may grow the state by less is
+committed while there is any room, so that a client with small batches never waits for ever."""
 
 _INGEST = frozenset({Kind.BATCH, Kind.REFUSED, Kind.OPEN})
 """Kinds of items that are refused to a producer without a mark while there are too many of them, or
@@ -197,6 +201,9 @@ class Committer:
         self._submitted_bytes = self._submitted_memory = 0
         self._drained_bytes = self._drained_memory = 0
         self._headroom_bytes, self._measured_revision = 0, -1
+        # By how much transactions that are not applied may grow the state, by last revision.
+        self._unapplied: deque[tuple[int, int]] = deque()
+        self._unapplied_growth = 0
 
     @property
     def queued_bytes(self) -> int:
@@ -299,13 +306,14 @@ class Committer:
         if self.state is not State.SERVING:
             return result
         applier, tasks = self._applier, self._tasks
+        self._forget_applied()
         self._measure_headroom()
         is_held = self.held_us is not None
         if is_held != (self.disputed_us is not None) or self.is_clock_accepted:
             self._commit_hold(now_us, result)
             if self.state is not State.SERVING:
                 return result
-        if applier.lag_rows >= self._max_lag_rows:
+        if applier.lag_rows >= self._limits.max_lag_rows or self._must_wait:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
@@ -354,10 +362,25 @@ class Committer:
             used = self.memory_bytes - self._waiting_bytes
             self._headroom_bytes = max(limit - used, 0)
 
+    def _forget_applied(self) -> None:
+        """Drop the growth of transactions that memory includes: before memory is measured."""
+        applied, unapplied = self._applier.applied_revision, self._unapplied
+        while unapplied and unapplied[0][0] <= applied:
+            self._unapplied_growth -= unapplied.popleft()[1]
+
     @property
-    def _max_lag_rows(self) -> int:
-        """Rows that may wait to be applied: fewer near the limit of memory, but always one."""
-        return min(self._limits.max_lag_rows, 1 + self._headroom_bytes // _MAX_GROWTH_BYTES_PER_ROW)
+    def _must_wait(self) -> bool:
+        """Whether the next item may exceed the limit on memory with what is not applied yet."""
+        if not self._queue or not self._unapplied_growth:
+            return False
+        growth = self._growth_of(self._queue[0])
+        return bool(growth) and growth + self._unapplied_growth > self._headroom_bytes
+
+    def _growth_of(self, item: Item) -> int:
+        """Return by how much an item may grow the state; 0 without a limit on memory."""
+        if item.rows is None or not self._limits.max_state_bytes:
+            return 0
+        return max_growth_bytes(item.rows, self.catalog.get(item.stream, NEW).settings)
 
     def _wants_tick(self, now_us: int) -> bool:
         """Whether something is due that no entry has triggered for a while."""
@@ -404,18 +427,31 @@ class Committer:
             transaction.pass_time(change)
         elif not queue:
             transaction.pass_time(Kind.TICK)
-        rows, max_rows, is_full = 0, self._max_lag_rows, not self._headroom_bytes
+        rows, growth = 0, 0
         while (
-            change is None and queue and drained < self._limits.max_commit_bytes and rows < max_rows
+            change is None
+            and queue
+            and drained < self._limits.max_commit_bytes
+            and rows < self._limits.max_lag_rows
         ):
-            item = queue.popleft()
+            item = queue[0]
+            item_growth = self._growth_of(item)
+            waiting = growth + self._unapplied_growth
+            is_refused = False
+            if item_growth and item_growth + waiting > self._headroom_bytes:
+                if waiting:
+                    break  # what is applied by then may have grown less
+                is_refused = not self._headroom_bytes or item_growth > _MAX_OVERSHOOT_BYTES
+            queue.popleft()
             drained += item.nbytes
             self._drained_memory += item.memory_bytes
-            if item.rows is not None and is_full:
-                # Queued when there was room.
-                failed = Outcome(item, Status.FAILED, error=state_full(self._limits))
+            if is_refused:
+                left = self._headroom_bytes
+                error = batch_too_large_for_memory(item_growth, left) if left else None
+                failed = Outcome(item, Status.FAILED, error=error or state_full(self._limits))
                 transaction.outcomes.append(failed)
                 continue
+            growth += item_growth
             rows += 0 if item.rows is None else item.rows.size
             transaction.add(item)
         self._drained_bytes += drained
@@ -431,6 +467,9 @@ class Committer:
                 self._fail(error, result)
                 return
             self._advance(transaction.entries, transaction.rows[-1].crc32, transaction.nbytes)
+            if growth:
+                self._unapplied.append((self.revision, growth))
+                self._unapplied_growth += growth
             result.pushed = True
 
     def _advance(self, entries: Sequence[Entry], crc32: int, nbytes: int) -> None:

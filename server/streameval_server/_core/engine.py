@@ -307,10 +307,27 @@ class Engine:
                 found.append(self._streams[name].info)
         return found
 
+    def num_pieces(self, name: str) -> int:
+        """Return how many calls of `count_piece` should precede `view`. O(1), in any thread.
+
+        There may be more after the first call, which counts rows into panes.
+        """
+        state = self._streams.get(name)
+        return 0 if state is None else state.counts.num_pieces
+
+    def count_piece(self, name: str) -> None:
+        """Count a part of a stream's rows that wait, in some 50 ms, without a visible effect.
+
+        Under the same lock as `view`, which counts what is left; `apply` may run in between.
+        """
+        state = self._streams.get(name)
+        if state is not None:
+            state.counts.count_piece()
+
     def view(self, name: str) -> StreamView | None:
         """Return a stream's counts now; None when there is no such stream.
 
-        O(panes) when the stream has changed.
+        O(panes) when the stream has changed, and O(rows) for those that wait.
         """
         state = self._streams.get(name)
         if state is None:

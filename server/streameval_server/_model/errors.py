@@ -184,6 +184,15 @@ def state_full(limits: Limits) -> RequestError:
     )
 
 
+def batch_too_large_for_memory(growth: int, left: int) -> RequestError:
+    """Return the error of a batch for which there is too little memory, though there is some."""
+    return _exhausted(
+        "STATE_FULL",
+        f"the batch may take {growth} bytes of memory, and {left} are left of max_state_bytes: "
+        "send fewer rows at a time, delete streams, or give the server more",
+    )
+
+
 def too_many_ids(kept_ids: int, limits: Limits) -> RequestError:
     """Return the error of rows by id while all streams together keep too many ids."""
     return _exhausted(

@@ -35,14 +35,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server._core.checkpoint_tasks import Compacted
+    from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
+    from streameval_server._model.threads import StateLock
     from streameval_server._state.views import StreamView
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+def take_view(engine: Engine, lock: StateLock, stream: str) -> StreamView | None:
+    """Return a stream's counts now; None when there is no such stream.
+
+    Rows that wait are counted in pieces, and the applier has its turn at the lock after each.
+    Rows that arrive meanwhile are counted in the last turn.
+    """
+    view = engine.unchanged_view(stream)
+    if view is not None:
+        return view
+    if engine.num_pieces(stream):
+        with lock:
+            engine.count_piece(stream)
+    for _ in range(engine.num_pieces(stream)):
+        with lock:
+            engine.count_piece(stream)
+    with lock:
+        return engine.view(stream)
 
 
 class Runtime:
@@ -362,11 +383,7 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        engine = self.core.engine
-        view = engine.unchanged_view(stream)
-        if view is None:
-            with self._engine_lock:
-                view = engine.view(stream)
+        view = take_view(self.core.engine, self._engine_lock, stream)
         if view is None:
             raise no_stream(stream)
         return view

@@ -148,6 +148,11 @@ def read_tokens(path: Path) -> TokensFile:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"cannot read the tokens file {path}: it does not exist; streameval admin token NAME "
+            f"--tokens {path} --scope query creates it with a first token"
+        ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the tokens file {path}: {error}") from error
     entries = content.pop("token", [])

@@ -79,10 +79,13 @@ class StreamUsage:
     memory_bytes : int
         Approximate upper bound of the memory of what has been counted. Code that changes an
         accumulator adds the growth that the change returned.
+    num_slices : int
+        Slices that rows may be in, besides the whole.
     """
 
     revision: int
     memory_bytes: int = 0
+    num_slices: int = 0
 
 
 class Accumulator:
@@ -229,6 +232,21 @@ class Accumulator:
             state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
         )
         self._adopt(state.changed(removed, revision=0))
+        return self.memory_bytes - before
+
+    def exchange(self, added: UnsortedCases, removed: ScoreCounts) -> int:
+        """Add cases, then remove others that were there; return the growth. O(n)."""
+        before = self.memory_bytes
+        state = self.state()
+        if state.max_cells is not None and len(state.counts) + len(added) > state.max_cells:
+            return self.add(added) + self.remove(removed)
+        self._frozen = None
+        more = added.sorted()
+        change = ScoreCounts(
+            state.quantised(more.positives).merged(state.quantised(removed.positives).negated()),
+            state.quantised(more.negatives).merged(state.quantised(removed.negatives).negated()),
+        )
+        self._adopt(state.changed(change, revision=0))
         return self.memory_bytes - before
 
     def merge(self, states: Sequence[State]) -> int:

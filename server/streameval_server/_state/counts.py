@@ -12,13 +12,16 @@ Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accum
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._time import Effect, Effects, changes_by_group, rows_by_group
+from streameval._time import Effects, changes_by_group, rows_by_group
 from streameval_server._state.accumulator import CellTableLru
+from streameval_server._state.collected_rows import CollectedRows
 from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.deferred_rows import REMOVES, CodedCases, DeferredRows
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
@@ -27,7 +30,7 @@ from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval._common import IntArray
     from streameval._counts import State
@@ -41,8 +44,6 @@ if TYPE_CHECKING:
     from streameval_server._state.slice_sort import RowsByCell
     from streameval_server._state.views import FrozenStream, LazyCounts
 
-_REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
-_NUMBER_BITS = 32
 
 _MIN_COLLECTED_ROWS, _MAX_COLLECTED_ROWS = 8_192, 65_536
 """Collected rows at which they are counted without a read: more in larger streams."""
@@ -58,6 +59,9 @@ _MAX_DEFERRED_ROWS = 8_192
 
 _MIN_SETTLED_PANES = 4
 """Panes whose slices are counted in one piece of idle time: some 50 ms with 800 slices."""
+
+_MAX_VIEWED_ROWS = 256
+"""Collected rows that a view counts in one piece: some 50 ms with eight keys."""
 
 _NO_PANE = -(1 << 62)
 """Stands for the start of a pane that is no longer kept; before all real starts."""
@@ -87,9 +91,13 @@ class StreamCounts:
         self.beyond_retention = 0
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
-        self._collected_rows = self._collected_bytes = 0
+        self._collected = CollectedRows()
+        self._collected_rows = 0
         # Closed panes with rows that are not in the panes' slices yet.
         self._deferred: dict[PaneContent, None] = {}
+        # Effects that are not in the slices' all-time counts yet.
+        self._all_time = DeferredRows()
+        self._pane_cells = limits.pane_cells
         # Rows of slices in one open pane that are not in the slices' own counts yet.
         self._table: SliceTable | None = None
         self._table_pane: PaneContent | None = None
@@ -102,27 +110,39 @@ class StreamCounts:
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(keys)."""
         table = 0 if self._table is None else self._table.nbytes
-        return self._usage.memory_bytes + self._collected_bytes + table
+        deferred = self._all_time.memory_bytes
+        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table
 
     # -- collecting
 
     def add_cases(self, timed: TimedCases) -> None:
         """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
         self._cases.append(timed)
-        self._collected_bytes += timed.nbytes
+        keys = len(timed.segments[0].columns) if timed.segments else 0
+        self._collected.add(
+            self.store, len(timed.cases), keys, timed.event_us, timed.nbytes, has_effects=False
+        )
         self._grow(timed.cases.labels.size)
 
     def add_effects(self, effects: Effects) -> None:
         """Collect what the joiner did; if it removes cases, count everything at once."""
         if not len(effects):
             return
-        if _REMOVES[effects.kinds].any():
-            self.flush()
-            self.store.close_panes()
+        if REMOVES[effects.kinds].any():
+            self.count()
+            self._empty_table()
+            self._close_panes()
             self._count_effects(effects)
         else:
             self._effects.append(effects)
-            self._collected_bytes += effects.nbytes
+            self._collected.add(
+                self.store,
+                len(effects),
+                effects.codes.shape[1],
+                effects.event_us,
+                effects.nbytes,
+                has_effects=True,
+            )
             # Effects cost more than cases, and again for each key.
             self._grow(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
 
@@ -142,29 +162,82 @@ class StreamCounts:
         """Count everything that was collected, without a visible effect. O(rows log rows)."""
         self.count()
         self._empty_table()
-        self._settle(len(self._deferred))
+        self._settle_all_time()
+        for content in list(self._deferred):
+            self._settle(content)
+
+    @property
+    def num_pieces(self) -> int:
+        """How many calls of `count_piece` leave little to count, if no rows arrive. O(1).
+
+        Collected rows may be of many panes: there may be more after the first call.
+        """
+        panes = -(-len(self._deferred) // _MIN_SETTLED_PANES)
+        return max(panes, int(self._collected_rows > _MAX_VIEWED_ROWS))
+
+    def count_piece(self) -> None:
+        """Count collected rows, and deferred ones of some panes, without a visible effect."""
+        self.count()
+        self._settle_all_time()
+        settled = list(self._deferred)[:_MIN_SETTLED_PANES]
+        for content in settled:
+            self._settle(content)
+        # Frozen here, and not all at once when the view is taken.
+        self.store.freeze(settled)
 
     def count_idle(self) -> None:
         """Count a part of what was collected, in idle time, without a visible effect."""
         if self._collected_rows >= MIN_IDLE_COUNT_ROWS:
             self.count()
-        self._settle(_MIN_SETTLED_PANES)
+        self._settle_all_time()
+        for content in list(self._deferred)[:_MIN_SETTLED_PANES]:
+            self._settle(content)
 
-    def _settle(self, panes: int) -> None:
-        """Count the deferred rows of some panes in their slices. O(rows + slices)."""
-        for content in list(self._deferred)[:panes]:
-            del self._deferred[content]
-            self._usage.memory_bytes -= content.deferred_bytes
-            cases, codes = content.pop_deferred()
-            rows = sort_by_cell(cases, codes, self.store.bits, self.store.scale)
-            for number, change in slices_of(rows):
-                self._add(self.store.in_pane(content, number), change)
+    def _settle(self, content: PaneContent) -> None:
+        """Count a pane's deferred rows in its slices. O(rows + slices)."""
+        del self._deferred[content]
+        self._usage.memory_bytes -= content.deferred.memory_bytes
+        parts_of = partial(self.store.in_pane, content)
+        for rows in content.pop_deferred(self._pane_cells):
+            if isinstance(rows, Effects):
+                self._add_effects_to_slices(parts_of, rows)
+            else:
+                for number, change in slices_of(self._sorted(rows.cases, rows.codes)):
+                    self._add(parts_of(number), change)
+
+    def _settle_removals(self, content: PaneContent | None) -> None:
+        """Count deferred rows that remove cases, before other rows change their slices.
+
+        Those of the all-time counts, and of a pane.
+        """
+        if self._all_time.has_removals:
+            self._settle_all_time()
+        if content is not None and content.deferred.has_removals:
+            self._settle(content)
+
+    def _settle_all_time(self) -> None:
+        """Count deferred effects in the slices' all-time counts. O(rows + slices)."""
+        slices = self.store.slices
+        counts = (part.counts for number, part in slices.items() if number != WHOLE)
+        for rows in self._all_time.pop(counts, self._pane_cells):
+            assert isinstance(rows, Effects)
+            self._add_effects_to_slices(partial(self.store.parts, None), rows)
+
+    def _close_panes(self) -> None:
+        """Close all panes."""
+        if self.store.has_open_panes:
+            self._settle_removals(None)
+            self.store.close_panes()
+
+    def _sorted(self, cases: UnsortedCases, codes: CodeArray) -> RowsByCell:
+        return sort_by_cell(cases, codes, self.store.bits, self.store.scale)
 
     def count(self) -> None:
         """Count what was collected, slices possibly in their table, without a visible effect."""
         cases, effects = self._cases, self._effects
         self._cases, self._effects = [], []
-        self._collected_rows = self._collected_bytes = 0
+        self._collected_rows = 0
+        self._collected = CollectedRows()
         if cases:
             self._count_cases(cases[0] if len(cases) == 1 else TimedCases.concat(cases))
         if effects:
@@ -195,18 +268,24 @@ class StreamCounts:
         """Return the parts that count a reference of this time and these segments."""
         self._frozen = None
         self.beyond_retention += 0 < event_us < self.store.oldest_us
+        panes = self.store.panes
+        is_kept = event_us >= self.store.oldest_us
+        self._settle_removals(panes.get(panes.grid.start_of(event_us)) if is_kept else None)
         return self.store.parts_at(event_us, codes)
 
     def _count_cases(self, timed: TimedCases) -> None:
         self._frozen = None
         store = self.store
         codes = segment_codes(timed.segments) if timed.segments else None
+        if codes is not None or store.has_open_panes:
+            self._settle_removals(None)
         start = store.common_pane(timed.event_us)
         if start is not None:
             content = store.pane(start)
             self._add((store.whole, content.part(WHOLE)), timed.cases)
             if codes is not None:
-                rows = sort_by_cell(timed.cases, codes, store.bits, store.scale)
+                rows = self._sorted(timed.cases, codes)
+                self._settle_removals(content)
                 if not self._add_to_table(content, rows):
                     self._add_to_slices(content, rows)
             return
@@ -222,7 +301,7 @@ class StreamCounts:
         all_closed = not any(pane.is_open for pane in panes.values())
         if codes is not None and all_closed:
             # Add to the slices' all-time counts in one go.
-            self._add_to_slices(None, sort_by_cell(timed.cases, codes, store.bits, store.scale))
+            self._add_to_slices(None, self._sorted(timed.cases, codes))
         for start, places in groups:
             cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
@@ -232,18 +311,17 @@ class StreamCounts:
                 continue
             own_codes = codes[:, places]
             if all_closed and pane is not None:
-                self._defer(pane, cases, own_codes)
+                self._defer(pane, CodedCases(cases, own_codes))
             else:
-                self._add_to_slices(pane, sort_by_cell(cases, own_codes, store.bits, store.scale))
+                self._settle_removals(pane)
+                self._add_to_slices(pane, self._sorted(cases, own_codes))
 
-    def _defer(self, content: PaneContent, cases: UnsortedCases, codes: CodeArray) -> None:
+    def _defer(self, content: PaneContent, rows: CodedCases | Effects) -> None:
         """Leave rows of a closed pane's slices, counted for all time, to be counted later."""
-        self._usage.memory_bytes += content.defer(cases, codes, len(self.store.slices))
+        self._usage.memory_bytes += content.defer(rows)
         self._deferred[content] = None
-        if content.deferred_rows > _MAX_DEFERRED_ROWS:
-            # To the front, which is settled first.
-            self._deferred = {content: None} | self._deferred
-            self._settle(1)
+        if content.deferred.size > _MAX_DEFERRED_ROWS:
+            self._settle(content)
 
     def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
         """Add rows to the slice table of an open pane; return whether the table took them."""
@@ -290,26 +368,40 @@ class StreamCounts:
         kept = effects.event_us >= store.oldest_us
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
-        found, places = np.unique(starts, return_inverse=True)
-        kept_panes = store.panes_at([start for start in found.tolist() if start != _NO_PANE])
-        all_at_once = not any(pane.is_open for pane in kept_panes)
-        # Rows without a pane come first.
-        panes = [*([None] * (found.size - len(kept_panes))), *kept_panes]
+        found = np.unique(starts).tolist()
+        kept_starts = [start for start in found if start != _NO_PANE]
+        if store.has_open_panes:
+            self._settle_removals(None)
+        panes = dict(zip(kept_starts, store.panes_at(kept_starts), strict=True))
+        all_closed = not any(pane.is_open for pane in panes.values())
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
             self._apply_change((store.whole,), change, delays)
+        for start, change, delays in self._changes(effects, starts):
+            self._apply_change(store.in_pane(panes.get(start), WHOLE), change, delays)
+        if not effects.codes.shape[1]:
+            return
+        if all_closed:
+            slices, existing = self._usage.num_slices, len(store.slices) - 1
+            self._all_time.add(effects, slices=slices, existing=existing)
+            if self._all_time.size > _MAX_DEFERRED_ROWS:
+                self._settle_all_time()
+        for start, rows in rows_by_group(starts):
+            pane = panes.get(start)
+            if all_closed and pane is not None:
+                self._defer(pane, effects[rows])
+            elif not all_closed:
+                self._settle_removals(pane)
+                self._add_effects_to_slices(partial(store.parts, pane), effects[rows])
+
+    def _add_effects_to_slices(
+        self, parts_of: Callable[[int], list[Part]], effects: Effects
+    ) -> None:
+        """Count effects in the slices of each key. O(rows log rows + slices)."""
         for numbers, rows in slices_by_key(effects.codes):
-            mine, at = (effects, places) if rows is None else (effects[rows], places[rows])
-            if all_at_once and numbers[0] != WHOLE:
-                for number, change, delays in self._changes(mine, numbers):
-                    self._apply_change(store.parts(None, number), change, delays)
-            groups = at.astype(np.int64) << _NUMBER_BITS | numbers
-            for group, change, delays in self._changes(mine, groups):
-                content = panes[group >> _NUMBER_BITS]
-                number = group & ((1 << _NUMBER_BITS) - 1)
-                in_all = number != WHOLE and not all_at_once
-                parts = (store.parts if in_all else store.in_pane)(content, number)
-                self._apply_change(parts, change, delays)
+            mine = effects if rows is None else effects[rows]
+            for number, change, delays in self._changes(mine, numbers):
+                self._apply_change(parts_of(number), change, delays)
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
         delays = delays_by_group(effects, groups)
@@ -323,9 +415,11 @@ class StreamCounts:
         removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
-            if added is not None:
+            if added is not None and removed is not None:
+                self._usage.memory_bytes += part.counts.exchange(added, removed)
+            elif added is not None:
                 self._add((part,), added)
-            if removed is not None:
+            elif removed is not None:
                 self._usage.memory_bytes += part.counts.remove(removed)
             if change.missed_positives or change.missed_negatives:
                 self._usage.memory_bytes += part.counts.miss(
@@ -345,9 +439,15 @@ class StreamCounts:
 
     def advance(self, now_us: int) -> None:
         """Advance the time: panes coarsen and expire. O(panes that change)."""
-        self.flush()
+        self.count()
+        self._empty_table()
+        for content in (None, *self._deferred):
+            self._settle_removals(content)
         self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.advance(now_us):
+            # Deferred rows went with their panes.
+            panes = (pane.content for pane in self.store.panes)
+            self._deferred = {content: None for content in panes if content.deferred.size}
             self._frozen = None
 
     def reconfigure(self, settings: StreamSettings) -> None:

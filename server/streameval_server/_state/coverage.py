@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _OVERHEAD_BYTES = 800
 """Memory of a coverage besides its columns: three objects and the heads of four arrays."""
 
+COVERAGE_BYTES = _OVERHEAD_BYTES + 1_000
+"""Memory of the coverage of a few predictions: their bands, from the lowest to the highest."""
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class PaneCoverage:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -40,6 +41,9 @@ _BUCKETS_PER_DOUBLING = (
 )
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that arrived with their prediction, or before it."""
+
+_BUCKET_BITS = 16
+_BUCKET_MASK = (1 << _BUCKET_BITS) - 1
 
 _NO_BUCKETS = np.empty(0, dtype=np.int16)
 _NO_COUNTS = np.empty(0, dtype=np.int64)
@@ -148,14 +152,15 @@ def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:
     rows = np.flatnonzero(_LABELLED[effects.kinds])
     if not rows.size:
         return {}
-    buckets = _buckets_of(effects.at_us[rows] - effects.event_us[rows])
-    pairs = np.stack((groups[rows], buckets.astype(np.int64)))
-    (keys, found), counts = np.unique(pairs, axis=1, return_counts=True)
-    cuts = np.flatnonzero(np.diff(keys)) + 1
-    starts = [0, *cuts.tolist()]
+    keys, places = np.unique(groups[rows], return_inverse=True)
+    buckets = _buckets_of(effects.at_us[rows] - effects.event_us[rows]).astype(np.int64)
+    pairs, counts = np.unique(places << _BUCKET_BITS | (buckets - int(_ZERO)), return_counts=True)
+    found = ((pairs & _BUCKET_MASK) + int(_ZERO)).astype(np.int16)
+    cuts = np.searchsorted(pairs, np.arange(keys.size + 1) << _BUCKET_BITS).tolist()
     return {
-        int(keys[start]): Delays(found[start:end].astype(np.int16), counts[start:end])
-        for start, end in zip(starts, [*starts[1:], keys.size], strict=True)
+        # Copies, because a view keeps the columns of all groups in memory.
+        key: Delays(found[start:end].copy(), counts[start:end].copy())
+        for key, (start, end) in zip(keys.tolist(), pairwise(cuts), strict=True)
     }
 
 

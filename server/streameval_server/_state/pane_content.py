@@ -9,28 +9,23 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from streameval import CorruptStateError
 from streameval._counts import decode_state, encode_state
 from streameval._time import CoverageCell
-from streameval_server._state.accumulator import (
-    OVERHEAD_BYTES,
-    PIECE_BYTES,
-    Accumulator,
-    piece_bytes,
-)
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.deferred_rows import DeferredRows
 from streameval_server._state.delays import Delays
-from streameval_server._state.pending_cases import UnsortedCases
+from streameval_server._state.segments import WHOLE
 from streameval_server._state.views import PaneView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval._counts import Scale, State
-    from streameval._time import CodeArray
+    from streameval._time import Effects
     from streameval_server._state.accumulator import StreamUsage
+    from streameval_server._state.deferred_rows import CodedCases
     from streameval_server._state.views import LazyCounts
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
@@ -54,7 +49,10 @@ class Part:
     def cover(self, coverage: PaneCoverage) -> int:
         """Add to the coverage; return by how much memory grew."""
         before = self.coverage.memory_bytes
-        self.coverage = PaneCoverage.merged((self.coverage, coverage))
+        if self.coverage.is_empty:
+            self.coverage = coverage
+        else:
+            self.coverage = PaneCoverage.merged((self.coverage, coverage))
         return self.coverage.memory_bytes - before
 
     def merge(self, others: Sequence[Part]) -> int:
@@ -85,18 +83,15 @@ class PaneContent:
         Log revision of the last change.
     is_open : bool
         Whether the slices' all-time counts do not include this pane yet.
-    deferred_rows, deferred_bytes : int
-        Rows that `parts` of slices do not include yet, and their memory.
+    deferred : DeferredRows
+        Rows that `parts` of slices do not include yet.
     """
 
     __slots__ = (
-        "_column_bytes",
-        "_deferred",
         "_frozen",
         "_make_part",
         "_usage",
-        "deferred_bytes",
-        "deferred_rows",
+        "deferred",
         "is_open",
         "parts",
         "revision",
@@ -109,37 +104,19 @@ class PaneContent:
         self.parts: dict[int, Part] = {}
         self.revision = usage.revision
         self.is_open = False
-        self._deferred: list[tuple[UnsortedCases, CodeArray]] = []
-        self.deferred_rows = 0
-        self.deferred_bytes = 0
-        self._column_bytes = 0
+        self.deferred = DeferredRows()
 
-    def defer(self, cases: UnsortedCases, codes: CodeArray, num_slices: int) -> int:
-        """Take rows that `pop_deferred` returns later, together; return the growth. O(1).
+    def defer(self, rows: CodedCases | Effects) -> int:
+        """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
+        return self.deferred.add(
+            rows, slices=self._usage.num_slices, existing=max(len(self.parts) - 1, 0)
+        )
 
-        Rows of one arrival that are spread over many panes give each slice of a pane a few:
-        counting them at once takes a hundred times their memory, and most of the time. The
-        memory includes what the slices, at most `num_slices`, will take.
-        """
-        before = self.deferred_bytes
-        self._deferred.append((cases, codes))
-        self.deferred_rows += len(cases)
-        self._column_bytes += piece_bytes(cases) + codes.nbytes
-        pieces = min(self.deferred_rows * len(codes), num_slices)
-        self.deferred_bytes = self._column_bytes + pieces * (OVERHEAD_BYTES + PIECE_BYTES)
-        return self.deferred_bytes - before
-
-    def pop_deferred(self) -> tuple[UnsortedCases, CodeArray]:
-        """Return all deferred rows, at least one, with their codes. O(rows)."""
-        cases = UnsortedCases.concat([each for each, _ in self._deferred])
-        codes = np.concatenate([each for _, each in self._deferred], axis=1)
-        self._clear_deferred()
+    def pop_deferred(self, max_cells: int) -> list[CodedCases | Effects]:
+        """Return all deferred rows, to be counted in this order. O(rows + slices)."""
         self._frozen = None
-        return cases, codes
-
-    def _clear_deferred(self) -> None:
-        self._deferred = []
-        self.deferred_rows = self.deferred_bytes = self._column_bytes = 0
+        slices = (part.counts for number, part in self.parts.items() if number != WHOLE)
+        return self.deferred.pop(slices, max_cells)
 
     def touch(self) -> None:
         """Record a change at the current revision."""
@@ -154,8 +131,11 @@ class PaneContent:
         return part
 
     def merge(self, *others: PaneContent) -> None:
-        """Add the contents of other panes."""
+        """Add the contents of other panes, none of which has deferred removals."""
         self.touch()
+        for other in others:
+            for rows in other.deferred:
+                self.defer(rows)
         for number in sorted({number for other in others for number in other.parts}):
             self.part(number).merge(
                 [other.parts[number] for other in others if number in other.parts]

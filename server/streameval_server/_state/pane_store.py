@@ -21,7 +21,7 @@ from streameval_server._state.segments import WHOLE, key_of, slice_id
 from streameval_server._state.views import FrozenStream, LazyCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from streameval._common import IntArray
     from streameval._counts import State
@@ -141,6 +141,11 @@ class PaneStore:
             part = self.slices[number] = self._new_part()
         return part
 
+    @property
+    def has_open_panes(self) -> bool:
+        """Whether slices' all-time counts lack those of open panes. O(1)."""
+        return bool(self._open)
+
     def close_panes(self) -> None:
         """Close all panes."""
         for content in self._open:
@@ -169,6 +174,23 @@ class PaneStore:
         grid = self.panes.grid
         start = grid.start_of(first)
         return start if grid.start_of(last) == start else None
+
+    def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
+        """Return how many panes and slices of panes a span has, counted ones alone. O(panes).
+
+        Slices that deferred rows will create are counted with these rows.
+        """
+        found = [
+            len(pane.content.parts) + pane.content.deferred.new_slices
+            for pane in self.panes
+            if pane.end_us > first_us and pane.start_us <= last_us
+        ]
+        return len(found), sum(found) - len(found)
+
+    @property
+    def num_slices(self) -> int:
+        """Slices that rows may be in, besides the whole. O(1)."""
+        return max(self._usage.num_slices, len(self.slices) - 1)
 
     # -- time
 
@@ -214,7 +236,7 @@ class PaneStore:
         deferred = 0
         for pane in self.panes:
             parts += pane.content.parts.values()
-            deferred += pane.content.deferred_bytes
+            deferred += pane.content.deferred.memory_bytes
         self._usage.memory_bytes = deferred + sum(part.memory_bytes for part in parts)
 
     # -- reading
@@ -244,6 +266,12 @@ class PaneStore:
             LazyCounts.sum([part.counts.frozen() for part in parts]),
             PaneCoverage.merged(part.coverage for part in parts),
         )
+
+    def freeze(self, contents: Collection[PaneContent]) -> None:
+        """Freeze some panes now, so that `frozen` finds them unchanged. O(panes + slices)."""
+        for pane in self.panes:
+            if pane.content in contents:
+                pane.content.frozen(pane.start_us, pane.end_us)
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now. O(panes + slices)."""

@@ -131,9 +131,14 @@ class Segments:
             self._tables.append(((), np.empty(0, dtype=np.uint16)))
 
     @property
+    def num_values(self) -> int:
+        """Number of values of all keys: as many slices as there may be. O(keys)."""
+        return sum(map(len, self.values))
+
+    @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(keys)."""
-        return _VALUE_BYTES * sum(map(len, self.values)) + self._text_bytes
+        return _VALUE_BYTES * self.num_values + self._text_bytes
 
     def restore(self, values: list[list[str]]) -> None:
         """Restore the values from a checkpoint."""
@@ -208,7 +213,7 @@ class Segments:
 
 
 def slices_by_key(codes: CodeArray) -> Iterator[tuple[IntArray, IntArray | None]]:
-    """Yield the slice number of each row: first that of the whole, then those of each key.
+    """Yield the slice number of each row, for each key.
 
     Each with the rows that are in a slice of that key; None when all rows are.
 
@@ -216,9 +221,7 @@ def slices_by_key(codes: CodeArray) -> Iterator[tuple[IntArray, IntArray | None]
     ----------
     codes : uint16[n, keys]
     """
-    size, keys = codes.shape
-    yield np.full(size, WHOLE, dtype=np.int64), None
-    for key in range(keys):
+    for key in range(codes.shape[1]):
         column = codes[:, key]
         numbers = column.astype(np.int64) | slice_id(key, 0)
         rows = None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.segments import SegmentColumns
     from streameval_server._state.views import FrozenStream
 
 NEVER = 1 << 62
@@ -97,8 +98,7 @@ class StreamState:
         self.revision = self._usage.revision = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
-            segments = self.segments
-            columns = segments.read(rows.segments, rows.size) if segments.keys else None
+            columns = self._read_segments(rows)
             self.counts.add_cases(
                 TimedCases(
                     UnsortedCases(rows.labels, rows.scores, rows.counts),
@@ -121,13 +121,19 @@ class StreamState:
         else:
             self._join(rows, received_us, received_us if due_us is None else due_us)
 
+    def _read_segments(self, rows: CaseRows | PredictionRows) -> SegmentColumns | None:
+        """Return the segment columns of a batch; number new values. O(values)."""
+        columns = self.segments.read(rows.segments, rows.size)
+        self._usage.num_slices = self.segments.num_values
+        return columns
+
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         if self.joins is None:
             self.joins = Joins(self.info.settings)
         joiner = self.joins.joiner
         joiner.due_limit_us = due_us
         if isinstance(rows, PredictionRows):
-            columns = self.segments.read(rows.segments, rows.size)
+            columns = self._read_segments(rows)
             effects = joiner.predict(
                 rows.ids,
                 scores=rows.scores,
@@ -194,7 +200,7 @@ class StreamState:
                 self.revision = revision
             return spent + 1
         # Collected rows may be in no pane: only counting them tells.
-        self.counts.flush()
+        self.counts.count()
         if self.counts.due_us is None:
             return 1
         store = self.counts.store

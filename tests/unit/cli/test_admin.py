@@ -99,6 +99,16 @@ def backup_to_stdout(*source: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def test_a_backup_with_the_address_first_is_refused(tmp_path: Path) -> None:
+    """The other commands take it first; here the file might be taken for a name of a host."""
+    for arguments in (("127.0.0.1:1", tmp_path / "b.db"), ("127.0.0.1:1", "b.db")):
+        code, _, errors = run("backup", *arguments)
+        assert (code, errors) == (
+            2,
+            "streameval: 127.0.0.1:1 is an address: the order is backup FILE HOST:PORT\n",
+        )
+
+
 def test_a_backup_on_standard_output(tmp_path: Path) -> None:
     """The bytes alone are on stdout, and restore to the same state; what they are is on stderr."""
     with server(tmp_path / "data") as address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ import typer.main
 
 from streameval.cli._app import app
 from streameval_server import Settings
+from streameval_server._security.tokens import read_tokens
 from streameval_server._service.configuration import FLAGS, flag_of
 from streameval_server.testing import running_server
 
@@ -189,6 +191,19 @@ def test_the_server_does_not_print_a_token_in_the_wrong_place() -> None:
         assert done.returncode != 0
         assert "sv1.web-1...." in done.stderr
         assert "S3cret" not in done.stdout + done.stderr
+
+
+def test_a_tokens_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
+    """The command in the server's message makes a file that the server accepts."""
+    tokens = tmp_path / "tokens.toml"
+    options = ("--memory", "--listen", "127.0.0.1:0", "--tokens", str(tokens))
+    command = [sys.executable, "-m", "streameval", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    named = re.search(r"does not exist; streameval (.+) creates it", done.stderr)
+    assert done.returncode == 2
+    assert named is not None
+    assert run(*named[1].split())[0] == 0
+    assert read_tokens(tokens).grants.keys() == {"NAME"}
 
 
 def test_a_token_is_no_option() -> None:

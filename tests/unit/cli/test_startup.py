@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,13 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 
 from streameval import __version__
+from streameval.cli import _health
+from streameval.cli._app import app
+from streameval.cli._connection import Connection, current_connection
+from streameval.cli._probe import run_probe
 from streameval_server.testing import running_server
+
+from ...commands import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +65,73 @@ print(*sorted(sys.modules))
     assert done.returncode == 0, done.stderr
     said, modules = done.stdout.splitlines()
     assert said == (__version__ if command == "--version" else "SERVING")
-    slow = SLOW | ({"grpc"} if command == "--version" else set())
-    assert not slow & set(modules.split())
+    slow = SLOW | ({"grpc"} if command == "--version" else {"typer", "pydantic", "rich"})
+    assert not slow & {each for name in modules.split() for each in (name, name.split(".")[0])}
+
+
+PROBES = [
+    "health host:1",
+    "health host:1 --timeout-s 2.5",
+    "health --timeout-s=0.1 host:1 --tls",
+    "--root-certificates ca.pem health host:1",
+    "--tls --root-certificates no.pem health host:1 --root-certificates ca.pem",
+    "health host:1 --client-certificate c.pem --client-key c.key --token-file token",
+    "--client-key c.key --client-certificate c.pem health -- host:1",
+]
+
+
+@pytest.mark.parametrize("line", PROBES)
+@pytest.mark.parametrize("variables", [{}, {"STREAMEVAL_ROOT_CERTIFICATES": "env.pem"}])
+def test_the_quick_way_reads_a_command_line_as_the_complete_one(
+    line: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same address, seconds and connection; the health of the server is the exit code."""
+    calls: list[tuple[str, float, Connection]] = []
+
+    def health(address: str, timeout_s: float) -> bool:
+        calls.append((address, timeout_s, current_connection.get()))
+        return len(calls) == 1
+
+    monkeypatch.setattr(_health, "health", health)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as stop:
+        copy_context().run(run_probe, line.split())
+    assert stop.value.code == 0
+    assert copy_context().run(CommandRunner().invoke, app, line.split()).exit_code == 1
+    assert calls[0] == calls[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "health",
+        "health --help",
+        "health a b",
+        "health host:1 --timeout-s 0",
+        "health host:1 --timeout-s inf",
+        "health host:1 --timeout-s soon",
+        "health host:1 --time 1",
+        "--timeout-s 1 health host:1",
+        "health host:1 --client-key",
+        "query health health",
+        "streams list health",
+    ],
+)
+def test_the_quick_way_leaves_the_rest_to_the_complete_one(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Help, mistakes and other commands are its business: nothing is printed before."""
+    run_probe(line.split())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_switch_as_a_variable_is_left_to_the_complete_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What counts as true in a variable is known there."""
+    monkeypatch.setenv("STREAMEVAL_TLS", "yes")
+    run_probe(["health", "127.0.0.1:1"])
 
 
 @pytest.mark.parametrize(

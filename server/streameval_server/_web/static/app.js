@@ -71,7 +71,7 @@ function failure(error) {
   return error.isUnavailable ? unavailable(error) : refused(error);
 }
 
-const WORDS = { connecting: "Connecting", live: "Live", lost: "Connection lost", refused: "Not connected" };
+const WORDS = { idle: "", connecting: "Connecting", live: "Live", lost: "Connection lost", refused: "Not connected" };
 
 function connection(state) {
   if (state === "live") lastAnswer = new Date();
@@ -79,6 +79,7 @@ function connection(state) {
   if (pill.dataset.state === state) return;
   const isBack = state === "live" && !banner.hidden;
   pill.dataset.state = state;
+  pill.hidden = state === "idle"; // the view asks the server for nothing
   setText(pill, WORDS[state]);
   banner.hidden = state !== "lost";
   if (state === "lost") {

@@ -3,7 +3,7 @@
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
 import { Overlay } from "./curves.js";
 import { fill, h } from "./dom.js";
-import { figure, interval, moment, percent, pValue, reason, signed, titleOf } from "./format.js";
+import { figure, interval, percent, period, pValue, reason, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
 import { replace, segment, selection, toCompare, WINDOWS } from "./route.js";
@@ -106,6 +106,7 @@ export class CompareView {
     const streams = SIDES.map((side) => this.sides[side].stream);
     if (!streams.every(Boolean)) {
       this.curves.hidden = true;
+      this.context.connection("idle");
       fill(this.result, h("h2", { id: "result-title" }, "What to compare"),
         h("p", { class: "empty" }, "Choose a stream for A and one for B: two models, or two windows or segments of one."));
       return;
@@ -210,7 +211,7 @@ function verdict({ difference }, name) {
 
 function notes(answer) {
   const when = (window) => (window
-    ? `${moment(new Date(window.startTime))} to ${moment(new Date(window.endTime))}` : "all time");
+    ? period(new Date(window.startTime), new Date(window.endTime)) : "all time");
   return [
     `A: ${when(answer.windowA)}. B: ${when(answer.windowB)}${answer.complement ? ", without A" : ""}.`,
     answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}.`,

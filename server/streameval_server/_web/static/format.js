@@ -90,6 +90,14 @@ export function moment(date) {
   return isToday ? hour(date) : `${day(date)}, ${hour(date)}`;
 }
 
+/** 13:05 to 14:05; both ends have their day where the days differ, so that a day is not read as an hour. */
+export function period(start, end) {
+  const isOneDay = start.toDateString() === end.toDateString();
+  return isOneDay
+    ? `${moment(start)} to ${hour(end)}`
+    : `${day(start)}, ${hour(start)} to ${day(end)}, ${hour(end)}`;
+}
+
 export function zone() {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }

@@ -56,7 +56,7 @@ export class SegmentsCard {
         h("th", { scope: "col" }, "Segment"),
         h("th", { scope: "col", class: "number" }, titleOf(HEADLINE)),
         h("th", { scope: "col", class: "number" }, "Difference"),
-        h("th", { scope: "col" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
+        h("th", { scope: "col", class: "drawn" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
         h("th", { scope: "col", class: "number" }, "95 % interval"),
         h("th", { scope: "col", class: "number" }, "p"),
         h("th", { scope: "col", class: "number" }, "Positives"),

@@ -3,7 +3,7 @@
 import { ApiError, get, metric, Refresher, streamPath, throttle, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
 import { fill, h, redraw, setText } from "./dom.js";
-import { count, figure, interval, measured, moment, percent, reason, segmentValue, span, titleOf } from "./format.js";
+import { count, figure, interval, measured, percent, period, reason, segmentValue, span, titleOf } from "./format.js";
 import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
 import { HEADLINE, SHOWN } from "./metrics.js";
@@ -122,7 +122,7 @@ export class StreamView {
   head() {
     const ends = between(this.window);
     const listed = WINDOWS.some(([key]) => key === this.window) ? WINDOWS
-      : [...WINDOWS, [this.window, ends ? ends.map(moment).join(" to ") : span(seconds(this.window))]];
+      : [...WINDOWS, [this.window, ends ? period(...ends) : span(seconds(this.window))]];
     const focused = this.windows.contains(document.activeElement);
     fill(this.windows, listed.map(([key, title]) =>
       h("a", { href: this.link({ window: key }), "aria-current": key === this.window ? "true" : null }, title)));
@@ -321,7 +321,7 @@ export class StreamView {
     this.put("counts", count(positives + negatives), `${count(positives)} positive, ${count(negatives)} negative${missesOf(snapshot)}`);
     const { coverage } = snapshot;
     this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "arrived with their cases");
-    setText(this.covered, `${snapshot.window ? `${moment(new Date(snapshot.window.startTime))} to ${moment(new Date(snapshot.window.endTime))}` : "Since the stream was made"}`
+    setText(this.covered, `${snapshot.window ? period(new Date(snapshot.window.startTime), new Date(snapshot.window.endTime)) : "Since the stream was made"}`
       + ` · revision ${count(Number(snapshot.revision))}${snapshot.resolution ? ` · scores to ${snapshot.resolution} bits` : ""}`);
     fill(this.warnings, snapshot.warnings.map((each) => h("li", {}, each)));
     this.warnings.hidden = !snapshot.warnings.length;

@@ -225,7 +225,7 @@ export class StreamsView {
     return h("table", { class: "streams" },
       h("caption", { class: "hidden" }, "Streams with their current figures"),
       h("thead", {}, h("tr", {}, cell("Stream"), cell(titleOf(HEADLINE), "number"), cell("95 % interval", "number"),
-        h("th", { scope: "col" }, h("span", { class: "scale" }, h("span", {}, "0"), h("span", {}, "1"))),
+        h("th", { scope: "col", class: "drawn" }, h("span", { class: "scale" }, h("span", {}, "0"), h("span", {}, "1"))),
         cell("Over the window"), cell("Prevalence", "number"), cell("Labelled", "number"), cell("Newest", "number"))),
       this.table);
   }

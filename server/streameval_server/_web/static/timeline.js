@@ -3,7 +3,7 @@
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
 import { h, table } from "./dom.js";
-import { count, day, figure, hour, interval, moment, percent, reason, titleOf, zone } from "./format.js";
+import { count, day, figure, hour, interval, moment, percent, period, reason, titleOf, zone } from "./format.js";
 import { HEADLINE } from "./metrics.js";
 import { axis, line, tooltip } from "./plot.js";
 import { windowBetween } from "./route.js";
@@ -144,7 +144,7 @@ function tooltipText(rows, found) {
   if (!each) return "";
   const limits = interval(each.value.interval);
   return [
-    `${moment(each.start)} to ${moment(each.end)}`,
+    period(each.start, each.end),
     each.value.value === undefined ? `${TITLE}: ${reason(each.value)}`
       : `${TITLE} ${figure(each.value.value)}${limits ? `, ${limits}` : ""}`,
     `${count(each.positives)} positives, ${count(each.negatives)} negatives`,

@@ -155,7 +155,7 @@ def test_rows_of_closed_panes_wait_together(monkeypatch):
             state.take(cases(rng, 3_000, 3, 1.0), revision, NOW)
         state.counts.count()
         panes = [pane.content for pane in state.counts.store.panes]
-        return state, sum(content.deferred_rows for content in panes)
+        return state, sum(content.deferred.size for content in panes)
 
     at_once, none = filled(0)
     later, waiting = filled(1 << 30)

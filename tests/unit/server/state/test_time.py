@@ -173,12 +173,12 @@ def test_max_pending_lets_the_oldest_go_early():
 
 def test_a_full_state_refuses_rows_and_nothing_else():
     """After a stream is deleted, rows are accepted again."""
-    core = open_core(MemoryStorage(), Limits(max_state_bytes=25_000))
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=90_000))
     rng = np.random.default_rng(1)
     cases = pb.Cases(scores=rng.random(1000).tolist(), positives=[True] * 1000)
     sent(core, NOW, cases=cases)
     sent(core, NOW, cases=cases)
-    with pytest.raises(RequestError, match="the counts take more than 25000 bytes") as caught:
+    with pytest.raises(RequestError, match="the counts take more than 90000 bytes") as caught:
         sent(core, NOW, cases=cases)
     assert caught.value.reason == "STATE_FULL"
     call = UnaryCall(core.committer, core.limits)

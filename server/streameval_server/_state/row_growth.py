@@ -1,0 +1,151 @@
+"""By how much a stream's memory grows when rows are applied, and later counted: upper bounds.
+
+The stream counts this when rows arrive, so that counting them grows nothing. The committer asks
+before it commits, because rows that are durable cannot be refused any more; it has no counts, so
+slices and panes of a batch count as new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval_server._model.rows import (
+    CaseRows,
+    LabelRows,
+    MergeRows,
+    MissRows,
+    PredictionRows,
+    memory_of,
+)
+from streameval_server._state.accumulator import OVERHEAD_BYTES, PIECE_BYTES
+from streameval_server._state.coverage import COVERAGE_BYTES
+
+if TYPE_CHECKING:
+    from streameval._row_codec import EventTimes
+    from streameval_server._model.rows import Rows
+    from streameval_server._model.stream_settings import StreamSettings
+
+_STREAM_BYTES = 9_216
+"""Memory of a stream that a batch may create."""
+
+_VALUE_BYTES = 640
+"""Memory of a new segment value besides its text."""
+
+_ID_BYTES = 320
+"""Memory of an id, and of what a checkpoint copies of it."""
+
+_ROW_BYTES = 26
+"""Memory of a row in a slice: label, score, multiplicity and cell key; or score and delay."""
+
+
+def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:
+    """Return by how much slices grow at most when rows are counted in them. O(1).
+
+    Parameters
+    ----------
+    places : int
+        Rows times keys: how often a slice gets a row.
+    slices : int
+        Slices that may get rows; a pane's slice counts for each pane.
+    existing : int
+        How many of these exist already.
+    has_effects : bool
+        Whether predictions and labels by id are among the rows: then slices have a coverage.
+    """
+    part_bytes = OVERHEAD_BYTES + (COVERAGE_BYTES if has_effects else 0)
+    grown = min(places, slices)
+    return places * _ROW_BYTES + grown * PIECE_BYTES + min(grown, slices - existing) * part_bytes
+
+
+def growth_bytes(
+    rows: int,
+    keys: int,
+    *,
+    slices: int,
+    panes: int,
+    existing: tuple[int, int, int] = (0, 0, 0),
+    has_effects: bool,
+) -> int:
+    """Return by how much a stream's counts grow at most by some rows. O(1).
+
+    Parameters
+    ----------
+    rows, keys : int
+    slices : int
+        Slices that may get rows, of all keys.
+    panes : int
+        Panes that may get rows.
+    existing : tuple of int
+        Which of these exist already: slices, panes, and slices of panes.
+    has_effects : bool
+        As for `slices_bytes`.
+    """
+    places = rows * keys
+    slices, panes = max(slices, existing[0]), max(panes, existing[1])
+    return (
+        slices_bytes(rows, 1, 1, has_effects=has_effects)
+        + slices_bytes(rows, panes, existing[1], has_effects=has_effects)
+        + slices_bytes(places, slices, existing[0], has_effects=has_effects)
+        + slices_bytes(places, slices * panes, existing[2], has_effects=has_effects)
+    )
+
+
+def span_of(event_us: EventTimes) -> tuple[int, int]:
+    """Return the first and the last of event times; 0 stands for none. O(n)."""
+    if event_us is None or isinstance(event_us, int):
+        return event_us or 0, event_us or 0
+    return (int(event_us.min()), int(event_us.max())) if event_us.size else (0, 0)
+
+
+def panes_in(first_us: int, last_us: int, width_us: int) -> int:
+    """Return how many panes of a width, or wider, a span touches at most. O(1)."""
+    return max(last_us // width_us - first_us // width_us, 0) + 1
+
+
+def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
+    """Return by how much memory grows at most when rows are applied. O(rows + values).
+
+    Merged states count as what they take in each slice.
+
+    Parameters
+    ----------
+    rows
+        A batch or merge.
+    settings
+        Of its stream.
+    """
+    keys = len(settings.segment_keys)
+    if isinstance(rows, MergeRows):
+        return _STREAM_BYTES + 2 * (1 + keys) * memory_of(rows)
+    if isinstance(rows, MissRows):
+        return _STREAM_BYTES + growth_bytes(1, keys, slices=keys, panes=1, has_effects=False)
+    has_ids = not isinstance(rows, CaseRows)
+    small = _STREAM_BYTES + (memory_of(rows) + _ID_BYTES * rows.size if has_ids else 0)
+    if not isinstance(rows, CaseRows | PredictionRows):
+        # Effects of known predictions, whose slices of panes exist.
+        has_labels = isinstance(rows, LabelRows)
+        panes = rows.size if has_labels else 0
+        places = keys * rows.size
+        return small + growth_bytes(
+            rows.size,
+            keys,
+            slices=places,
+            panes=panes,
+            existing=(places, 0, places * panes),
+            has_effects=True,
+        )
+    given = {column.key: column.values for column in rows.segments}
+    values = [given.get(key, ("",)) for key in settings.segment_keys]
+    texts = sum(_VALUE_BYTES + len(value) * 4 for each in values for value in each)
+    return (
+        small
+        + texts
+        + growth_bytes(
+            rows.size,
+            keys,
+            # A batch may have rows without a value of a key, which are a slice too.
+            slices=sum(map(len, values)) + keys,
+            panes=panes_in(*span_of(rows.event_us), settings.pane_us),
+            has_effects=has_ids,
+        )
+    )

@@ -1,0 +1,211 @@
+"""Predictions and labels of one pane, by cell of score and by delay: additive counts.
+
+A row counts, in one cell of `CELL_BITS` bits, the predictions, or the labels of one
+class that came within one bucket of delay. Buckets are quarters of an octave from one
+second on. A label that is changed or retracted counts -1 at its age then, so the sum of
+a class up to an age is the number of labels in force at that age. All counts are
+integers and sums: panes merge in any order.
+
+Cost: 20 B a row; at most one row a label and a prediction, and in busy panes one a cell,
+class and bucket in use. O(rows) to add, amortised.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import isqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval._common.frame import Frame, raise_corrupt
+from streameval._counts.resolution import quantise
+from streameval._time.effects import COVERAGE, Effect
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.resolution import Scale
+    from streameval._time.effects import KindArray
+
+CELL_BITS = 8
+"""Significant bits of a score that are kept."""
+
+NUM_BUCKETS = 160
+"""Buckets of delay; the last one begins after 29,000 years."""
+
+# Integer roots, so that the edges are the same on every machine.
+BUCKET_EDGES_US: IntArray = np.array(
+    [0, *(isqrt(isqrt(10**24 << quarter)) for quarter in range(NUM_BUCKETS))], dtype=np.int64
+)
+"""The shortest delay of each bucket in microseconds, and the end of the last one."""
+
+FRAME = Frame(b"SEVD", 1, "label delays")
+_ROWS = struct.Struct("<q")
+_MIN_PENDING_ROWS = 1024
+
+_PREDICTIONS = COVERAGE["predictions"] - COVERAGE["retracted"]
+_LABELS = np.zeros((2, len(Effect)), dtype=np.int64)
+"""What each effect adds to the labels of each class."""
+_LABELS[1, [Effect.LABELLED_POSITIVE, Effect.UNLABELLED_POSITIVE]] = 1, -1
+_LABELS[0, [Effect.LABELLED_NEGATIVE, Effect.UNLABELLED_NEGATIVE, Effect.EXPIRED_NEGATIVE]] = (
+    1,
+    -1,
+    1,
+)
+
+SlotColumn = npt.NDArray[np.uint16]
+
+
+class DelayRows(NamedTuple):
+    """Rows in order of their cells, then slots; no two are alike and none counts 0.
+
+    Attributes
+    ----------
+    cells : float64[n]
+        The lower edge of the score's cell.
+    slots : uint16[n]
+        0 of predictions; 1 + 2 x bucket + class of labels.
+    counts : int64[n]
+        Signed.
+    """
+
+    cells: FloatArray
+    slots: SlotColumn
+    counts: IntArray
+
+
+class DelayCounts:
+    """Counts of one pane.
+
+    Parameters
+    ----------
+    scale : {"plain", "probability"}
+        Selects the cells of score.
+    """
+
+    __slots__ = ("_num_pending", "_parts", "scale")
+
+    def __init__(self, scale: Scale = "plain") -> None:
+        self.scale: Scale = scale
+        self._parts: list[DelayRows] = []
+        self._num_pending = 0
+
+    def add(self, kinds: KindArray, scores: FloatArray, delays_us: IntArray) -> None:
+        """Count effects. O(n), and amortised O(n log n).
+
+        Parameters
+        ----------
+        kinds : uint8[n]
+            `Effect` of each row; those that neither predict nor label are passed over.
+        scores : float64[n]
+            Of the prediction; nan for the kinds that are passed over.
+        delays_us : int64[n]
+            Time from the prediction to the effect; negative ones count as 0.
+        """
+        bucket = np.searchsorted(BUCKET_EDGES_US, np.maximum(delays_us, 0), side="right") - 1
+        columns = [(_PREDICTIONS[kinds], np.zeros(kinds.size, dtype=np.int64))]
+        columns += [(_LABELS[label][kinds], 1 + 2 * bucket + label) for label in (0, 1)]
+        for counts, slots in columns:
+            rows = np.flatnonzero(counts)
+            if rows.size:
+                cells = quantise(scores[rows], CELL_BITS, self.scale)
+                self._append(DelayRows(cells, slots[rows].astype(np.uint16), counts[rows]))
+
+    def merge(self, *others: DelayCounts) -> None:
+        """Add the counts of others. O(rows)."""
+        for other in others:
+            self._append(other.rows())
+
+    def rows(self) -> DelayRows:
+        """Return all rows, in their one order. O(rows), O(n log n) after a change."""
+        if len(self._parts) != 1 or self._num_pending:
+            self._parts = [_summed(self._parts)]
+            self._num_pending = 0
+        return self._parts[0]
+
+    def copy(self) -> DelayCounts:
+        """Return an independent copy."""
+        other = DelayCounts(self.scale)
+        other.merge(self)
+        return other
+
+    def to_bytes(self) -> bytes:
+        """Return the rows as bytes; equal counts have equal bytes. O(rows)."""
+        rows = self.rows()
+        return FRAME.sealed(
+            _ROWS.pack(rows.counts.size),
+            rows.cells.astype("<f8").tobytes(),
+            rows.slots.astype("<u2").tobytes(),
+            rows.counts.astype("<i8").tobytes(),
+        )
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | bytearray | memoryview, scale: Scale = "plain"
+    ) -> DelayCounts:
+        """Return the counts that `to_bytes` wrote.
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are not exactly that.
+        """
+        reader = FRAME.reader(data)
+        (size,) = reader.fields(_ROWS)
+        cells, slots, values = (reader.column(kind, size) for kind in ("<f8", "<u2", "<i8"))
+        reader.end()
+        counts = cls(scale)
+        counts._append(DelayRows(cells.copy(), slots.copy(), values.copy()))
+        if not counts.is_consistent() or counts.to_bytes() != bytes(data):
+            raise_corrupt("the label delays are not in order or contradict one another")
+        return counts
+
+    def is_consistent(self) -> bool:
+        """Return whether every row can have been counted, and no sum is negative. O(rows)."""
+        cells, slots, _ = rows = self.rows()
+        if not np.isfinite(cells).all() or (slots > 2 * NUM_BUCKETS).any():
+            return False
+        if self.scale == "probability" and ((cells < 0) | (cells > 1)).any():
+            return False
+        if not np.array_equal(quantise(cells, CELL_BITS, self.scale), cells):
+            return False
+        of_predictions = slots == 0
+        starts = np.flatnonzero(np.diff(cells, prepend=-np.inf))
+        if not starts.size:
+            return True
+        predictions = np.add.reduceat(np.where(of_predictions, rows.counts, 0), starts)
+        labels = np.add.reduceat(np.where(of_predictions, 0, rows.counts), starts)
+        return bool(((labels >= 0) & (labels <= predictions)).all())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DelayCounts):
+            return NotImplemented
+        return self.scale == other.scale and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
+
+    def __repr__(self) -> str:
+        return f"<DelayCounts: {self.rows().counts.size} rows>"
+
+    def _append(self, rows: DelayRows) -> None:
+        self._parts.append(rows)
+        self._num_pending += rows.counts.size
+        if self._num_pending > max(_MIN_PENDING_ROWS, self._parts[0].counts.size):
+            self.rows()
+
+
+def _summed(parts: list[DelayRows]) -> DelayRows:
+    """Return the sum of rows, in order. O(n log n)."""
+    if not parts:
+        return DelayRows(np.empty(0), np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64))
+    cells, slots, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((slots, cells))
+    cells, slots, counts = cells[order], slots[order], counts[order]
+    if cells.size:
+        new = (np.diff(cells, prepend=-np.inf) != 0) | (np.diff(slots, prepend=slots[0]) != 0)
+        starts = np.flatnonzero(new)
+        counts = np.add.reduceat(counts, starts)
+        kept = starts[counts != 0]
+        cells, slots, counts = cells[kept], slots[kept], counts[counts != 0]
+    return DelayRows(cells, slots, counts)

@@ -1,0 +1,474 @@
+"""The public answer: the value now, the projected value, limits, and how projections fared."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval._metric_registry import BY_NAME
+from streameval._metrics.gradients import cells_of
+from streameval._projection.delay_model import DelayModel
+from streameval._projection.estimate import estimate_window
+from streameval._projection.goodness_of_fit import fit_p_value
+from streameval._projection.label_limits import PartlyLabelled, label_limits
+from streameval._time.times import to_datetime
+from streameval._uncertainty.estimates import limits_of
+from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.intervals import check_level
+from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.student import normal_quantile, student_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from streameval._common.arrays import IntArray
+    from streameval._counts.resolution import Scale
+    from streameval._metric_registry import Metric
+    from streameval._projection.estimate import Estimate
+    from streameval._projection.label_table import LabelTable
+    from streameval._time.window import Window
+
+ASSUMPTION: Final = "labelling depends on score band, class and age only"
+
+MIN_BAND_SHARE = 0.01
+"""The mature labelled share of a band below which nothing is known of it."""
+MIN_ARRIVED_SHARE = 0.05
+MIN_MATURE_LABELS = 30
+MIN_EFFECTIVE_POSITIVES = 50
+MIN_FIT_P_VALUE = 0.01
+MAX_BACKTESTS = 20
+_BACKTESTS_PER_SPAN = 8
+"""Windows of the backtest begin at least an eighth of their span apart."""
+_MAX_PREVALENCE_PULL = 1e-9
+_REFERENCE_TAIL = 0.025
+
+
+class RefusalReason(enum.Enum):
+    """Why there is no projected value. The value is the reason in words."""
+
+    TOO_FEW_MATURE = (
+        "fewer than 30 labels of a class are of panes whose labels are in: "
+        "wait, or keep panes longer than the ttl"
+    )
+    CLASS_NEVER_LABELLED = (
+        "a class is never labelled: if a prediction without a label is a negative, "
+        'declare expired="negative"; if not, label a sample of the others'
+    )
+    BAND_NEVER_LABELLED = (
+        "less than 1 % of the predictions in a band of score are ever labelled: "
+        "label a random sample of it"
+    )
+    TOO_EARLY = "less than 5 % of the positives' labels are there in a band of score: wait"
+    TOO_FEW_EFFECTIVE = "the labelled positives count as fewer than 50: wait, or widen the window"
+    FIT_FAILED = (
+        "the labels of this window do not come as those before: the own prevalence is unknown; "
+        "read figures that do not depend on it, or at the reference prevalence"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestedWindow:
+    """A window whose labels are in, as it would have been projected.
+
+    Attributes
+    ----------
+    start, end : datetime
+    made_at : datetime
+        The time of the projection, as long after `end` as the present one.
+    projected, final : float
+        The value projected then, and what its labels give now.
+    z : float
+        Their difference in standard errors of the projection.
+    """
+
+    start: datetime
+    end: datetime
+    made_at: datetime
+    projected: float
+    final: float
+    z: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedFigure:
+    """One metric of a window: now, and once its labels are in.
+
+    Attributes
+    ----------
+    metric : str
+    prevalence : float or None
+        What it is rescaled to; None is that of the window.
+    now : float
+        The value of the labelled cases; nan where it has none.
+    interval : Interval or None
+        The projected value and its limits, widened by the worst of the backtest; None
+        where it is refused.
+    limits : (float, float) or None
+        What no labels of the predictions without one can leave: a proven outer bound of
+        the extremes. None for metrics other than areas.
+    reason : RefusalReason or None
+        Why the projected value is refused.
+    backtest : tuple of BacktestedWindow
+        The newest windows whose labels are in, at most 20, oldest first.
+    widening : float
+        By how much the backtest widened the standard error, 1 or more.
+    assumption : str
+        What the projected value rests on; `limits` do not.
+    """
+
+    metric: str
+    prevalence: float | None
+    now: float
+    interval: Interval | None
+    limits: tuple[float, float] | None
+    reason: RefusalReason | None
+    backtest: tuple[BacktestedWindow, ...] = field(repr=False)
+    widening: float = 1.0
+    assumption: str = field(default=ASSUMPTION, repr=False)
+
+    @property
+    def projected(self) -> float:
+        """The projected value; nan where it is refused."""
+        return math.nan if self.interval is None else self.interval.estimate
+
+    def __str__(self) -> str:
+        """Return the figure in one line, and what it rests on."""
+        title = BY_NAME[self.metric].title
+        if self.prevalence is not None:
+            title += f" at a prevalence of {self.prevalence:.3g}"
+        text = f"{title}: {self.now:.4f} now"
+        if self.interval is not None:
+            text += f", projected {self.interval}"
+        if self.limits is not None:
+            text += f", whatever the missing labels {self.limits[0]:.4f} to {self.limits[1]:.4f}"
+        if self.reason is not None:
+            return f"{text}\n  not projected: {self.reason.value}"
+        worst = max((abs(each.z) for each in self.backtest), default=0.0)
+        return (
+            f"{text}\n  assumed: {self.assumption}; backtest of {len(self.backtest)} windows: "
+            f"largest error {worst:.1f} standard errors"
+        )
+
+
+class Projection:
+    """What a window will read once each of its predictions has its label.
+
+    `LabelJoiner.projection` returns it.
+
+    Attributes
+    ----------
+    window : Window
+        As it reads now.
+    assumption : str
+        What projected values rest on: how a label comes, and whether, depends on the
+        band of the score, the class and the age of the prediction only.
+
+    Notes
+    -----
+    Immutable; deterministic. A figure costs O(panes x cells) for each window of its
+    backtest: some milliseconds each.
+    """
+
+    assumption = ASSUMPTION
+
+    def __init__(
+        self, table: LabelTable, window: Window, span_us: tuple[int, int], settle_us: int
+    ) -> None:
+        self.window = window
+        self._table = table
+        self._span_us = span_us
+        self._settle_us = settle_us
+        self._models: dict[int, DelayModel] = {}
+        self._estimates: dict[tuple[int, int, int, tuple[int, int]], Estimate] = {}
+
+    @property
+    def prevalence(self) -> float:
+        """The reference prevalence: that of panes whose labels are in; nan without any."""
+        return self._model(self._table.now_us).prevalence
+
+    @property
+    def labelled_share(self) -> float:
+        """The share of the window's predictions that have a label; nan without predictions."""
+        predictions = int(self._table.predictions[self._panes].sum())
+        labels = self._table.labels_at(self._panes, self._table.now_us).sum()
+        return float(labels) / predictions if predictions else math.nan
+
+    @cached_property
+    def fit(self) -> float:
+        """The p-value of the chi-square of labelled positives by pane against the model.
+
+        Below 0.01 figures that depend on the window's own prevalence are refused.
+        """
+        model = self._model(self._table.now_us)
+        if not self._panes.size or not model.labels[1]:
+            return math.nan
+        return fit_p_value(self._table, model, self._panes, self._table.now_us)
+
+    @cached_property
+    def reason(self) -> RefusalReason | None:
+        """Why no figure is projected, or None."""
+        return self._refusal(self._panes, self._table.now_us)
+
+    def headline(self, level: float = 0.95) -> tuple[ProjectedFigure, ...]:
+        """Return AUC-ROC, AUC-PR at the reference prevalence, and at the own one.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> from streameval import LabelJoiner, WindowedEvaluator
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> joiner = LabelJoiner(ev, ttl=timedelta(days=7), keep_delays=True)
+        >>> joiner.log("order-17", 0.9, at=noon)
+        >>> roc = joiner.projection(ev.last(timedelta(hours=1))).headline()[0]
+        >>> roc.reason.name
+        'TOO_FEW_MATURE'
+        """
+        reference = self.prevalence
+        kept = [None] if math.isnan(reference) or not 0 < reference < 1 else [reference, None]
+        rescaled = [self.figure("auc_pr", prevalence=each, level=level) for each in kept]
+        return (self.figure("auc_roc", level=level), *rescaled)
+
+    def figure(
+        self,
+        metric: str = "auc_pr",
+        *,
+        level: float = 0.95,
+        prevalence: float | None = None,
+        **arguments: Any,
+    ) -> ProjectedFigure:
+        """Return a metric now, projected, and within limits.
+
+        Parameters
+        ----------
+        metric : str
+            One with a gradient in the table of metrics: areas, rates at a `threshold`,
+            prevalence, Brier score, log loss.
+        level : float
+            Nominal coverage of the interval, between 0 and 1.
+        prevalence : float, optional
+            For areas in precision-recall space: the prevalence to rescale to, for
+            instance `Projection.prevalence`. By default that of the window, which is
+            refused where labels do not come as before.
+        **arguments
+            Those of the method of that name: ``threshold=0.5``.
+
+        Raises
+        ------
+        InvalidInputError
+            For a metric that cannot be projected, and for values out of range.
+        TypeError
+            When the method of that name takes no such argument.
+
+        Notes
+        -----
+        O(panes x cells) for each window of the backtest.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> from streameval import LabelJoiner, WindowedEvaluator
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> joiner = LabelJoiner(ev, ttl=timedelta(days=7), keep_delays=True)
+        >>> joiner.log_cases(ids=["a", "b", "c"], scores=[0.9, 0.4, 0.2], at=noon)
+        >>> joiner.label_cases(ids=["a", "b"], labels=[1, 0], at=noon)
+        >>> figure = joiner.projection(ev.last(timedelta(hours=1))).figure("auc_roc")
+        >>> figure.now, figure.projected, figure.limits[1]
+        (1.0, nan, 1.0)
+        """
+        row = _projectable(metric)
+        check_level(level)
+        if prevalence is not None:
+            if not row.is_rescaled:
+                message = f"{metric} does not depend on a prevalence"
+                raise InvalidInputError(message, field="prevalence")
+            if not 0 < real(prevalence, "prevalence") < 1:
+                message = f"prevalence must be between 0 and 1, got {shown(prevalence)}"
+                raise InvalidInputError(message, field="prevalence")
+            arguments["prevalence"] = prevalence
+        if row.needs and row.needs not in arguments:
+            message = f"{metric} needs a {row.needs}: figure({metric!r}, {row.needs}=...)"
+            raise InvalidInputError(message, field=row.needs)
+        now = float(row.function(self.window, **{**row.arguments, **arguments}))
+        limits = self._limits(row, prevalence)
+        reason = self.reason
+        if reason is None:
+            estimate = self._estimate(self._panes, self._table.now_us, self._misses)
+            if not self.fit >= MIN_FIT_P_VALUE and _reads_prevalence(estimate, row, arguments):
+                reason = RefusalReason.FIT_FAILED
+        if reason is not None:
+            return ProjectedFigure(metric, prevalence, now, None, limits, reason, ())
+        backtest = self._backtest(row, arguments)
+        worst = max((abs(each.z) for each in backtest), default=0.0)
+        widening = max(1.0, worst / normal_quantile(_REFERENCE_TAIL))
+        interval = _interval(estimate, row, arguments, level, widening)
+        return ProjectedFigure(metric, prevalence, now, interval, limits, None, backtest, widening)
+
+    def __repr__(self) -> str:
+        # No metrics, as in `Window`: a debugger shows a representation of each object.
+        start, end = (to_datetime(each).isoformat(timespec="seconds") for each in self._span_us)
+        state = "projected" if self.reason is None else f"refused: {self.reason.name}"
+        return f"<Projection {start} to {end}: {self.labelled_share:.1%} labelled, {state}>"
+
+    def __str__(self) -> str:
+        """Return the headline figures, one after the other."""
+        return "\n".join(map(str, self.headline()))
+
+    # -- internals -------------------------------------------------------------
+
+    @cached_property
+    def _panes(self) -> IntArray:
+        return self._between(*self._span_us)
+
+    @property
+    def _misses(self) -> tuple[int, int]:
+        view = self.window._view()
+        return view.missed_positives, view.missed_negatives
+
+    @property
+    def _scale(self) -> Scale:
+        return self.window._view().scale
+
+    def _between(self, start_us: int, end_us: int) -> IntArray:
+        """Return the panes that begin in [start, end)."""
+        starts = self._table.starts_us
+        return np.flatnonzero((starts >= start_us) & (starts < end_us))
+
+    def _model(self, at_us: int) -> DelayModel:
+        """Return the model of the panes whose labels were in at a time."""
+        if at_us not in self._models:
+            mature = self._table.ends_us + self._settle_us <= at_us
+            self._models[at_us] = DelayModel.of(self._table, mature)
+        return self._models[at_us]
+
+    def _estimate(self, panes: IntArray, at_us: int, misses: tuple[int, int] = (0, 0)) -> Estimate:
+        key = (int(panes[0]), int(panes[-1]), at_us, misses)
+        if key not in self._estimates:
+            model = self._model(at_us)
+            self._estimates[key] = estimate_window(
+                self._table, model, panes, at_us, self._scale, misses=misses
+            )
+        return self._estimates[key]
+
+    def _refusal(self, panes: IntArray, at_us: int) -> RefusalReason | None:
+        """Return why panes cannot be projected from what was known at a time."""
+        model = self._model(at_us)
+        fewer, more = sorted(model.labels.tolist())
+        if fewer < MIN_MATURE_LABELS:
+            never = fewer <= 0 and more >= MIN_MATURE_LABELS
+            return RefusalReason.CLASS_NEVER_LABELLED if never else RefusalReason.TOO_FEW_MATURE
+        if not panes.size or not self._table.predictions[panes].any():
+            return RefusalReason.TOO_FEW_EFFECTIVE
+        if model.least_labelled_share < MIN_BAND_SHARE:
+            return RefusalReason.BAND_NEVER_LABELLED
+        estimate = self._estimate(panes, at_us, self._misses if panes is self._panes else (0, 0))
+        if estimate.least_arrived < MIN_ARRIVED_SHARE:
+            return RefusalReason.TOO_EARLY
+        if estimate.effective_positives < MIN_EFFECTIVE_POSITIVES:
+            return RefusalReason.TOO_FEW_EFFECTIVE
+        return None
+
+    def _backtest(
+        self, metric: Metric, arguments: Mapping[str, Any]
+    ) -> tuple[BacktestedWindow, ...]:
+        """Return how windows of the same span, at the same age, would have been projected."""
+        table = self._table
+        end_us = min(self._span_us[1], table.now_us)
+        span_us, age_us = end_us - self._span_us[0], table.now_us - end_us
+        found: list[BacktestedWindow] = []
+        last_us = table.now_us
+        for end in table.ends_us[::-1].tolist():
+            settled = end + self._settle_us <= table.now_us
+            if len(found) == MAX_BACKTESTS or end - span_us < table.starts_us[0]:
+                break
+            if not settled or last_us - end < span_us // _BACKTESTS_PER_SPAN:
+                continue
+            panes = self._between(end - span_us, end)
+            if not panes.size or self._refusal(panes, end + age_us) is not None:
+                continue
+            last_us = end
+            then = self._estimate(panes, end + age_us)
+            final = self._estimate(panes, table.now_us).value(metric, arguments)
+            projected = then.value(metric, arguments)
+            variance = then.variance(metric, arguments)
+            if math.isnan(final) or not variance > 0:
+                continue
+            found.append(
+                BacktestedWindow(
+                    to_datetime(int(table.starts_us[panes[0]])),
+                    to_datetime(end),
+                    to_datetime(end + age_us),
+                    projected,
+                    final,
+                    (projected - final) / math.sqrt(variance),
+                )
+            )
+        return tuple(reversed(found))
+
+    def _limits(self, metric: Metric, prevalence: float | None) -> tuple[float, float] | None:
+        """Return limits under any labels; None for a metric that is no area."""
+        if metric.estimator is None:
+            return None
+        table = self._table
+        if not self._panes.size:
+            return 0.0, 1.0
+        known = np.rint(table.labels_at(self._panes, table.now_us).sum(axis=1)).astype(np.int64)
+        unlabelled = table.predictions[self._panes].sum(axis=0) - known.sum(axis=0)
+        cases = PartlyLabelled(
+            table.cells, known[1], known[0], unlabelled, self._scale, self._misses
+        )
+        return label_limits(cases, metric.name, prevalence)
+
+
+def _projectable(name: str) -> Metric:
+    """Return a metric that has a gradient; raise InvalidInputError for another."""
+    metric = BY_NAME.get(name)
+    if metric is None or metric.gradient is None:
+        known = ", ".join(sorted(each.name for each in BY_NAME.values() if each.gradient))
+        message = f"{shown(name)} cannot be projected; these can: {known}"
+        raise InvalidInputError(message, field="metric")
+    return metric
+
+
+def _reads_prevalence(estimate: Estimate, metric: Metric, arguments: Mapping[str, Any]) -> bool:
+    """Whether a metric changes if all positives count more.
+
+    It does not if its gradient times the positives sums to 0, and so for the negatives.
+    """
+    assert metric.gradient is not None
+    cells = cells_of(estimate.window._view())
+    if not cells.P or not cells.N:
+        return True
+    moves = metric.gradient(cells, **arguments).positive * cells.p
+    return abs(float(moves.sum())) > _MAX_PREVALENCE_PULL * (float(np.abs(moves).sum()) + 1e-300)
+
+
+def _interval(
+    estimate: Estimate,
+    metric: Metric,
+    arguments: Mapping[str, Any],
+    level: float,
+    widening: float,
+) -> Interval:
+    """Return the interval of a projected value: the shape of its kind, by this variance."""
+    value = estimate.value(metric, arguments)
+    if math.isnan(value):
+        return Interval(math.nan, math.nan, level, "projected", value)
+    variance = estimate.variance(metric, arguments) * widening**2
+    positives = estimate.effective_positives
+    if metric.estimator is not None:
+        figure = Figure(value, variance, positives, max(estimate.effective_negatives, 2.0))
+        lower, upper = limits_of(figure, metric.name, 1 - level)
+    else:
+        half = student_quantile((1 - level) / 2, positives - 1) * math.sqrt(variance)
+        lower, upper = max(metric.least, value - half), min(metric.greatest, value + half)
+    return Interval(lower, upper, level, "projected", value)

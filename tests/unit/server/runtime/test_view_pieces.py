@@ -1,0 +1,71 @@
+"""A query that has much to count lets the applier have its turn in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval._row_codec import SegmentCodes
+from streameval_server import Limits
+from streameval_server._core.engine import Engine
+from streameval_server._log.entries import Entry, Kind
+from streameval_server._model.rows import CaseRows
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._runtime.runtime import take_view
+from streameval_server._state.stream_state import StreamState
+
+NOW = 1_767_225_600_000_000
+HOUR_US = 3_600_000_000
+VALUES = ("a", "b", "c")
+
+
+def batch(revision: int, rows: int, hours: float) -> Entry:
+    rng = np.random.default_rng(revision)
+    times = NOW - (rng.random(rows) * hours * HOUR_US).astype(np.int64)
+    codes = rng.integers(0, 3, rows).astype(np.uint16)
+    cases = CaseRows(
+        rng.random(rows) < 0.2, rng.normal(size=rows), None, rows, rows, times,
+        (SegmentCodes("key", VALUES, codes),),
+    )  # fmt: skip
+    return Entry(revision, NOW, Kind.BATCH, "s", "", 0, 0, cases)
+
+
+class AppliersTurn:
+    """The engine's lock, with an applier that waits for it: it applies a batch after each turn."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.settled: list[int] = []
+
+    def waiting(self) -> int:
+        state: StreamState = self.engine._streams["s"]
+        return sum(pane.content.deferred.size > 0 for pane in state.counts.store.panes)
+
+    def __enter__(self) -> None:
+        self.before = self.waiting()
+
+    def __exit__(self, *_error: object) -> None:
+        self.settled.append(self.before - self.waiting())
+        self.engine.apply([batch(self.engine.revision + 1, 5, 0.01)])
+
+
+@pytest.mark.parametrize("rows", [5_000, 20_000])
+def test_the_applier_has_its_turn_between_pieces(rows):
+    """60 panes that wait are counted 4 at a time; the view has what was applied meanwhile."""
+    engine = Engine(Limits())
+    settings = StreamSettings(segment_keys=("key",))
+    engine.apply([Entry(1, NOW, Kind.CREATE_STREAM, "s", "", 0, 0, None, change=settings)])
+    engine.apply([batch(2, rows, 1.0)])
+    lock = AppliersTurn(engine)
+    panes = lock.waiting()
+    assert panes == (0 if rows < 8_192 else 60)
+    view = take_view(engine, lock, "s")
+    first, *pieces = lock.settled[:-1]
+    assert max(pieces) <= 4
+    # The first turn counts collected rows into panes, and those of 4 panes.
+    assert (first, sum(pieces)) == ((4, 56) if panes else (-56, 56))
+    assert lock.settled[-1] <= 4
+    assert view is not None
+    assert view.evaluator._view().total == rows + 5 * (len(pieces) + 1)
+    parts = [view.slice(("key", value)) for value in VALUES]
+    assert sum(part.all_time._view().total for part in parts) == rows + 5 * (len(pieces) + 1)

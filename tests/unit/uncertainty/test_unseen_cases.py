@@ -1,0 +1,154 @@
+"""Limits for the rare cases that a sample may not have."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from streameval import Evaluator
+from streameval._uncertainty import unseen_cases
+from streameval._uncertainty.estimates import limits_between, limits_of
+from streameval._uncertainty.limits import Figure, auc_roc_limits, precision_limits
+from streameval._uncertainty.unseen_cases import with_unseen_cases
+
+AREAS = ("auc_roc", "auc_pr", "average_precision")
+
+
+def truths(positive, negative):
+    """Return the areas at prevalence 1/2, by integration over the positives above a score."""
+    # On the logistic scale, where the integrand is smooth at both ends.
+    x = np.linspace(-40, 40, 200_001)
+    u = 1 / (1 + np.exp(-x))
+    fpr = negative.sf(positive.isf(u))
+    weight = u * (1 - u) * (x[1] - x[0])
+    precision = float(np.sum(u / (u + fpr) * weight))
+    return {
+        "auc_roc": float(np.sum((1 - fpr) * weight)),
+        "auc_pr": precision,
+        "average_precision": precision,
+    }
+
+
+@pytest.mark.parametrize(("df", "shift"), [(3, 4), (5, 4)])
+def test_heavy_tails_keep_their_coverage(df, shift):
+    """By the variance of the sample alone AP is held in 0.84 to 0.87 of these."""
+    positive, negative = stats.t(df, loc=shift), stats.t(df)
+    expected = truths(positive, negative)
+    rng = np.random.default_rng(20_421)
+    held = dict.fromkeys(AREAS, 0)
+    seen = dict.fromkeys(AREAS, 0)
+    streams = 200
+    for _ in range(streams):
+        labels = rng.random(400) < 0.5
+        ev = Evaluator()
+        ev.add_cases(labels=labels, scores=rng.standard_t(df, 400) + shift * labels)
+        for area in AREAS:
+            held[area] += expected[area] in ev.interval(area)
+            figure = ev._figure(area, None)
+            limits = auc_roc_limits if area == "auc_roc" else precision_limits
+            lower, upper = limits(figure, 0.05)
+            seen[area] += lower <= expected[area] <= upper
+    assert seen["average_precision"] <= held["average_precision"] - 0.03 * streams
+    for area in AREAS:
+        # Nominal 0.95; 0.89 is three standard errors below 0.93.
+        assert held[area] / streams >= 0.89
+
+
+@pytest.mark.parametrize("positives", [5, 40, 300])
+def test_a_negative_at_the_top_changes_what_is_said(positives):
+    """The influence of one negative above a perfect ranking, with many negatives below."""
+    negatives = 10_000
+
+    def area(weight):
+        counts = np.arange(1, positives + 1)
+        return float(np.mean(counts / (counts + weight)))
+
+    step = 1e-6
+    slope = (area(0) - area(step)) / step
+    figure = Figure(1.0, 0.0, positives, negatives)
+    assert 2 * unseen_cases._precision_error(figure) == pytest.approx(slope, rel=2e-3)
+
+
+def test_a_case_at_the_wrong_end_changes_auc_roc():
+    """A positive below all negatives takes 1/P, a negative above all positives 1/N."""
+    figure = Figure(1.0, 0.0, 50, 200)
+    labels, scores = [1] * 50 + [0] * 200, [2.0] * 50 + [1.0] * 200
+    lost = []
+    for label, score in ((1, 0.0), (0, 3.0)):
+        ev = Evaluator()
+        ev.add_cases(labels=[*labels, label], scores=[*scores, score])
+        lost.append(1 - ev.auc_roc())
+    assert unseen_cases._roc_error(figure) == pytest.approx(math.hypot(*lost), rel=0.03)
+
+
+figures = st.builds(
+    Figure,
+    estimate=st.floats(0, 1),
+    variance=st.floats(0, 0.05),
+    positives=st.integers(2, 3000),
+    negatives=st.integers(2, 3000),
+)
+
+
+@given(figures, st.sampled_from(AREAS), st.sampled_from([0.5, 0.1, 0.05, 0.001]))
+def test_limits_only_widen_and_never_double(figure, area, alpha):
+    """The estimate, the order of the limits and the range [0, 1] stay."""
+    core = auc_roc_limits if area == "auc_roc" else precision_limits
+    lower, upper = core(figure, alpha)
+    below, above = limits_of(figure, area, alpha)
+    assert 0 <= below <= lower + 1e-12
+    assert upper - 1e-12 <= above <= 1
+    assert above - below <= 1.9 * (upper - lower) + 1e-9
+
+
+@given(figures, st.sampled_from(AREAS), st.floats(0, 1), st.floats(0, 1))
+def test_limits_between_two_figures_enclose_those_between(figure, area, width, share):
+    """Given the outermost limits, no estimate between two has limits beyond the result."""
+    lowest = figure
+    highest = Figure(
+        figure.estimate + (1 - figure.estimate) * width,
+        figure.variance,
+        figure.positives,
+        figure.negatives,
+    )
+    middle = Figure(
+        lowest.estimate + (highest.estimate - lowest.estimate) * share,
+        figure.variance,
+        figure.positives,
+        figure.negatives,
+    )
+    core = auc_roc_limits if area == "auc_roc" else precision_limits
+    cores = [core(each, 0.05) for each in (lowest, middle, highest)]
+    outermost = min(lower for lower, _ in cores), max(upper for _, upper in cores)
+    lower, upper = with_unseen_cases(outermost, lowest, highest, area, 0.05)
+    for each in (lowest, middle, highest):
+        below, above = limits_of(each, area, 0.05)
+        assert lower <= below + 1e-9
+        assert above <= upper + 1e-9
+
+
+def test_auc_roc_of_the_opposite_ranking_is_mirrored():
+    """Swapping the order of the scores swaps the limits."""
+    figure = Figure(0.93, 0.0004, 40, 90)
+    mirrored = Figure(1 - 0.93, 0.0004, 40, 90)
+    lower, upper = limits_of(figure, "auc_roc", 0.05)
+    assert limits_of(mirrored, "auc_roc", 0.05) == pytest.approx((1 - upper, 1 - lower))
+
+
+def test_one_figure_has_its_own_limits():
+    """Limits between a figure and itself are those of the figure."""
+    figure = Figure(0.97, 0.0002, 100, 100)
+    for area in AREAS:
+        between = limits_between((figure, figure), area, 0.05)
+        assert between == pytest.approx(limits_of(figure, area, 0.05))
+
+
+def test_examples():
+    """The docstring's example runs."""
+    assert doctest.testmod(unseen_cases).failed == 0
