@@ -40,5 +40,7 @@ def unpack_release(folder: Path) -> str:
     archive = _git("archive", "--format=tar", name)
     assert archive.returncode == 0, archive.stderr.decode()
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+        # As an attribute, which Pythons before 3.11.4 ignore.
+        files.extraction_filter = getattr(tarfile, "data_filter", None)
+        files.extractall(folder)
     return name
