@@ -23,6 +23,8 @@ class PendingWeights:
         How many there are.
     """
 
+    __slots__ = ("_columns", "_rows", "cases", "units")
+
     def __init__(self) -> None:
         self.units = 0
         self.cases = 0

@@ -174,8 +174,11 @@ def _quantile_of_share(figure: Figure, cases: float, alpha: float, *, anytime: b
     """Return the normal quantile, or Student's where the variance was estimated apart."""
     normal = normal_quantile(alpha / 2)
     student = normal if figure.freedom is None else student_quantile(alpha / 2, figure.freedom)
+    if not anytime:
+        return student
     # A confidence sequence has no Student's form: it widens in the same proportion.
-    return anytime_quantile(alpha, cases) * (student / normal) if anytime else student
+    widening = student / normal if normal else 1.0  # normal is 0 where alpha rounds to 1
+    return anytime_quantile(alpha, cases) * widening
 
 
 def _crossing(outside: Callable[[float], bool], far: float, near: float) -> float:

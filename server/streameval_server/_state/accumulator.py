@@ -54,7 +54,7 @@ _STATE_BYTES = 640
 _MAX_PIECES = 8
 """Additions that may wait for a merge, however small: they take more than their rows."""
 
-OVERHEAD_BYTES = 1_152
+OVERHEAD_BYTES = 1_344
 """Memory of an accumulator besides its scores, with its part, its places in dicts and its
 share of a view; measured."""
 
