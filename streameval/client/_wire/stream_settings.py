@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import segment_key_problem
+from streameval._counts.cluster_keys import check_cluster_groups
 from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
@@ -31,6 +33,8 @@ class NewSettings(ChangedSettings, total=False):
     pane: timedelta
     resolution: int
     scale: Literal["plain", "probability"]
+    cluster_key: str
+    cluster_groups: int
 
 
 _CHOICES: dict[str, dict[str, int]] = {
@@ -66,6 +70,10 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
             message.segment_keys.extend(check_names(value, field=name))
+        elif name == "cluster_key":
+            message.cluster_key = _check_cluster_key(value)
+        elif name == "cluster_groups":
+            message.cluster_groups = check_cluster_groups(value) or 0
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
         elif name not in _CHOICES:
@@ -77,6 +85,16 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
                 raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
             setattr(message, name, choices[value])
     return message
+
+
+def _check_cluster_key(key: Any) -> str:
+    if isinstance(key, str):
+        problem = segment_key_problem(key, "cluster_key")
+    else:
+        problem = f"cluster_key must be a string, got {key!r:.60}"
+    if problem is not None:
+        raise InvalidInputError(problem, field="cluster_key")
+    return str(key)
 
 
 def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
