@@ -161,7 +161,7 @@ def stream_to_bytes(
         "revision": revision,
         "time_us": time_us,
         "written_by": f"streameval {streameval.__version__}",
-        "settings": asdict(StreamSettings(**fields["settings"])),
+        "settings": StreamSettings(**fields["settings"]).to_fields(),
         "references": fields["total"],
         "ids": ids,
         "parts": [(part, len(data)) for part, data in parts.items()],
@@ -178,6 +178,8 @@ def _check_settings(settings: StreamSettings) -> None:
         elif name == "segment_keys":
             for key in value:
                 _text(key)
+        elif name == "threshold" and value is not None and type(value) is not float:
+            raise ValueError(f"threshold {value!r:.60} is not a number")
     for name, choices in CHOICES.items():
         if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")
