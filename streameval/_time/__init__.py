@@ -3,7 +3,8 @@
 - `times`: datetimes as microseconds; `panes`: event time cut into panes that coarsen
   with age.
 - `windowed`: the public evaluator; `evaluator_panes`: its state, with its bytes.
-- `window`, `decay`: sums of panes, and weighted sums of panes.
+- `window`, `decay`: sums of panes, and weighted sums of panes; `decayed_weights`: such sums
+  of cases that have weights of their own.
 - `window_cache`, `parts_cache`: caches that hold while panes stay the same.
 - `effects`: what joining did to each prediction; `changes`: effects summed by pane or
   slice; `coverage`: how many predictions have their label.

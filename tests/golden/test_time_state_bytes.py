@@ -81,6 +81,25 @@ FORMS = {
 }
 
 
+def weighted_windows() -> WindowedEvaluator:
+    """Format 2: panes with weights beside panes without, misses, and a removal."""
+    ev = windowed()
+    weights = 1 + np.arange(120) % 7 / 64
+    columns = {"labels": np.arange(120) % 4 == 0, "scores": np.arange(120) % 50 / 32 - 0.5}
+    times = [NOON - int(age) * MINUTE for age in np.arange(120) * 11]
+    ev.add_cases(**columns, weights=weights, at=times)
+    ev.add_case(True, 0.75, label_probability=0.3, at=NOON - 30 * MINUTE)
+    ev.remove_case(False, columns["scores"][1], weight=weights[1], at=times[1])
+    return ev
+
+
+def test_golden_weighted_windows() -> None:
+    """Format 2 is readable, equal to today's, and written again."""
+    data = (DATA / "windowed-2.bin").read_bytes()
+    assert WindowedEvaluator.from_bytes(data).to_bytes() == data
+    assert weighted_windows().to_bytes() == data
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_golden_states(name: str) -> None:
     """The bytes of version 0.1 are readable, equal to today's, and written again."""
