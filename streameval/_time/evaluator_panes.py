@@ -58,11 +58,13 @@ class EvaluatorPanes(Panes[Evaluator]):
         self.retention_us = retention_us
         self.empty = empty
         self._bound = _Totals()
+        self._unit_bound = 0
 
     def check_room(self, added: int, units: int | None = None) -> None:
         """Reserve room for `added` references; raise InvalidInputError if there is none.
 
-        O(1) amortised: `_bound` is an upper bound, recomputed only when it reaches a limit.
+        O(1) amortised: `_bound`, and `_unit_bound` cases of weight 1 beside it, is an upper
+        bound, recomputed only when it reaches a limit.
 
         Parameters
         ----------
@@ -70,17 +72,22 @@ class EvaluatorPanes(Panes[Evaluator]):
         units : int or None
             What they weigh together, in units of 2**-16; None if each weighs 1.
         """
-        weighed = added * WEIGHT_UNITS if units is None else units
-        self._reserve(_Totals(added, weighed, units is not None))
+        bound = self._bound
+        if units is not None:
+            self._reserve(_Totals(added, units, has_weights=True))
+        elif not bound.has_weights and bound.references + self._unit_bound + added < MAX_TOTAL:
+            self._unit_bound += added
+        else:
+            self._reserve(_Totals.of_unit_cases(added))
 
     def _reserve(self, added: _Totals) -> None:
-        after = self._bound + added
+        after = self._bound + _Totals.of_unit_cases(self._unit_bound) + added
         if after.excess() is not None:
             after = self._total() + added
             excess = after.excess()
             if excess is not None:
                 raise excess
-        self._bound = after
+        self._bound, self._unit_bound = after, 0
 
     def merge(self, other: EvaluatorPanes) -> None:
         """Add the counts of another, pane by pane. O(S log S).
@@ -109,7 +116,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         twin.advance(self.now_us)
         for pane in self:
             twin.put(pane.start_us, pane.content.copy())
-        twin._bound = self._bound
+        twin._bound, twin._unit_bound = self._bound, self._unit_bound
         return twin
 
     def _total(self) -> _Totals:
@@ -202,11 +209,16 @@ class _Totals(NamedTuple):
     has_weights: bool = False
 
     @classmethod
+    def of_unit_cases(cls, references: int) -> _Totals:
+        """Return those of references of weight 1. O(1)."""
+        return cls(references, references * WEIGHT_UNITS)
+
+    @classmethod
     def of(cls, evaluator: Evaluator) -> _Totals:
         """Return those of an evaluator. O(1), after the merge of its changes."""
         references, state = num_references(evaluator), evaluator._view()
         if state.weighted is None:
-            return cls(references, references * WEIGHT_UNITS)
+            return cls.of_unit_cases(references)
         return cls(references, state.total, has_weights=True)
 
     def __add__(self, other: _Totals) -> _Totals:  # type: ignore[override]  # sums, not joins
