@@ -3,7 +3,8 @@
 Layout, little-endian: settings, now, number of segment keys, number of ids, counters;
 then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
 event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
-ids, so equal joiners have equal bytes whatever slots their ids are in.
+ids, so equal joiners have equal bytes whatever slots their ids are in. Where a label has a
+weight other than 1, format 2 has the weights in units of 2**-16 (i8) behind these.
 """
 
 from __future__ import annotations
@@ -17,19 +18,28 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.names import MAX_ID_BYTES
+from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
 from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.joiner import Joiner
-from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
+from streameval._joining.rules import (
+    EARLY_NEGATIVE,
+    EARLY_POSITIVE,
+    JOIN_COUNTERS,
+    PENDING,
+    JoinSettings,
+)
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._common.arrays import IntArray
     from streameval._common.frame import Reader
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
 
-FRAME = Frame(b"SEVJ", 1, "a joiner")
+FRAME = Frame(b"SEVJ", 1, "a joiner", newest=2)
+_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
 
 
@@ -47,7 +57,12 @@ def encode_joiner(joiner: Joiner) -> bytes:
         len(joiner),
         *joiner.tally[: len(JOIN_COUNTERS)].tolist(),
     )
-    return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
+    slots = joiner.table.slots_by_id()
+    columns = _columns(joiner.table, slots)
+    units = held_units(joiner.table, slots)
+    if units is None:
+        return FRAME.sealed(header, *columns)
+    return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
 
 
 def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
@@ -66,7 +81,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     CorruptStateError
         When the bytes are not exactly that.
     """
-    reader = FRAME.reader(data)
+    has_units = _WEIGHTED_FRAME.begins(data)
+    reader = (_WEIGHTED_FRAME if has_units else FRAME).reader(data)
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
@@ -91,8 +107,36 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
         _read_rows(joiner, reader, count)
+    if has_units:
+        slots = joiner.table.slots_by_id()
+        read_units(joiner.table, slots, reader)
+        if held_units(joiner.table, slots) is None:
+            raise_corrupt("the joiner has the format of weights, and none")
     reader.end()
     return joiner
+
+
+def held_units(table: JoinTable, slots: SlotArray) -> IntArray | None:
+    """Return the weights of slots in units of 2**-16; None where each is 1. O(n)."""
+    if table.units is None or (table.units[slots] == WEIGHT_UNITS).all():
+        return None
+    return table.units[slots]
+
+
+def read_units(table: JoinTable, slots: SlotArray, reader: Reader) -> None:
+    """Read the weights of slots, whose states are there already, or refuse them. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When a weight is out of range, or that of an id without a label is not 1.
+    """
+    units = reader.column("<i8", slots.size).astype(np.int64)
+    if (units < 0).any() or (units > int(MAX_WEIGHT) * WEIGHT_UNITS).any():
+        raise_corrupt("the joiner has weights out of range")
+    if (units[table.state[slots] == PENDING] != WEIGHT_UNITS).any():
+        raise_corrupt("the joiner has the weight of a label that is not there")
+    table.set_units(slots, units)
 
 
 def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:

@@ -11,7 +11,7 @@
 """
 
 # What the server may use; the library imports the modules themselves.
-from streameval._time.changes import Change, changes_by_group, rows_by_group
+from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
 from streameval._time.coverage import CoverageCell, ScoreBand
 from streameval._time.decay import decayed_window
 from streameval._time.effects import CodeArray, Effect, Effects
@@ -23,6 +23,7 @@ from streameval._time.window_cache import WindowCache
 
 __all__ = [
     "MAX_TIME_US",
+    "Cases",
     "Change",
     "CodeArray",
     "CoverageCell",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.effects import (
     NEGATIVE_CASES,
@@ -49,6 +50,18 @@ class Cases(NamedTuple):
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
+    units: IntArray | None = None
+    """The weight of each row in units of 2**-16; None where each weighs 1."""
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weight of each row. O(n)."""
+        return None if self.units is None else self.units / WEIGHT_UNITS
+
+    def take(self, rows: BoolArray | IntArray | slice, counts: IntArray | None) -> Cases:
+        """Return some of the rows, with these counts. O(rows)."""
+        units = None if self.units is None else self.units[rows]
+        return Cases(self.labels[rows], self.scores[rows], counts, units)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +71,7 @@ class Change:
     Attributes
     ----------
     added, removed : Cases or None
-        No score of a class is in both.
+        No score of a class is in both with one weight.
     missed_positives, missed_negatives : int
         References that were never scored, added.
     coverage : CoverageCell
@@ -78,12 +91,17 @@ class Change:
 
     def apply_to(self, evaluator: Evaluator) -> None:
         """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
-        if self.added:
-            labels, scores, counts = self.added
-            evaluator.add_cases(labels=labels, scores=scores, counts=counts)
-        if self.removed:
-            labels, scores, counts = self.removed
-            evaluator.remove_cases(labels=labels, scores=scores, counts=counts)
+        for cases, change in (
+            (self.added, evaluator.add_cases),
+            (self.removed, evaluator.remove_cases),
+        ):
+            if cases:
+                change(
+                    labels=cases.labels,
+                    scores=cases.scores,
+                    counts=cases.counts,
+                    weights=cases.weights,
+                )
         evaluator.add_misses(self.missed_positives)
         evaluator.add_negative_misses(self.missed_negatives)
 
@@ -134,16 +152,21 @@ def changes_by_group(
         yield key, Change(added, removed, positives, negatives, cell)
 
 
-def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
-    """Apply one effect to an evaluator. O(log n).
+def apply_one(
+    kind: int, score: float, evaluator: Callable[[], Evaluator], units: int = WEIGHT_UNITS
+) -> None:
+    """Apply one effect, of a weight in units of 2**-16, to an evaluator. O(log n).
 
     `evaluator` is called only if the effect changes counts, so that no pane is made
     for one that does not.
     """
+    weight = None if units == WEIGHT_UNITS else units / WEIGHT_UNITS
+    if kind in _LABEL_OF_KIND and not units:
+        return
     if kind in _ADDED_LABEL:
-        evaluator().add_case(_ADDED_LABEL[kind], score)
+        evaluator().add_case(_ADDED_LABEL[kind], score, weight=weight)
     elif kind in _REMOVED_LABEL:
-        evaluator().remove_case(_REMOVED_LABEL[kind], score)
+        evaluator().remove_case(_REMOVED_LABEL[kind], score, weight=weight)
     elif kind == Effect.MISSED_POSITIVE:
         evaluator().add_misses(1)
     elif kind == Effect.MISSED_NEGATIVE:
@@ -163,44 +186,49 @@ def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
     """Yield the cases that each group's evaluator gains, and those that it loses."""
-    weights = _CASE_WEIGHTS[effects.kinds]
-    rows = np.flatnonzero(weights)
-    weights = weights[rows]
-    scores, labels = effects.scores[rows], POSITIVE_CASES[effects.kinds[rows]] != 0
+    signs = _CASE_WEIGHTS[effects.kinds]
+    if effects.units is not None:
+        signs = signs * (effects.units > 0)  # of weight 0, a case changes nothing
+    rows = np.flatnonzero(signs)
+    signs = signs[rows]
+    units = None if effects.units is None else effects.units[rows]
+    cases = Cases(POSITIVE_CASES[effects.kinds[rows]] != 0, effects.scores[rows], None, units)
     index = index[rows]
     counts: IntArray | None = None
-    if (weights > 0).all():
+    if (signs > 0).all():
         order = np.argsort(index, kind="stable")
-        index, labels, scores = index[order], labels[order], scores[order]
+        index, cases = index[order], cases.take(order, None)
     else:
-        order = np.lexsort((scores, labels, index))
-        index, labels, scores = index[order], labels[order], scores[order]
+        keys = (cases.scores, cases.labels, index)
+        order = np.lexsort(keys if units is None else (units, *keys))
+        index, cases = index[order], cases.take(order, None)
         new = np.ones(rows.size, dtype=np.bool_)
-        new[1:] = (np.diff(index) != 0) | (labels[1:] != labels[:-1]) | (np.diff(scores) != 0)
+        new[1:] = (np.diff(index) != 0) | (cases.labels[1:] != cases.labels[:-1])
+        new[1:] |= np.diff(cases.scores) != 0
+        if cases.units is not None:
+            new[1:] |= np.diff(cases.units) != 0
         firsts = np.flatnonzero(new)
-        counts = np.add.reduceat(weights[order], firsts)
+        counts = np.add.reduceat(signs[order], firsts)
         left = counts != 0
         firsts, counts = firsts[left], counts[left]
-        index, labels, scores = index[firsts], labels[firsts], scores[firsts]
+        index, cases = index[firsts], cases.take(firsts, None)
     cuts = np.searchsorted(index, np.arange(groups + 1)).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)
         if start == end:
             yield None, None
         elif counts is None:
-            yield Cases(labels[part], scores[part], None), None
+            yield cases.take(part, None), None
         else:
-            yield _signed(labels[part], scores[part], counts[part])
+            yield _signed(cases.take(part, None), counts[part])
 
 
-def _signed(
-    labels: BoolArray, scores: FloatArray, counts: IntArray
-) -> tuple[Cases | None, Cases | None]:
+def _signed(cases: Cases, counts: IntArray) -> tuple[Cases | None, Cases | None]:
     gained = counts > 0
     lost = ~gained
     return (
-        Cases(labels[gained], scores[gained], counts[gained]) if gained.any() else None,
-        Cases(labels[lost], scores[lost], -counts[lost]) if lost.any() else None,
+        cases.take(gained, counts[gained]) if gained.any() else None,
+        cases.take(lost, -counts[lost]) if lost.any() else None,
     )
 
 

@@ -57,7 +57,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         self.pane_us = pane_us
         self.retention_us = retention_us
         self.empty = empty
-        self._bound = _Totals()
+        self._bound = Totals()
         self._unit_bound = 0
 
     def check_room(self, added: int, units: int | None = None) -> None:
@@ -74,14 +74,14 @@ class EvaluatorPanes(Panes[Evaluator]):
         """
         bound = self._bound
         if units is not None:
-            self._reserve(_Totals(added, units, has_weights=True))
+            self._reserve(Totals().with_weighted(added, units))
         elif not bound.has_weights and bound.references + self._unit_bound + added < MAX_TOTAL:
             self._unit_bound += added
         else:
-            self._reserve(_Totals.of_unit_cases(added))
+            self._reserve(Totals.of_unit_cases(added))
 
-    def _reserve(self, added: _Totals) -> None:
-        after = self._bound + _Totals.of_unit_cases(self._unit_bound) + added
+    def _reserve(self, added: Totals) -> None:
+        after = self._bound + Totals.of_unit_cases(self._unit_bound) + added
         if after.excess() is not None:
             after = self._total() + added
             excess = after.excess()
@@ -119,9 +119,9 @@ class EvaluatorPanes(Panes[Evaluator]):
         twin._bound, twin._unit_bound = self._bound, self._unit_bound
         return twin
 
-    def _total(self) -> _Totals:
+    def _total(self) -> Totals:
         """Return what all panes count together. O(panes), after the merge of their changes."""
-        return sum((_Totals.of(pane.content) for pane in self), _Totals())
+        return sum((Totals.of(pane.content) for pane in self), Totals())
 
     def non_empty(self) -> list[tuple[int, Evaluator]]:
         """Return the starts and evaluators of the panes that are not empty. O(cells)."""
@@ -191,7 +191,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         return panes
 
 
-class _Totals(NamedTuple):
+class Totals(NamedTuple):
     """What some references are together.
 
     Attributes
@@ -209,24 +209,28 @@ class _Totals(NamedTuple):
     has_weights: bool = False
 
     @classmethod
-    def of_unit_cases(cls, references: int) -> _Totals:
+    def of_unit_cases(cls, references: int) -> Totals:
         """Return those of references of weight 1. O(1)."""
         return cls(references, references * WEIGHT_UNITS)
 
     @classmethod
-    def of(cls, evaluator: Evaluator) -> _Totals:
+    def of(cls, evaluator: Evaluator) -> Totals:
         """Return those of an evaluator. O(1), after the merge of its changes."""
         references, state = num_references(evaluator), evaluator._view()
         if state.weighted is None:
             return cls.of_unit_cases(references)
         return cls(references, state.total, has_weights=True)
 
-    def __add__(self, other: _Totals) -> _Totals:  # type: ignore[override]  # sums, not joins
-        return _Totals(
+    def __add__(self, other: Totals) -> Totals:  # type: ignore[override]  # sums, not joins
+        return Totals(
             self.references + other.references,
             self.units + other.units,
             self.has_weights or other.has_weights,
         )
+
+    def with_weighted(self, references: int, units: int) -> Totals:
+        """Return these with references that may weigh other than 1. O(1)."""
+        return self + Totals(references, units, has_weights=True)
 
     def excess(self) -> InvalidInputError | None:
         """Return the error if the limits of exact sums are exceeded. O(1)."""
