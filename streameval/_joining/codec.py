@@ -4,7 +4,8 @@ Layout, little-endian: settings, now, number of segment keys, number of ids, cou
 then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
 event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
 ids, so equal joiners have equal bytes whatever slots their ids are in. Where a label has a
-weight other than 1, format 2 has the weights in units of 2**-16 (i8) behind these.
+weight other than 1, format 2 has the weights in units of 2**-16 (i8) behind these. In format
+3 each row has one more code before the segments': the group of its cluster.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
 
-FRAME = Frame(b"SEVJ", 1, "a joiner", newest=2)
-_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
+FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
+_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name, newest=3)
+_FRAME_WITH_CLUSTERS = Frame(FRAME.magic, 3, FRAME.name, newest=3)
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
 
 
@@ -60,9 +62,10 @@ def encode_joiner(joiner: Joiner) -> bytes:
     slots = joiner.table.slots_by_id()
     columns = _columns(joiner.table, slots)
     units = held_units(joiner.table, slots)
-    if units is None:
-        return FRAME.sealed(header, *columns)
-    return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
+    if units is not None:
+        return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
+    frame = _FRAME_WITH_CLUSTERS if joiner.has_clusters else FRAME
+    return frame.sealed(header, *columns)
 
 
 def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
@@ -81,8 +84,9 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     CorruptStateError
         When the bytes are not exactly that.
     """
-    has_units = _WEIGHTED_FRAME.begins(data)
-    reader = (_WEIGHTED_FRAME if has_units else FRAME).reader(data)
+    has_units, has_clusters = _WEIGHTED_FRAME.begins(data), _FRAME_WITH_CLUSTERS.begins(data)
+    frame = _WEIGHTED_FRAME if has_units else _FRAME_WITH_CLUSTERS if has_clusters else FRAME
+    reader = frame.reader(data)
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
@@ -102,7 +106,9 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         raise_corrupt(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
         raise_corrupt(f"the joiner announces {count} ids of at most {most}")
-    joiner = Joiner(settings, keys)
+    if has_clusters and misses:
+        raise_corrupt("the joiner has clusters, and counts labels that have none")
+    joiner = Joiner(settings, keys, has_clusters=has_clusters)
     joiner.now_us = now_us
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
@@ -159,7 +165,8 @@ def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     scores = reader.column("<f8", count)
     event_us = reader.column("<i8", count)
     due = reader.column("<u4", count)
-    codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
+    width = joiner.table.codes.shape[1]
+    codes = reader.column("<u2", count * width).reshape(count, width)
     if lengths.min() < 1 or lengths.max() > MAX_ID_BYTES or any(a >= b for a, b in pairwise(ids)):
         raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE

@@ -1,8 +1,8 @@
 """The rule that an id keeps the weight of its label, checked before anything is applied.
 
-A label may be repeated or changed, with the weight that it had. Another weight is refused,
-because the case that is counted already would have to be found with its old one by whoever
-reads the log later; retracting the id and adding it again says the same without a doubt.
+A label may be repeated or changed, with the weight that it had. Another weight is refused:
+it would be a repetition or a correction, and nothing tells which. Retracting the id and adding
+it again says that it is a correction.
 """
 
 from __future__ import annotations

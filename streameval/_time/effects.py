@@ -95,6 +95,8 @@ class Effects:
         Score of the prediction; nan for an orphan.
     codes : uint16[n, k]
         The prediction's segment codes, one column for each declared key.
+    clusters : uint16[n] or None
+        The group of the prediction's cluster; None where no clusters are declared.
     units : int64[n] or None
         The weight of the label, in units of 2**-16; None where each weighs 1.
     """
@@ -104,6 +106,7 @@ class Effects:
     at_us: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: FloatArray = field(default_factory=lambda: np.empty(0))
     codes: CodeArray = field(default_factory=_no_codes)
+    clusters: CodeArray | None = None
     units: IntArray | None = None
 
     def __len__(self) -> int:
@@ -112,7 +115,15 @@ class Effects:
     @property
     def nbytes(self) -> int:
         """Memory of the columns. O(1)."""
-        columns = (self.kinds, self.event_us, self.at_us, self.scores, self.codes, self.units)
+        columns = (
+            self.kinds,
+            self.event_us,
+            self.at_us,
+            self.scores,
+            self.codes,
+            self.clusters,
+            self.units,
+        )
         return sum(column.nbytes for column in columns if column is not None)
 
     @classmethod
@@ -121,13 +132,13 @@ class Effects:
         parts = [part for part in parts if len(part)]
         if len(parts) <= 1:
             return parts[0] if parts else NO_EFFECTS
+        names = ["kinds", "event_us", "at_us", "scores", "codes"]
+        if parts[0].clusters is not None:
+            names.append("clusters")
         units = None
         if any(part.units is not None for part in parts):
             units = np.concatenate([part.unit_column() for part in parts])
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("kinds", "event_us", "at_us", "scores", "codes")
-        }
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(**columns, units=units)
 
     def unit_column(self) -> IntArray:
@@ -143,6 +154,7 @@ class Effects:
             self.at_us[rows],
             self.scores[rows],
             self.codes[rows],
+            None if self.clusters is None else self.clusters[rows],
             None if self.units is None else self.units[rows],
         )
 

@@ -233,7 +233,12 @@ def test_joiners_that_take_no_weights() -> None:
     """A projection weighs labels itself; a miss weighs 1."""
     keeps = LabelJoiner(WindowedEvaluator(), ttl=DAY, keep_delays=True)
     misses = LabelJoiner(Evaluator(), ttl=DAY, orphans="miss")
-    for joiner, message in ((keeps, "keeps delays takes no weights"), (misses, "a miss weighs 1")):
+    clusters = LabelJoiner(Evaluator(cluster_groups=16), ttl=DAY)
+    for joiner, message in (
+        (keeps, "keeps delays takes no weights"),
+        (misses, "a miss weighs 1"),
+        (clusters, "declares clusters takes no weights"),
+    ):
         with pytest.raises(InvalidInputError, match=message):
             joiner.label("a", True, weight=2, at=NOON)
         with pytest.raises(InvalidInputError, match=message):
