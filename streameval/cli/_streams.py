@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
@@ -54,6 +55,13 @@ OrphansOption = Annotated[
 ExpiredOption = Annotated[
     Expired | None,
     typer.Option(help="How a prediction without a label counts. [default: drop]"),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The score at which the model runs: answers have the rates at it. [default: none]",
+        show_default=False,
+    ),
 ]
 
 
@@ -108,6 +116,7 @@ def create(
             help="Groups that clusters are hashed into. [default: 32 with --cluster-key]",
         ),
     ] = None,
+    threshold: ThresholdOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
@@ -127,6 +136,7 @@ def create(
             segment_keys=segment,
             cluster_key=cluster_key,
             cluster_groups=cluster_groups,
+            threshold=threshold,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)
 
@@ -150,6 +160,10 @@ def update(
             "first, so the token needs the scope query beside admin."
         ),
     ] = None,
+    threshold: ThresholdOption = None,
+    no_threshold: Annotated[
+        bool, typer.Option("--no-threshold", help="Declare no threshold any more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a stream; those that are not given stay as they are."""
@@ -164,7 +178,12 @@ def update(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            threshold=threshold,
         )
+        if no_threshold:
+            if threshold is not None:
+                raise StreamEvalError("give --threshold or --no-threshold, not both")
+            settings["threshold"] = None
         _stream_admin.update(address, stream, settings, as_json=as_json)
 
 

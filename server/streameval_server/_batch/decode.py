@@ -300,7 +300,7 @@ def _check_clusters(rows: Rows, settings: StreamSettings) -> None:
         refuse(Code.INVALID_ARGUMENT, text, f"{kind}.clusters")
     if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
         try:
-            check_weights_allowed(groups is not None, field="weights", holder="a stream")
+            check_weights_allowed(groups, field="weights", holder="a stream")
         except InvalidInputError as error:
             raise RefusedError(refused_input(error, kind)) from None
     if groups is None:

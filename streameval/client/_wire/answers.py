@@ -178,6 +178,9 @@ class StreamSettings:
         How many groups clusters are hashed into, 8 to 1024, by default 32 where
         `cluster_key` is given; 0 declares no clusters. With clusters every case and
         prediction needs one, and weights are refused. Cannot change.
+    threshold : float or None
+        The score at which the model runs, finite, and in [0, 1] on the probability scale;
+        answers have the rates at it. None declares none.
     """
 
     pane: timedelta
@@ -192,6 +195,7 @@ class StreamSettings:
     segment_keys: tuple[str, ...]
     cluster_key: str = ""
     cluster_groups: int = 0
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
