@@ -12,21 +12,15 @@ much while rows wait to be summed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._projection import (
-    DelayCounts,
-    DelayRows,
-    encode_rows,
-    rows_by_pane,
-    sum_of_rows,
-)
+from streameval._projection import DelayCounts, DelayRows, rows_by_pane
 from streameval._time import Panes, tiers_of
+from streameval_server._state.frozen_delays import FrozenDelays, PaneRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from streameval._counts import Scale
     from streameval._time import Effects
@@ -36,59 +30,6 @@ if TYPE_CHECKING:
 PANE_BYTES = 900
 """Memory of a pane besides its rows: its place in the panes, its counts and its share of a
 view; measured."""
-
-
-class PaneRows:
-    """The rows of one pane, [start_us, end_us), at one moment; summed when first read. Immutable.
-
-    Parameters
-    ----------
-    start_us, end_us : int
-    parts : sequence of DelayRows
-        What the rows are summed from. Dropped after the first sum.
-    """
-
-    __slots__ = ("_rows", "end_us", "parts", "start_us")
-
-    def __init__(self, start_us: int, end_us: int, parts: Sequence[DelayRows]) -> None:
-        self.start_us = start_us
-        self.end_us = end_us
-        self.parts = parts
-        self._rows: DelayRows | None = None
-
-    @property
-    def rows(self) -> DelayRows:
-        """All rows, in their one order. O(n log n) the first time."""
-        rows = self._rows
-        if rows is None:
-            # Two threads may both sum; their results are equal.
-            rows = self._rows = sum_of_rows(self.parts)
-            self.parts = (rows,)
-        return rows
-
-    def merge(self) -> None:
-        """Sum now, so that encoding is fast."""
-        _ = self.rows
-
-    def __call__(self) -> bytes:
-        """Return the bytes, as a part of a checkpoint. O(rows)."""
-        return encode_rows(self.rows)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrozenDelays:
-    """A stream's delays between two changes. Immutable.
-
-    Attributes
-    ----------
-    since_us : int
-        Predictions before this time are not counted.
-    panes : tuple of PaneRows
-        Oldest first.
-    """
-
-    since_us: int
-    panes: tuple[PaneRows, ...]
 
 
 class PaneDelays(DelayCounts):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streameval_server._model.limits import Limits
-    from streameval_server._state.label_delays import PaneRows
+    from streameval_server._state.frozen_delays import PaneRows
 
 _LENGTHS = struct.Struct("<III")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval._counts import State
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
-    from streameval_server._state.label_delays import FrozenDelays
+    from streameval_server._state.frozen_delays import FrozenDelays
 
 
 class LazyCounts:
