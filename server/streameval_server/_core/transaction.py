@@ -369,7 +369,7 @@ class Transaction:
                 item.change,
                 item.refused,
                 content,
-                keeps_delays(item.format),
+                keeps_delays(item.format, item.rows),
             )
         )
         self.nbytes += len(payload)

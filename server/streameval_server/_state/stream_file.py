@@ -184,8 +184,10 @@ def stream_to_bytes(
 def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
-        if name.endswith("_us") or name in {"resolution", "max_pending"}:
+        if name.endswith("_us") or name in {"resolution", "max_pending", "cluster_groups"}:
             _integer(value)
+        elif name == "cluster_key":
+            _text(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)

@@ -255,4 +255,6 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
         segment_keys=tuple(message.segment_keys),
         threshold=message.threshold if message.HasField("threshold") else None,
+        cluster_key=message.cluster_key,
+        cluster_groups=message.cluster_groups,
     )

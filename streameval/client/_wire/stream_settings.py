@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import segment_key_problem
 from streameval._common.values import real
+from streameval._counts.cluster_keys import check_cluster_groups
 from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
@@ -33,6 +35,8 @@ class NewSettings(ChangedSettings, total=False):
     pane: timedelta
     resolution: int
     scale: Literal["plain", "probability"]
+    cluster_key: str
+    cluster_groups: int
 
 
 _CHOICES: dict[str, dict[str, int]] = {
@@ -64,24 +68,46 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
     """
     message = stream_pb2.StreamSettings()
     for name, value in settings.items():
-        if name in _SPANS:
+        if name in _CHOICES:
+            _set_choice(message, name, value)
+        elif name in _SPANS:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
             message.segment_keys.extend(check_names(value, field=name))
+        elif name == "cluster_key":
+            message.cluster_key = _check_cluster_key(value)
+        elif name == "cluster_groups":
+            message.cluster_groups = check_cluster_groups(value) or 0
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
         elif name == "threshold":
-            if value is not None:  # None, named by an update, declares none any more
-                message.threshold = real(value, name)
-        elif name not in _CHOICES:
-            raise TypeError(f"there is no setting {name!r}")
+            _set_threshold(message, value)
         else:
-            choices = _CHOICES[name]
-            if value not in choices:
-                known = " or ".join(map(repr, choices))
-                raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
-            setattr(message, name, choices[value])
+            raise TypeError(f"there is no setting {name!r}")
     return message
+
+
+def _set_choice(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    choices = _CHOICES[name]
+    if value not in choices:
+        known = " or ".join(map(repr, choices))
+        raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
+    setattr(message, name, choices[value])
+
+
+def _set_threshold(message: stream_pb2.StreamSettings, value: Any) -> None:
+    if value is not None:  # None, named by an update, declares none any more
+        message.threshold = real(value, "threshold")
+
+
+def _check_cluster_key(key: Any) -> str:
+    if isinstance(key, str):
+        problem = segment_key_problem(key, "cluster_key")
+    else:
+        problem = f"cluster_key must be a string, got {key!r:.60}"
+    if problem is not None:
+        raise InvalidInputError(problem, field="cluster_key")
+    return str(key)
 
 
 def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
