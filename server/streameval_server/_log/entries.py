@@ -85,11 +85,11 @@ class Format(enum.IntEnum):
     older formats have none, so that a checkpoint from before agrees with the log."""
     CHECKED_INGEST_BATCH_REQUEST = 12
     """As INGEST_BATCH_REQUEST, with such a checksum."""
-    DELAYS_INGEST_REQUEST = 15
+    DELAYS_INGEST_REQUEST = 17
     """As CHECKED_INGEST_REQUEST, with rows by id: from its stream's first one on, how late labels
     come is kept. Rows of the older formats keep none, so that a checkpoint from before agrees
     with the log; an older release refuses this one."""
-    DELAYS_INGEST_BATCH_REQUEST = 16
+    DELAYS_INGEST_BATCH_REQUEST = 18
     """As CHECKED_INGEST_BATCH_REQUEST, in the same way."""
 
 
