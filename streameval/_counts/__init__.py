@@ -23,6 +23,12 @@ From the bottom up:
 
 # The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cluster_keys import (
+    DEFAULT_CLUSTER_GROUPS,
+    ClusterChecksums,
+    check_cluster_groups,
+    groups_of,
+)
 from streameval._counts.codec import decode_state, encode_state
 from streameval._counts.columns import (
     check_columns,
@@ -38,11 +44,14 @@ from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, locate
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import State, empty_state
+from streameval._counts.weight_columns import check_weights_allowed
 
 __all__ = [
+    "DEFAULT_CLUSTER_GROUPS",
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
+    "ClusterChecksums",
     "Layout",
     "Run",
     "Scale",
@@ -50,16 +59,19 @@ __all__ = [
     "Span",
     "State",
     "cell_keys",
+    "check_cluster_groups",
     "check_columns",
     "check_count",
     "check_labels",
     "check_length",
     "check_scores",
+    "check_weights_allowed",
     "concatenate_parts",
     "count_cells",
     "decode_state",
     "empty_state",
     "encode_state",
+    "groups_of",
     "locate",
     "merge_states",
     "quantise",

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
@@ -83,6 +85,34 @@ class Format(enum.IntEnum):
     older formats have none, so that a checkpoint from before agrees with the log."""
     CHECKED_INGEST_BATCH_REQUEST = 12
     """As INGEST_BATCH_REQUEST, with such a checksum."""
+    EXTENDED_INGEST_REQUEST = 13
+    """As INGEST_REQUEST, with weights, label probabilities or clusters: releases that would
+    drop these columns do not know the format and refuse the log."""
+    EXTENDED_INGEST_BATCH_REQUEST = 14
+    """As INGEST_BATCH_REQUEST, with such columns."""
+    CHECKED_EXTENDED_INGEST_REQUEST = 15
+    """As CHECKED_INGEST_REQUEST, with such columns."""
+    CHECKED_EXTENDED_INGEST_BATCH_REQUEST = 16
+    """As CHECKED_INGEST_BATCH_REQUEST, with such columns."""
+    CLUSTERED_STREAM_REQUEST = 17
+    """As CREATE_STREAM_REQUEST, of a stream that declares clusters."""
+
+
+STREAMED = frozenset(
+    {
+        Format.INGEST_REQUEST,
+        Format.CHECKED_INGEST_REQUEST,
+        Format.EXTENDED_INGEST_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_REQUEST,
+    }
+)
+"""The formats of batches that are IngestRequests; those of others are IngestBatchRequests."""
+
+EXTENDED: Mapping[int, Format] = {
+    Format.CHECKED_INGEST_REQUEST: Format.CHECKED_EXTENDED_INGEST_REQUEST,
+    Format.CHECKED_INGEST_BATCH_REQUEST: Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
+}
+"""The format of a batch with weights or clusters, by that of one without."""
 
 
 class LogRow(NamedTuple):

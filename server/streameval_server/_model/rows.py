@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval import Evaluator
+    from streameval._counts import ClusterChecksums
     from streameval._row_codec import EventTimes, Segments
 
 
@@ -36,6 +37,11 @@ class CaseRows:
         References: the sum of the counts, at least 1.
     event_us : int, int64[n] or None
     segments : tuple of SegmentCodes
+    units : int64[n] or None
+        The weight of each case in units of 2**-16, divided by its label probability; 0 drops
+        the row. None where each weight is 1.
+    clusters : uint32[n] or None
+        The checksum of each row's cluster key; set exactly where the stream declares clusters.
     """
 
     KIND: ClassVar = "cases"
@@ -47,6 +53,8 @@ class CaseRows:
     total: int
     event_us: EventTimes = None
     segments: Segments = ()
+    units: npt.NDArray[np.int64] | None = None
+    clusters: ClusterChecksums | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +67,7 @@ class PredictionRows:
     scores : float64[n]
     size, total : int
         Rows; each may become a reference.
-    event_us, segments
+    event_us, segments, clusters
         As in `CaseRows`.
     """
 
@@ -71,6 +79,7 @@ class PredictionRows:
     total: int
     event_us: EventTimes = None
     segments: Segments = ()
+    clusters: ClusterChecksums | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +96,8 @@ class LabelRows:
         Event time of the predictions, if the producer sent it.
     scores : float64[n] or None
         Scores of the predictions, if the producer sent them.
+    units : int64[n] or None
+        As in `CaseRows`.
     """
 
     KIND: ClassVar = "labels"
@@ -97,6 +108,7 @@ class LabelRows:
     total: int
     event_us: EventTimes = None
     scores: npt.NDArray[np.float64] | None = None
+    units: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -186,6 +198,16 @@ class MergeRows:
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
 
+
+def is_plain(rows: Rows | None) -> bool:
+    """Return whether rows have neither weights nor clusters. O(1)."""
+    if isinstance(rows, CaseRows):
+        return rows.units is None and rows.clusters is None
+    if isinstance(rows, PredictionRows):
+        return rows.clusters is None
+    return not isinstance(rows, LabelRows) or rows.units is None
+
+
 BATCH_KINDS = tuple(
     rows.KIND for rows in (CaseRows, PredictionRows, LabelRows, RetractionRows, MissRows)
 )
@@ -207,8 +229,9 @@ def memory_of(rows: Rows | None) -> int:
         return 0
     if isinstance(rows, CaseRows):
         total = _ROWS_BYTES + rows.labels.nbytes + rows.scores.nbytes
-        if rows.counts is not None:
-            total += rows.counts.nbytes
+        for column in (rows.counts, rows.units, rows.clusters):
+            if column is not None:
+                total += column.nbytes
         if isinstance(rows.event_us, np.ndarray):
             total += rows.event_us.nbytes
         return total + sum(segment.codes.nbytes for segment in rows.segments)
@@ -223,7 +246,8 @@ def memory_of(rows: Rows | None) -> int:
         return total
     columns: list[object] = [rows.scores, rows.event_us]
     if isinstance(rows, LabelRows):
-        columns.append(rows.labels)
+        columns += [rows.labels, rows.units]
     else:
+        columns.append(rows.clusters)
         columns += [segment.codes for segment in rows.segments]
     return total + sum(each.nbytes for each in columns if isinstance(each, np.ndarray))

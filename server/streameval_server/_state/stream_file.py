@@ -161,7 +161,7 @@ def stream_to_bytes(
         "revision": revision,
         "time_us": time_us,
         "written_by": f"streameval {streameval.__version__}",
-        "settings": asdict(StreamSettings(**fields["settings"])),
+        "settings": StreamSettings(**fields["settings"]).to_fields(),
         "references": fields["total"],
         "ids": ids,
         "parts": [(part, len(data)) for part, data in parts.items()],
@@ -173,8 +173,10 @@ def stream_to_bytes(
 def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
-        if name.endswith("_us") or name in {"resolution", "max_pending"}:
+        if name.endswith("_us") or name in {"resolution", "max_pending", "cluster_groups"}:
             _integer(value)
+        elif name == "cluster_key":
+            _text(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
@@ -124,7 +123,7 @@ def _head(state: StreamState) -> PartsEncoder:
         "name": info.name,
         "create_us": info.create_us,
         "create_revision": info.create_revision,
-        "settings": asdict(info.settings),
+        "settings": info.settings.to_fields(),
         "revision": state.revision,
         "total": state.total,
         "sources": state.sources,
