@@ -24,10 +24,11 @@ from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.deferred_rows import REMOVES, CodedCases, DeferredRows
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
+from streameval_server._state.pending_cases import TimedCases, UnsortedCases, has_weights
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
+from streameval_server._state.weighted_slices import slices_of_weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -202,7 +203,7 @@ class StreamCounts:
             if isinstance(rows, Effects):
                 self._add_effects_to_slices(parts_of, rows)
             else:
-                for number, change in slices_of(self._sorted(rows.cases, rows.codes)):
+                for number, change in self._slices(rows.cases, rows.codes):
                     self._add(parts_of(number), change)
 
     def _settle_removals(self, content: PaneContent | None) -> None:
@@ -228,6 +229,12 @@ class StreamCounts:
         if self.store.has_open_panes:
             self._settle_removals(None)
             self.store.close_panes()
+
+    def _slices(self, cases: UnsortedCases, codes: CodeArray) -> Iterable[tuple[int, Addition]]:
+        """Return what each slice of each key counts."""
+        if has_weights(cases):
+            return slices_of_weighted(cases, codes)
+        return slices_of(self._sorted(cases, codes))
 
     def _sorted(self, cases: UnsortedCases, codes: CodeArray) -> RowsByCell:
         return sort_by_cell(cases, codes, self.store.bits, self.store.scale)
@@ -284,10 +291,7 @@ class StreamCounts:
             content = store.pane(start)
             self._add((store.whole, content.part(WHOLE)), timed.cases)
             if codes is not None:
-                rows = self._sorted(timed.cases, codes)
-                self._settle_removals(content)
-                if not self._add_to_table(content, rows):
-                    self._add_to_slices(content, rows)
+                self._add_to_open_slices(content, timed.cases, codes)
             return
         self._add((store.whole,), timed.cases)
         times = np.broadcast_to(np.asarray(timed.event_us), len(timed.cases))
@@ -301,7 +305,7 @@ class StreamCounts:
         all_closed = not any(pane.is_open for pane in panes.values())
         if codes is not None and all_closed:
             # Add to the slices' all-time counts in one go.
-            self._add_to_slices(None, self._sorted(timed.cases, codes))
+            self._add_to_slices(None, self._slices(timed.cases, codes))
         for start, places in groups:
             cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
@@ -314,7 +318,7 @@ class StreamCounts:
                 self._defer(pane, CodedCases(cases, own_codes))
             else:
                 self._settle_removals(pane)
-                self._add_to_slices(pane, self._sorted(cases, own_codes))
+                self._add_to_slices(pane, self._slices(cases, own_codes))
 
     def _defer(self, content: PaneContent, rows: CodedCases | Effects) -> None:
         """Leave rows of a closed pane's slices, counted for all time, to be counted later."""
@@ -322,6 +326,18 @@ class StreamCounts:
         self._deferred[content] = None
         if content.deferred.size > _MAX_DEFERRED_ROWS:
             self._settle(content)
+
+    def _add_to_open_slices(
+        self, content: PaneContent, cases: UnsortedCases, codes: CodeArray
+    ) -> None:
+        """Add rows of one pane to its slices, by the slice table if it takes them."""
+        self._settle_removals(content)
+        if has_weights(cases):
+            self._add_to_slices(content, slices_of_weighted(cases, codes))
+            return
+        rows = self._sorted(cases, codes)
+        if not self._add_to_table(content, rows):
+            self._add_to_slices(content, slices_of(rows))
 
     def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
         """Add rows to the slice table of an open pane; return whether the table took them."""
@@ -344,8 +360,10 @@ class StreamCounts:
             for number, change in table.slices():
                 self._add(self.store.parts(content, number), change)
 
-    def _add_to_slices(self, content: PaneContent | None, rows: RowsByCell) -> None:
-        for number, change in slices_of(rows):
+    def _add_to_slices(
+        self, content: PaneContent | None, slices: Iterable[tuple[int, Addition]]
+    ) -> None:
+        for number, change in slices:
             self._add(self.store.parts(content, number), change)
 
     def _add(self, parts: Iterable[Part], added: Addition) -> None:
@@ -412,7 +430,11 @@ class StreamCounts:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
         added = None if change.added is None else UnsortedCases.of(change.added).copy()
-        removed = None if change.removed is None else UnsortedCases.of(change.removed).sorted()
+        removed: Addition | None = None
+        if change.removed is not None:
+            cases = UnsortedCases.of(change.removed)
+            # Sorted once for all parts, unless each has to sum weights.
+            removed = cases if has_weights(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:

@@ -133,6 +133,8 @@ def _head(state: StreamState) -> PartsEncoder:
         "floor_us": store.floor_us,
         "beyond_retention": state.counts.beyond_retention,
     }
+    if state.weighed is not None:
+        fields["weighed"] = state.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     joins = b"" if state.joins is None else state.joins.state_to_bytes()
 
@@ -194,6 +196,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])
     state.total = fields["total"]
+    state.weighed = fields.get("weighed")
     state.sources = fields["sources"]
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]
