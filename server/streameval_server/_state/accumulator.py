@@ -320,6 +320,9 @@ def piece_bytes(change: Addition) -> int:
     """Return the memory of an addition. O(1)."""
     if isinstance(change, ScoreCounts):
         return PIECE_BYTES + counts_bytes(change)
+    if change.units is not None:
+        # What it takes once it is merged, which no reader counts.
+        return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
 
 

@@ -121,7 +121,12 @@ class StreamCounts:
         self._cases.append(timed)
         keys = len(timed.segments[0].columns) if timed.segments else 0
         self._collected.add(
-            self.store, len(timed.cases), keys, timed.event_us, timed.nbytes, has_effects=False
+            self.store,
+            _memory_rows(len(timed.cases), has_weights=has_weights(timed.cases)),
+            keys,
+            timed.event_us,
+            timed.nbytes,
+            has_effects=False,
         )
         self._grow(timed.cases.labels.size)
 
@@ -138,7 +143,7 @@ class StreamCounts:
             self._effects.append(effects)
             self._collected.add(
                 self.store,
-                len(effects),
+                _memory_rows(len(effects), has_weights=effects.units is not None),
                 effects.codes.shape[1],
                 effects.event_us,
                 effects.nbytes,
@@ -488,3 +493,8 @@ class StreamCounts:
         if self._frozen is None:
             self._frozen = self.store.frozen(names)
         return self._frozen
+
+
+def _memory_rows(rows: int, *, has_weights: bool) -> int:
+    """Return the rows without weights that take as much memory: sums of weights take 40 B."""
+    return 2 * rows if has_weights else rows
