@@ -200,7 +200,7 @@ class Evaluator(EvaluatorQueries):
     ) -> None:
         label = check_label(positive)
         number = check_score(score, scale=self._accumulator.state.scale)
-        check_weights_allowed(self.cluster_groups is not None, field="weight")
+        check_weights_allowed(self.cluster_groups, field="weight")
         check_cluster(cluster, None)
         units = check_unit(weight, label_probability)
         self._permits = iter(())  # the remaining total changes: renew
@@ -274,7 +274,7 @@ class Evaluator(EvaluatorQueries):
         )
         units = None
         if weights is not None or label_probability is not None:
-            check_weights_allowed(self.cluster_groups is not None, field="weights")
+            check_weights_allowed(self.cluster_groups, field="weights")
             units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
         hashed = check_clusters(clusters, self.cluster_groups, is_positive.size)
         if not is_positive.size:
@@ -439,7 +439,7 @@ class Evaluator(EvaluatorQueries):
         )
         units = None
         if weights is not None or label_probability is not None:
-            check_weights_allowed(self.cluster_groups is not None, field="weights")
+            check_weights_allowed(self.cluster_groups, field="weights")
             units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
         hashed = check_clusters(clusters, self.cluster_groups, is_positive.size)
         if is_positive.size:

@@ -85,9 +85,11 @@ def check_units(
     return units
 
 
-def check_weights_allowed(has_clusters: bool, *, field: str, holder: str = "an evaluator") -> None:
-    """Refuse weights, or label probabilities, where the holder has clusters. O(1)."""
-    if has_clusters:
+def check_weights_allowed(
+    cluster_groups: int | None, *, field: str, holder: str = "an evaluator"
+) -> None:
+    """Refuse weights, or label probabilities, where the holder declares clusters. O(1)."""
+    if cluster_groups is not None:
         message = (
             f"{holder} that declares clusters takes no weights and no label probabilities: "
             "its groups keep numbers of cases; use one without cluster_groups"

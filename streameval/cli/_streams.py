@@ -101,7 +101,6 @@ def create(
     segment: Annotated[
         list[str] | None, typer.Option(help="Key of segments; may be given several times.")
     ] = None,
-    threshold: ThresholdOption = None,
     cluster_key: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +116,7 @@ def create(
             help="Groups that clusters are hashed into. [default: 32 with --cluster-key]",
         ),
     ] = None,
+    threshold: ThresholdOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
@@ -134,9 +134,9 @@ def create(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
-            threshold=threshold,
             cluster_key=cluster_key,
             cluster_groups=cluster_groups,
+            threshold=threshold,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)
 

@@ -300,9 +300,12 @@ def _check_clusters(rows: Rows, settings: StreamSettings) -> None:
         refuse(Code.INVALID_ARGUMENT, text, f"{kind}.clusters")
     if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
         try:
-            check_weights_allowed(groups is not None, field="weights", holder="a stream")
+            check_weights_allowed(groups, field="weights", holder="a stream")
         except InvalidInputError as error:
             raise RefusedError(refused_input(error, kind)) from None
+        if isinstance(rows, LabelRows) and settings.orphans == "miss":
+            text = "labels of a stream whose orphans are misses take no weights: a miss weighs 1"
+            refuse(Code.INVALID_ARGUMENT, text, "labels.weights")
     if groups is None:
         return
     if isinstance(rows, LabelRows) and rows.scores is not None:

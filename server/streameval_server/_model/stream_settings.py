@@ -86,13 +86,13 @@ class StreamSettings:
         What a prediction without a label counts as.
     segment_keys : tuple of str
         Declared keys, in the order in which they were declared.
-    threshold : float or None
-        The score at which the model runs; None declares none. It changes what answers
-        say, and nothing that is counted.
     cluster_key : str
         What rows share a cluster by, as clients name it; "" where that has no name.
     cluster_groups : int
         How many groups clusters are hashed into; 0 declares no clusters.
+    threshold : float or None
+        The score at which the model runs; None declares none. It changes what answers
+        say, and nothing that is counted.
     """
 
     pane_us: int = MINUTE_US
@@ -105,9 +105,22 @@ class StreamSettings:
     orphans: Literal["drop", "miss"] = "drop"
     expired: Literal["drop", "negative"] = "drop"
     segment_keys: tuple[str, ...] = ()
-    threshold: float | None = None
     cluster_key: str = ""
     cluster_groups: int = 0
+    threshold: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return all settings by name, as checkpoints and exports keep them.
+
+        Without the threshold and the clusters where there are none, so that the bytes of
+        such streams are those of releases that had neither.
+        """
+        kept = asdict(self)
+        if self.threshold is None:
+            del kept["threshold"]
+        if not self.cluster_groups:
+            del kept["cluster_key"], kept["cluster_groups"]
+        return kept
 
     def to_message(self) -> stream_pb2.StreamSettings:
         """Encode all settings as a message."""
@@ -122,23 +135,10 @@ class StreamSettings:
             orphans=_NUMBERS["orphans"][self.orphans],
             expired=_NUMBERS["expired"][self.expired],
             segment_keys=self.segment_keys,
-            threshold=self.threshold,
             cluster_key=self.cluster_key,
             cluster_groups=self.cluster_groups,
+            threshold=self.threshold,
         )
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the settings by name, as checkpoints and exports have them.
-
-        Without the names of clusters and of the threshold where none are declared: older
-        releases read what does not need them, and state hashes stay as they were.
-        """
-        given = asdict(self)
-        if self.threshold is None:
-            del given["threshold"]
-        if not self.cluster_groups:
-            del given["cluster_key"], given["cluster_groups"]
-        return given
 
 
 DEFAULTS = StreamSettings()

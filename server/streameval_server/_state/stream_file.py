@@ -60,6 +60,8 @@ class StreamFile:
         The last merged epoch of each source.
     parts : mapping of str to bytes
         As `restore_stream` takes them.
+    weighed : int or None
+        What the references weigh together, in units of 2**-16; None where each weighs 1.
     """
 
     name: str
@@ -70,6 +72,7 @@ class StreamFile:
     total: int
     sources: Mapping[str, int]
     parts: Mapping[str, bytes]
+    weighed: int | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StreamFile:
@@ -105,6 +108,7 @@ class StreamFile:
                 _integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
+                _integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
             )
         except StreamEvalError:
             raise

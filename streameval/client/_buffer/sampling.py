@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval._counts.cluster_keys import cluster_checksum, cluster_checksums
+from streameval._counts.cluster_keys import (
+    DEFAULT_CLUSTER_GROUPS,
+    cluster_checksum,
+    cluster_checksums,
+)
 from streameval._counts.columns import check_length
 from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
 
@@ -29,7 +33,7 @@ def check_row_sampling(
     """
     if weight is None and label_probability is None:
         return None, None if cluster is None else cluster_checksum(cluster)
-    check_weights_allowed(cluster is not None, field="weight", holder="a stream")
+    _check_no_cluster(cluster, "weight")
     return check_unit(weight, label_probability), None
 
 
@@ -59,5 +63,11 @@ def check_sampling_columns(
         checksums = cluster_checksums(clusters)
         check_length("clusters", checksums.size, like=like, length=size)
         return None, checksums
-    check_weights_allowed(clusters is not None, field="weights", holder="a stream")
+    _check_no_cluster(clusters, "weights")
     return check_units(weights, label_probability, size=size, counts=counts, like=like), None
+
+
+def _check_no_cluster(clusters: Any, field: str) -> None:
+    """Refuse weights beside clusters, whatever the stream declares."""
+    groups = None if clusters is None else DEFAULT_CLUSTER_GROUPS
+    check_weights_allowed(groups, field=field, holder="a stream")

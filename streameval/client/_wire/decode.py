@@ -254,7 +254,7 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         orphans="miss" if message.orphans == stream_pb2.ORPHAN_POLICY_MISS else "drop",
         expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
         segment_keys=tuple(message.segment_keys),
-        threshold=message.threshold if message.HasField("threshold") else None,
         cluster_key=message.cluster_key,
         cluster_groups=message.cluster_groups,
+        threshold=message.threshold if message.HasField("threshold") else None,
     )

@@ -68,46 +68,39 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
     """
     message = stream_pb2.StreamSettings()
     for name, value in settings.items():
-        if name in _CHOICES:
-            _set_choice(message, name, value)
-        elif name in _SPANS:
+        if name in _SPANS:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
             message.segment_keys.extend(check_names(value, field=name))
-        elif name == "cluster_key":
-            message.cluster_key = _check_cluster_key(value)
-        elif name == "cluster_groups":
-            message.cluster_groups = check_cluster_groups(value) or 0
+        elif name in {"cluster_key", "cluster_groups"}:
+            _set_clusters(message, name, value)
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
         elif name == "threshold":
-            _set_threshold(message, value)
-        else:
+            if value is not None:  # None, named by an update, declares none any more
+                message.threshold = real(value, name)
+        elif name not in _CHOICES:
             raise TypeError(f"there is no setting {name!r}")
+        else:
+            choices = _CHOICES[name]
+            if value not in choices:
+                known = " or ".join(map(repr, choices))
+                raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
+            setattr(message, name, choices[value])
     return message
 
 
-def _set_choice(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
-    choices = _CHOICES[name]
-    if value not in choices:
-        known = " or ".join(map(repr, choices))
-        raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
-    setattr(message, name, choices[value])
-
-
-def _set_threshold(message: stream_pb2.StreamSettings, value: Any) -> None:
-    if value is not None:  # None, named by an update, declares none any more
-        message.threshold = real(value, "threshold")
-
-
-def _check_cluster_key(key: Any) -> str:
-    if isinstance(key, str):
-        problem = segment_key_problem(key, "cluster_key")
+def _set_clusters(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    if name == "cluster_groups":
+        message.cluster_groups = check_cluster_groups(value) or 0
+        return
+    if isinstance(value, str):
+        problem = segment_key_problem(value, name)
     else:
-        problem = f"cluster_key must be a string, got {key!r:.60}"
+        problem = f"cluster_key must be a string, got {value!r:.60}"
     if problem is not None:
-        raise InvalidInputError(problem, field="cluster_key")
-    return str(key)
+        raise InvalidInputError(problem, field=name)
+    message.cluster_key = value
 
 
 def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:

@@ -76,9 +76,9 @@ def test_create_list_update_delete(address: str) -> None:
         "orphans": "miss",
         "expired": "drop",
         "segment_keys": ["country", "device"],
-        "threshold": 0.5,
         "cluster_key": "",
         "cluster_groups": 0,
+        "threshold": 0.5,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
     listed = json.loads(streams("list", address, "--prefix", "s/", "--json")[1])

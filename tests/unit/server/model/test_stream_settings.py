@@ -85,7 +85,7 @@ def test_a_setting_that_is_not_declared_takes_no_bytes():
     """Checkpoints and exports without a threshold are those of releases that had none."""
     without = asdict(DEFAULTS)
     assert without.pop("threshold") is None
-    del without["cluster_key"], without["cluster_groups"]
+    assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
     assert DEFAULTS.to_fields() == without
     assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}
     for scale, threshold in (("plain", -1e300), ("probability", 0.0), ("probability", 1.0)):
@@ -165,21 +165,6 @@ BAD = {
         "segment_keys",
         "segment_keys must be distinct, got 'a' twice",
     ),
-    "threshold nan": (
-        message(threshold=math.nan),
-        "threshold",
-        "threshold must be finite, got nan",
-    ),
-    "threshold inf": (
-        message(threshold=-math.inf),
-        "threshold",
-        "threshold must be finite, got -inf",
-    ),
-    "threshold of a probability": (
-        message(threshold=1.5, scale=stream_pb2.SCALE_PROBABILITY),
-        "threshold",
-        "threshold must be from 0 to 1 on the probability scale, got 1.5",
-    ),
     "few groups": (
         message(cluster_groups=7),
         "cluster_groups",
@@ -197,6 +182,21 @@ BAD = {
             "orphans MISS with clusters would count misses that have no cluster: "
             "a label without a prediction does not tell it"
         ),
+    ),
+    "threshold nan": (
+        message(threshold=math.nan),
+        "threshold",
+        "threshold must be finite, got nan",
+    ),
+    "threshold inf": (
+        message(threshold=-math.inf),
+        "threshold",
+        "threshold must be finite, got -inf",
+    ),
+    "threshold of a probability": (
+        message(threshold=1.5, scale=stream_pb2.SCALE_PROBABILITY),
+        "threshold",
+        "threshold must be from 0 to 1 on the probability scale, got 1.5",
     ),
     "unknown policy": (message(orphans=9), "orphans", "orphans has the unknown value 9"),
 }
