@@ -31,7 +31,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.names import MAX_UINT
 from streameval_server._model.request_ids import PRODUCER_PREFIX
-from streameval_server._model.rows import CaseRows, PredictionRows, is_plain
+from streameval_server._model.rows import CaseRows, PredictionRows
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
