@@ -404,7 +404,7 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     core = open_core(storage, Limits())
     produce(core, 1)
     known = checkpoint.FORMAT
-    monkeypatch.setattr(checkpoint, "FORMAT", known + 1)
+    monkeypatch.setattr(checkpoint, "_FORMAT_WITHOUT_DELAYS", known + 1)
     take_checkpoint(core)
     storage.close()
     monkeypatch.undo()
