@@ -79,7 +79,9 @@ def check_cluster_groups(groups: Any) -> int | None:
     return int(groups)
 
 
-def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedClusters | None:
+def check_clusters(
+    clusters: Any, groups: int | None, size: int, *, like: str = "labels"
+) -> HashedClusters | None:
     """Read a column of clusters, or refuse it. O(n), and 1 us a distinct key.
 
     Parameters
@@ -90,6 +92,8 @@ def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedCluste
         How many groups the evaluator declares; None declares no clusters.
     size : int
         The number of rows.
+    like : str
+        The column that has as many rows, for the message.
 
     Raises
     ------
@@ -112,7 +116,7 @@ def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedCluste
             hashed = HashedClusters(_hashed(distinct.tolist(), groups)[index])
         else:
             hashed = HashedClusters(_hashed(column.tolist(), groups))
-    check_length("clusters", hashed.groups.size, like="labels", length=size)
+    check_length("clusters", hashed.groups.size, like=like, length=size)
     return hashed
 
 

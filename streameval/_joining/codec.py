@@ -3,7 +3,8 @@
 Layout, little-endian: settings, now, number of segment keys, number of ids, counters;
 then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
 event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
-ids, so equal joiners have equal bytes whatever slots their ids are in.
+ids, so equal joiners have equal bytes whatever slots their ids are in. In format 3 each
+row has one more code before the segments': the group of its cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
 
-FRAME = Frame(b"SEVJ", 1, "a joiner")
+FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
+_FRAME_WITH_CLUSTERS = Frame(b"SEVJ", 3, "a joiner", newest=3)
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
 
 
@@ -47,7 +49,8 @@ def encode_joiner(joiner: Joiner) -> bytes:
         len(joiner),
         *joiner.tally[: len(JOIN_COUNTERS)].tolist(),
     )
-    return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
+    frame = _FRAME_WITH_CLUSTERS if joiner.has_clusters else FRAME
+    return frame.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
 
 
 def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
@@ -66,7 +69,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     CorruptStateError
         When the bytes are not exactly that.
     """
-    reader = FRAME.reader(data)
+    has_clusters = _FRAME_WITH_CLUSTERS.begins(data)
+    reader = (_FRAME_WITH_CLUSTERS if has_clusters else FRAME).reader(data)
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
@@ -86,7 +90,9 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         raise_corrupt(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
         raise_corrupt(f"the joiner announces {count} ids of at most {most}")
-    joiner = Joiner(settings, keys)
+    if has_clusters and misses:
+        raise_corrupt("the joiner has clusters, and counts labels that have none")
+    joiner = Joiner(settings, keys, has_clusters=has_clusters)
     joiner.now_us = now_us
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
@@ -115,7 +121,8 @@ def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     scores = reader.column("<f8", count)
     event_us = reader.column("<i8", count)
     due = reader.column("<u4", count)
-    codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
+    width = joiner.table.codes.shape[1]
+    codes = reader.column("<u2", count * width).reshape(count, width)
     if lengths.min() < 1 or lengths.max() > MAX_ID_BYTES or any(a >= b for a, b in pairwise(ids)):
         raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE

@@ -87,9 +87,9 @@ class EffectCounter:
 
     def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:  # noqa: ARG002 - panes use it
         """Count a few effects of one moment, row by row. O(n log panes)."""
-        for kind, _, score in rows:
+        for kind, _, score, group in rows:
             self.overall.add_one(kind, score)
-            apply_one(kind, score, lambda: self._plain)
+            apply_one(kind, score, lambda: self._plain, group)
 
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         """Return the coverage of the panes that overlap [start, end). O(panes)."""
@@ -172,16 +172,16 @@ class PaneEffectCounter(EffectCounter):
     def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:
         grid = self._panes.grid
         if self.delays is not None:
-            kept = [row for row in rows if row.event_us >= grid.oldest_us]
+            kept = [row[:3] for row in rows if row.event_us >= grid.oldest_us]
             self.delays.count_rows(kept, now_us)
-        for kind, event_us, score in rows:
+        for kind, event_us, score, group in rows:
             self.overall.add_one(kind, score)
             if event_us < grid.oldest_us:
                 self.beyond_retention += 1
                 continue
             start_us = grid.start_of(event_us)
             self._cells.at(start_us).add_one(kind, score)
-            apply_one(kind, score, partial(self._panes.at, start_us))
+            apply_one(kind, score, partial(self._panes.at, start_us), group)
 
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         self._cells.advance(self._panes.now_us)

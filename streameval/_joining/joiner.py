@@ -46,6 +46,7 @@ class EffectRow(NamedTuple):
     kind: int
     event_us: int
     score: float
+    group: int | None = None
 
 
 class Joiner:
@@ -56,6 +57,9 @@ class Joiner:
     settings : JoinSettings
     keys : int
         How many segment codes each prediction carries.
+    has_clusters : bool
+        Whether each prediction carries the group of its cluster. The table keeps it as the
+        first of the row's codes.
 
     Attributes
     ----------
@@ -71,12 +75,15 @@ class Joiner:
     expire at its end.
     """
 
-    def __init__(self, settings: JoinSettings, keys: int = 0) -> None:
+    def __init__(
+        self, settings: JoinSettings, keys: int = 0, *, has_clusters: bool = False
+    ) -> None:
         self.settings = settings
         self.keys = keys
+        self.has_clusters = has_clusters
         self.now_us = 0
         self.due_limit_us = MAX_TIME_US
-        self.table = JoinTable(keys)
+        self.table = JoinTable(keys + has_clusters)
         self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
         self._bucket_us = settings.bucket_us
@@ -98,6 +105,7 @@ class Joiner:
         event_us: IntArray,
         now_us: int,
         codes: CodeArray | None = None,
+        clusters: CodeArray | None = None,
     ) -> Effects:
         """Take predictions. O(n).
 
@@ -111,10 +119,14 @@ class Joiner:
             When they arrived. A time before the latest one counts as the latest.
         codes : uint16[n, keys] or None
             Segment codes; None is 0 for all.
+        clusters : uint16[n] or None
+            The groups of clusters, if predictions have clusters.
         """
         ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
         if codes is None:
-            codes = self._no_codes(len(ids))
+            codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
+        if clusters is not None:
+            codes = np.column_stack((clusters, codes))
         return self._join(Operations(ids, ops, scores, event_us, codes), now_us)
 
     def label(
@@ -163,12 +175,14 @@ class Joiner:
             return NO_EFFECTS
         return self._expire(self.table.pop_due(due))
 
-    def join_one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[EffectRow]:
-        """Apply one operation at `now_us`; return its effects.
+    def join_one(
+        self, op: Op, id_: bytes, *, score: float, event_us: int, group: int = 0
+    ) -> list[EffectRow]:
+        """Apply one operation at `now_us`; return its effects. `group` is of its cluster.
 
         The caller calls `advance` before it and `settle` after it.
         """
-        return [row[0] for row in self._join_row(op, id_, score, event_us, 0)]
+        return [row[0] for row in self._join_row(op, id_, score, event_us, group)]
 
     def settle(self) -> Effects:
         """Expire what the last operations made due; return the effects.
@@ -182,14 +196,14 @@ class Joiner:
 
     def copy(self) -> Joiner:
         """Return an independent joiner. O(n)."""
-        other = Joiner(self.settings, self.keys)
+        other = Joiner(self.settings, self.keys, has_clusters=self.has_clusters)
         other.now_us = self.now_us
         other.table = self.table.copy()
         other.tally = self.tally.copy()
         return other
 
     def _no_codes(self, rows: int) -> CodeArray:
-        return np.zeros((rows, self.keys), dtype=np.uint16)
+        return np.zeros((rows, self.table.codes.shape[1]), dtype=np.uint16)
 
     def _join(self, rows: Operations, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
@@ -253,8 +267,12 @@ class Joiner:
             np.array([row.event_us for row, _ in happened], dtype=np.int64),
             np.full(len(happened), self.now_us, dtype=np.int64),
             np.array([row.score for row, _ in happened]),
-            np.array([codes for _, codes in happened], dtype=np.uint16),
+            *self._split(np.array([codes for _, codes in happened], dtype=np.uint16)),
         )
+
+    def _split(self, codes: CodeArray) -> tuple[CodeArray, CodeArray | None]:
+        """Return the segment codes of rows of the table, and the groups of their clusters."""
+        return (codes[:, 1:], codes[:, 0]) if self.has_clusters else (codes, None)
 
     def _join_row(
         self, op: int, id_: bytes, score: float, event_us: int, codes: CodeArray | int
@@ -276,8 +294,9 @@ class Joiner:
             table.event_us[slot] = event_us
             table.codes[slot] = codes
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
+        group = int(table.codes[slot, 0]) if self.has_clusters else None
         happened = [
-            (EffectRow(int(kind), event_us, score), table.codes[slot].copy())
+            (EffectRow(int(kind), event_us, score, group), table.codes[slot].copy())
             for kind in rule.effects
         ]
         if rule.after == UNKNOWN:
@@ -296,7 +315,8 @@ class Joiner:
             slots, kinds = slots[rows], kinds[rows]
         table = self.table
         at_us = np.full(slots.size, self.now_us, dtype=np.int64)
-        return Effects(kinds, table.event_us[slots], at_us, table.score[slots], table.codes[slots])
+        codes = self._split(table.codes[slots])
+        return Effects(kinds, table.event_us[slots], at_us, table.score[slots], *codes)
 
     def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
         for due in (Due.TTL_AFTER_EVENT, Due.TTL_AFTER_NOW, Due.RELABEL_TTL_AFTER_NOW):

@@ -19,6 +19,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.keywords import by_keyword
 from streameval._common.names import check_id, check_ids
+from streameval._counts.cluster_keys import check_cluster, check_clusters
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -35,6 +36,7 @@ from streameval._joining.effect_counter import (
 )
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import PENDING, JoinSettings, Op
+from streameval._joining.table import FREE_SLOT
 from streameval._metric_registry import HEADLINE
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
@@ -77,7 +79,7 @@ class LabelJoiner:
     ----------
     into : WindowedEvaluator or Evaluator
         The evaluator that counts the cases. The caller may add other cases to it, but
-        must not remove joined ones.
+        must not remove joined ones. If it declares clusters, predictions carry them.
     ttl : timedelta
         How long after its time a prediction waits for its label, and a label for
         its prediction. At most the retention of a `WindowedEvaluator`.
@@ -88,13 +90,15 @@ class LabelJoiner:
         first expire early.
     orphans : {"drop", "miss"}
         Whether a label whose prediction never arrived is dropped, or counts as a
-        reference that was never scored.
+        reference that was never scored. Such a label has no cluster, so an evaluator with
+        clusters takes none.
     expired : {"drop", "negative"}
         Whether a prediction whose label never arrived is dropped, or counts as a
         negative case. The latter is biased unless labels are missing at random.
     keep_delays : bool
         Whether to keep, by pane and score, how long labels took: `projection` needs it.
-        About 20 B for each cell of score, class and bucket of delay in use.
+        About 20 B for each cell of score, class and bucket of delay in use. Not with
+        clusters: the interval of a projection takes predictions as independent.
 
     Raises
     ------
@@ -139,9 +143,6 @@ class LabelJoiner:
         if not isinstance(into, WindowedEvaluator | Evaluator):
             message = f"into must be a WindowedEvaluator or an Evaluator, got {into!r}"
             raise InvalidInputError(message, field="into")
-        if into.cluster_groups is not None:
-            message = "predictions that wait for labels have no clusters: join into an evaluator "
-            raise InvalidInputError(f"{message}without cluster_groups", field="into")
         settings = JoinSettings(
             span_us(ttl, field="ttl"),
             span_us(relabel_ttl, field="relabel_ttl"),
@@ -152,11 +153,19 @@ class LabelJoiner:
         if keep_delays and not isinstance(into, WindowedEvaluator):
             message = "keep_delays needs a WindowedEvaluator: delays are kept by pane"
             raise InvalidInputError(message, field="keep_delays")
+        has_clusters = into.cluster_groups is not None
+        if has_clusters and keep_delays:
+            message = "the interval of a projection takes predictions as independent: "
+            message += "keep_delays needs an evaluator without cluster_groups"
+            raise InvalidInputError(message, field="keep_delays")
+        if has_clusters and settings.orphans == "miss":
+            message = "a label without a prediction has no cluster: with cluster_groups, "
+            raise InvalidInputError(f"{message}orphans must be 'drop'", field="orphans")
         counter = effect_counter_for(into, keep_delays=keep_delays)
         if not _fits(settings, counter):
             message = f"ttl must be at most the evaluator's retention, got {ttl}"
             raise InvalidInputError(message, field="ttl")
-        self._begin(Joiner(settings), counter)
+        self._begin(Joiner(settings, has_clusters=has_clusters), counter)
 
     def _begin(self, joiner: Joiner, counter: EffectCounter) -> None:
         self._joiner = joiner
@@ -164,7 +173,15 @@ class LabelJoiner:
 
     # -- predictions and labels ----------------------------------------------
 
-    def log(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
+    def log(
+        self,
+        id_: str | bytes,
+        /,
+        score: float,
+        *,
+        at: datetime,
+        cluster: str | int | bytes | None = None,
+    ) -> None:
         """Log a prediction.
 
         Parameters
@@ -175,6 +192,9 @@ class LabelJoiner:
             As for `Evaluator.add_case`.
         at : datetime
             When it was made: its case will count in the pane of this time.
+        cluster : str, int or bytes, optional
+            Where the evaluator declares clusters: which one the prediction is of. Its
+            label counts in the cluster of the prediction.
 
         Raises
         ------
@@ -196,13 +216,15 @@ class LabelJoiner:
         """
         key, at_us = check_id(id_), to_us(at)
         value = check_score(score, scale=self._counter.overall.scale)
+        hashed = check_cluster(cluster, self._counter.evaluator.cluster_groups)
         oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
             raise too_old_error(at_us, oldest_us)
-        self._apply_one(Op.PREDICT, key, value, at_us)
+        group = 0 if hashed is None else int(hashed.groups[0])
+        self._apply_one(Op.PREDICT, key, value, at_us, group)
 
     @by_keyword
-    def log_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
+    def log_cases(self, *, ids: Any, scores: Any, at: Any, clusters: Any = None) -> None:
         """Log columns of predictions, all or none.
 
         Parameters
@@ -211,6 +233,8 @@ class LabelJoiner:
         scores : column of float
         at : datetime, sequence of datetime, or datetime64[n]
             When each was made: one time for all rows, or one per row.
+        clusters : column of str, int or bytes, optional
+            Where the evaluator declares clusters: which one each row is of.
 
         Raises
         ------
@@ -229,17 +253,26 @@ class LabelJoiner:
         >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.coverage().pending
         2
+        >>> users = LabelJoiner(WindowedEvaluator(cluster_groups=32), ttl=timedelta(days=7))
+        >>> users.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon, clusters=["ann", "bo"])
         """
         keys = check_ids(ids)
         values = check_scores(scores, scale=self._counter.overall.scale)
         check_length("scores", values.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
+        num_groups = self._counter.evaluator.cluster_groups
+        hashed = check_clusters(clusters, num_groups, len(keys), like="ids")
+        groups = None if hashed is None else hashed.groups.astype(np.uint16)
         if keys:
             check_none_older(times_us, self._counter.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
             self._counter.count(
                 self._joiner.predict(
-                    keys[rows], scores=values[rows], event_us=times_us[rows], now_us=now_us
+                    keys[rows],
+                    scores=values[rows],
+                    event_us=times_us[rows],
+                    now_us=now_us,
+                    clusters=None if groups is None else groups[rows],
                 )
             )
 
@@ -639,10 +672,10 @@ class LabelJoiner:
 
     # -- internals -------------------------------------------------------------
 
-    def _apply_one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
+    def _apply_one(self, op: Op, key: bytes, score: float, at_us: int, group: int = 0) -> None:
         self._counter.check_room(len(self._joiner) + 1)
         self._pass_time(at_us)
-        rows = self._joiner.join_one(op, key, score=score, event_us=at_us)
+        rows = self._joiner.join_one(op, key, score=score, event_us=at_us, group=group)
         self._counter.count_rows(rows, self._joiner.now_us)
         self._counter.count(self._joiner.settle())
 
@@ -693,5 +726,11 @@ def _fits(settings: JoinSettings, counter: EffectCounter) -> bool:
 
 
 def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
-    """Return whether as many ids are pending as the coverage says."""
+    """Return whether as many ids are pending as the coverage says, in groups that exist."""
+    num_groups = counter.evaluator.cluster_groups
+    if joiner.has_clusters != (num_groups is not None):
+        return False
+    table = joiner.table
+    if num_groups is not None and (table.codes[table.state != FREE_SLOT] >= num_groups).any():
+        return False
     return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

@@ -73,11 +73,28 @@ def plain_label_joiner() -> LabelJoiner:
     return made
 
 
+def clustered_label_joiner() -> LabelJoiner:
+    """Predictions that wait, were labelled and relabelled, each with the group of its cluster."""
+    made = LabelJoiner(WindowedEvaluator(cluster_groups=8), ttl=DAY, relabel_ttl=DAY)
+    ids = [f"prediction {number}" for number in range(30)]
+    users = [f"user {number // 3}" for number in range(30)]
+    made.log_cases(ids=ids, scores=np.arange(30) / 32, at=NOON, clusters=users)
+    made.label_cases(ids=ids[::2], labels=np.arange(15) > 9, at=NOON + MINUTE)
+    made.label(ids[0], True, at=NOON + MINUTE)
+    made.label("early", True, at=NOON + MINUTE)
+    return made
+
+
 FORMS = {
-    "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
-    "joiner": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
-    "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
-    "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "windowed-1": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
+    "joiner-1": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
+    "label-joiner-1": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "plain-label-joiner-1": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "label-joiner-clusters": (
+        clustered_label_joiner,
+        LabelJoiner.to_bytes,
+        LabelJoiner.from_bytes,
+    ),
 }
 
 
@@ -85,6 +102,6 @@ FORMS = {
 def test_golden_states(name: str) -> None:
     """The bytes of version 0.1 are readable, equal to today's, and written again."""
     make, encode, decode = FORMS[name]
-    data = (DATA / f"{name}-1.bin").read_bytes()
+    data = (DATA / f"{name}.bin").read_bytes()
     assert encode(decode(data)) == data
     assert encode(make()) == data

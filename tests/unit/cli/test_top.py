@@ -54,13 +54,15 @@ class Terminal:
         self._mine, self._its = os.openpty()
         termios.tcsetwinsize(self._its, (height, width))
         self.before = termios.tcgetattr(self._its)
+        # A size in the environment, as test runners set, precedes the terminal's.
+        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
         self._process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *arguments],
             stdin=self._its,
             stdout=self._its,
             stderr=self._its,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=environment | {"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)},
         )
 
     def resize(self, width: int, height: int) -> None:
