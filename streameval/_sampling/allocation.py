@@ -142,7 +142,7 @@ class LabelAllocation:
 
         Notes
         -----
-        O(n log n), some 1 us an id. In each band a simple random sample without
+        O(n log n), some 1.5 us an id. In each band a simple random sample without
         replacement: the n ids with the least keyed hash (BLAKE2b) of the N that wait, so
         each has the probability n/N, and any n of them are as likely as any other.
 
@@ -222,7 +222,8 @@ def allocate_labels(
     ------
     InvalidInputError
         When no prediction waits, the size is not from 1 to as many as wait, the metric has
-        no gradient, or another value is invalid.
+        no gradient, the labelled cases have clusters, which take no weights, or another
+        value is invalid.
     TypeError
         When the method of that name takes no such argument.
 
@@ -253,6 +254,9 @@ def allocate_labels(
         message = f"labelled must be an Evaluator or a Window, got {shown(labelled)}"
         raise InvalidInputError(message, field="labelled")
     view = labelled._view()
+    if view.clusters is not None:
+        message = "where clusters are declared labels take no probability: sample without clusters"
+        raise InvalidInputError(message, field="labelled")
     row = _metric(metric, arguments)
     values = check_scores(scores, scale=view.scale)
     if not values.size:

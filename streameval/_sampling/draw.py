@@ -5,7 +5,7 @@ least ranks are drawn. So each has the probability n/N exactly, as far as BLAKE2
 function of the seed; the size is the budget, not only on average; and the draw depends on
 the set of ids and the seed alone, not on the order in which predictions arrived.
 
-Cost: some 1 us an id that waits.
+Cost: some 1.5 us of the processor for each id that waits.
 """
 
 from __future__ import annotations
@@ -49,8 +49,13 @@ def draw_rows(ids: Sequence[bytes], bands: IntArray, to_label: IntArray, seed: i
         How many to draw of each band, at most as many as it has.
     seed : int
     """
-    key = seed.to_bytes(8, "little")
-    joined = b"".join([blake2b(id_, digest_size=_RANK_BYTES, key=key).digest() for id_ in ids])
+    keyed = blake2b(digest_size=_RANK_BYTES, key=seed.to_bytes(8, "little"))
+    digests = []
+    for id_ in ids:
+        rank = keyed.copy()  # quicker than a new one
+        rank.update(id_)
+        digests.append(rank.digest())
+    joined = b"".join(digests)
     ranks = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)
     order = np.lexsort((ranks[:, 1], ranks[:, 0], bands))
     starts = np.searchsorted(bands[order], np.arange(to_label.size))

@@ -15,7 +15,6 @@ from streameval import (
     CorruptStateError,
     Evaluator,
     InvalidInputError,
-    LabelJoiner,
     WindowedEvaluator,
 )
 from streameval._counts.cluster_counts import CLUSTER_BITS, cluster_edges

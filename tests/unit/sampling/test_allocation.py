@@ -191,6 +191,8 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 def test_only_evaluators_and_windows_are_labelled_cases() -> None:
     with pytest.raises(InvalidInputError, match="labelled must be an Evaluator or a Window"):
         allocate_labels([0.5], scores=[0.1], size=1)
+    with pytest.raises(InvalidInputError, match="where clusters are declared labels take no prob"):
+        allocate_labels(Evaluator(cluster_groups=8), scores=[0.1], size=1)
     with pytest.raises(TypeError, match="unexpected keyword"):
         allocate_labels(labelled(1), scores=[0.1], size=1, metric="auc_roc", threshold=0.5)
 
