@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
@@ -55,6 +56,13 @@ ExpiredOption = Annotated[
     Expired | None,
     typer.Option(help="How a prediction without a label counts. [default: drop]"),
 ]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The score at which the model runs: answers have the rates at it. [default: none]",
+        show_default=False,
+    ),
+]
 
 
 @streams.command(name="list")
@@ -93,6 +101,7 @@ def create(
     segment: Annotated[
         list[str] | None, typer.Option(help="Key of segments; may be given several times.")
     ] = None,
+    threshold: ThresholdOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution and --scale cannot change later."""
@@ -110,6 +119,7 @@ def create(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            threshold=threshold,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)
 
@@ -133,6 +143,10 @@ def update(
             "first, so the token needs the scope query beside admin."
         ),
     ] = None,
+    threshold: ThresholdOption = None,
+    no_threshold: Annotated[
+        bool, typer.Option("--no-threshold", help="Declare no threshold any more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a stream; those that are not given stay as they are."""
@@ -147,7 +161,12 @@ def update(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            threshold=threshold,
         )
+        if no_threshold:
+            if threshold is not None:
+                raise StreamEvalError("give --threshold or --no-threshold, not both")
+            settings["threshold"] = None
         _stream_admin.update(address, stream, settings, as_json=as_json)
 
 

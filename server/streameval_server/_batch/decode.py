@@ -58,6 +58,13 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
+_INGEST_REQUESTS = {
+    Format.INGEST_REQUEST,
+    Format.CHECKED_INGEST_REQUEST,
+    Format.DELAYS_INGEST_REQUEST,
+}
+"""Formats whose payload is an IngestRequest; that of the others is an IngestBatchRequest."""
+
 M = TypeVar("M", bound=Message)
 
 
@@ -145,7 +152,7 @@ def stored(format_: int, payload: bytes) -> Rows | None:
 
 def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
     """Return the batch of a log row's payload. Raises DecodeError."""
-    if format_ in (Format.INGEST_REQUEST, Format.CHECKED_INGEST_REQUEST):
+    if format_ in _INGEST_REQUESTS:
         return ingest_pb2.IngestRequest.FromString(payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(payload).batch
 

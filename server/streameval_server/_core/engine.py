@@ -168,6 +168,8 @@ class Engine:
         if entry.rows is not None:
             state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS, due_us)
             state.on_time(due_us)
+            if entry.keeps_delays:
+                state.keep_delays(entry.received_us)
             state.take(entry.rows, entry.revision, entry.received_us, due_us)
             return state
         if isinstance(change, StreamSettings):

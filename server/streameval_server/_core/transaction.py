@@ -23,6 +23,7 @@ from streameval_server._log.entries import (
     Outcome,
     Status,
     checksum,
+    keeps_delays,
 )
 from streameval_server._log.failpoints import DRAFTED, failpoint
 from streameval_server._log.producer_marks import Mark, SequenceStatus, advance, sequence_status
@@ -368,6 +369,7 @@ class Transaction:
                 item.change,
                 item.refused,
                 content,
+                keeps_delays(item.format),
             )
         )
         self.nbytes += len(payload)

@@ -17,7 +17,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message
 from streameval_server._log.catalog import NEW
-from streameval_server._log.entries import Format, Item, Kind, Status
+from streameval_server._log.entries import FORMATS_WITH_DELAYS, Format, Item, Kind, Status
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.producer_marks import Mark
 from streameval_server._model.errors import (
@@ -31,6 +31,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.names import MAX_UINT
 from streameval_server._model.request_ids import PRODUCER_PREFIX
+from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
@@ -316,6 +317,8 @@ def batch_item(
         rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)
     except RefusedError as error:
         return refused(error.refused, batch.stream if is_valid_name else "")
+    if isinstance(rows, PredictionRows | LabelRows | RetractionRows):
+        format_ = FORMATS_WITH_DELAYS[format_]
     item = Item(
         owner,
         Kind.BATCH,

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
@@ -83,6 +85,26 @@ class Format(enum.IntEnum):
     older formats have none, so that a checkpoint from before agrees with the log."""
     CHECKED_INGEST_BATCH_REQUEST = 12
     """As INGEST_BATCH_REQUEST, with such a checksum."""
+    DELAYS_INGEST_REQUEST = 15
+    """As CHECKED_INGEST_REQUEST, with rows by id: from its stream's first one on, how late labels
+    come is kept. Rows of the older formats keep none, so that a checkpoint from before agrees
+    with the log; an older release refuses this one."""
+    DELAYS_INGEST_BATCH_REQUEST = 16
+    """As CHECKED_INGEST_BATCH_REQUEST, in the same way."""
+
+
+FORMATS_WITH_DELAYS: Mapping[Format, Format] = {
+    Format.CHECKED_INGEST_REQUEST: Format.DELAYS_INGEST_REQUEST,
+    Format.CHECKED_INGEST_BATCH_REQUEST: Format.DELAYS_INGEST_BATCH_REQUEST,
+}
+"""The format of a batch with rows by id, for that of other batches."""
+
+_KEEPS_DELAYS = frozenset(FORMATS_WITH_DELAYS.values())
+
+
+def keeps_delays(format_: int) -> bool:
+    """Return whether a stream keeps how late labels come from a row of this format on."""
+    return format_ in _KEEPS_DELAYS
 
 
 class LogRow(NamedTuple):
@@ -181,6 +203,8 @@ class Entry:
         Why a batch was refused; None for other kinds.
     content : int
         `content_checksum` of a batch; 0 for other kinds and for rows of older formats.
+    keeps_delays : bool
+        Whether its stream keeps how late labels come from here on.
     memory_bytes : int
         Memory of the rows, an upper bound.
     """
@@ -196,6 +220,7 @@ class Entry:
     change: StreamChange | None = None
     refused: Refused | None = None
     content: int = 0
+    keeps_delays: bool = False
     memory_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,8 @@ when the stream is created; all others may change and apply from then on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import math
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
@@ -85,6 +86,9 @@ class StreamSettings:
         What a prediction without a label counts as.
     segment_keys : tuple of str
         Declared keys, in the order in which they were declared.
+    threshold : float or None
+        The score at which the model runs; None declares none. It changes what answers
+        say, and nothing that is counted.
     """
 
     pane_us: int = MINUTE_US
@@ -97,6 +101,18 @@ class StreamSettings:
     orphans: Literal["drop", "miss"] = "drop"
     expired: Literal["drop", "negative"] = "drop"
     segment_keys: tuple[str, ...] = ()
+    threshold: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return all settings by name, as checkpoints and exports keep them.
+
+        Without the threshold where there is none, so that the bytes of such streams are
+        those of releases that had no thresholds.
+        """
+        kept = asdict(self)
+        if self.threshold is None:
+            del kept["threshold"]
+        return kept
 
     def to_message(self) -> stream_pb2.StreamSettings:
         """Encode all settings as a message."""
@@ -111,6 +127,7 @@ class StreamSettings:
             orphans=_NUMBERS["orphans"][self.orphans],
             expired=_NUMBERS["expired"][self.expired],
             segment_keys=self.segment_keys,
+            threshold=self.threshold,
         )
 
 
@@ -193,7 +210,21 @@ def check(settings: StreamSettings, limits: Limits) -> None:
             "orphans MISS with expired NEGATIVE would count a late positive twice: "
             "as a negative case when its prediction expires and as a miss when its label comes",
         )
+    _check_threshold(settings)
     _check_keys(settings.segment_keys, limits)
+
+
+def _check_threshold(settings: StreamSettings) -> None:
+    threshold = settings.threshold
+    if threshold is None:
+        return
+    if not math.isfinite(threshold):
+        _refuse("threshold", f"threshold must be finite, got {threshold:g}")
+    if settings.scale == "probability" and not 0 <= threshold <= 1:
+        _refuse(
+            "threshold",
+            f"threshold must be from 0 to 1 on the probability scale, got {threshold:g}",
+        )
 
 
 def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:

@@ -20,7 +20,12 @@ from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
 from streameval_server._queries.derived_answers import DerivedAnswers
-from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
+from streameval_server._queries.metrics import (
+    MetricSelection,
+    metric_messages,
+    operating_point,
+    select_metrics,
+)
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
@@ -219,10 +224,11 @@ class QueryEngine:
         self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
+        chosen = metrics.at(resolved.view.info.settings.threshold)
         known = self._snapshots.get(
-            (resolved.key, metrics, hull),
+            (resolved.key, chosen, hull),
             resolved.parts,
-            lambda: self._compute(resolved, metrics, hull=hull),
+            lambda: self._compute(resolved, chosen, hull=hull),
         )
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
@@ -249,6 +255,8 @@ class QueryEngine:
             coverage=self.coverage(resolved),
             resolution=window.resolution,
         )
+        if metrics.threshold is not None:
+            message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:

@@ -12,6 +12,7 @@ Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accum
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from streameval_server._state.collected_rows import CollectedRows
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.deferred_rows import REMOVES, CodedCases, DeferredRows
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
+from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
@@ -32,7 +34,7 @@ from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval._common import IntArray
+    from streameval._common import BoolArray, IntArray
     from streameval._counts import State
     from streameval._time import Change, CodeArray
     from streameval_server._model.limits import Limits
@@ -83,12 +85,15 @@ class StreamCounts:
         What has been counted; `flush` adds what was collected.
     beyond_retention : int
         Rows that are in no pane, because theirs was no longer kept.
+    delays : StreamDelays or None
+        How late labels come; None until `keep_delays`.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.store = PaneStore(settings, limits, usage)
         self._usage = usage
         self.beyond_retention = 0
+        self.delays: StreamDelays | None = None
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
         self._collected = CollectedRows()
@@ -111,7 +116,8 @@ class StreamCounts:
         """Memory, an upper bound. O(keys)."""
         table = 0 if self._table is None else self._table.nbytes
         deferred = self._all_time.memory_bytes
-        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table
+        delays = 0 if self.delays is None else self.delays.memory_bytes
+        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table + delays
 
     # -- collecting
 
@@ -254,6 +260,19 @@ class StreamCounts:
 
     # -- counting
 
+    def keep_delays(self, settings: StreamSettings, since_us: int) -> StreamDelays:
+        """Keep the delays of labels of predictions from a time on; return them, empty. O(1)."""
+        self.delays = StreamDelays(settings, self._usage, since_us)
+        self.delays.advance(self.store.panes.now_us)
+        self._frozen = None
+        return self.delays
+
+    def end_us(self, now_us: int) -> int:
+        """Return the end of the newest pane, at least that of a time's. O(panes)."""
+        self.count()
+        panes = self.store.panes
+        return max([panes.grid.end_of(now_us), *(pane.end_us for pane in panes)])
+
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
         for part in self._parts_at(event_us, codes):
@@ -370,6 +389,7 @@ class StreamCounts:
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
         found = np.unique(starts).tolist()
         kept_starts = [start for start in found if start != _NO_PANE]
+        self._count_delays(effects, kept)
         if store.has_open_panes:
             self._settle_removals(None)
         panes = dict(zip(kept_starts, store.panes_at(kept_starts), strict=True))
@@ -394,6 +414,10 @@ class StreamCounts:
                 self._settle_removals(pane)
                 self._add_effects_to_slices(partial(store.parts, pane), effects[rows])
 
+    def _count_delays(self, effects: Effects, kept: BoolArray) -> None:
+        if self.delays is not None:
+            self.delays.count(effects if kept.all() else effects[kept])
+
     def _add_effects_to_slices(
         self, parts_of: Callable[[int], list[Part]], effects: Effects
     ) -> None:
@@ -411,8 +435,8 @@ class StreamCounts:
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else UnsortedCases(*change.added).copy()
-        removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
+        added = None if change.added is None else UnsortedCases.of(change.added).copy()
+        removed = None if change.removed is None else UnsortedCases.of(change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:
@@ -449,6 +473,8 @@ class StreamCounts:
             panes = (pane.content for pane in self.store.panes)
             self._deferred = {content: None for content in panes if content.deferred.size}
             self._frozen = None
+        if self.delays is not None:
+            self.delays.advance(now_us)
 
     def reconfigure(self, settings: StreamSettings) -> None:
         """Take new settings. O(panes) when retention changes; expired panes stay lost."""
@@ -457,6 +483,8 @@ class StreamCounts:
         self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.reconfigure(settings):
             self._frozen = None
+        if self.delays is not None:
+            self.delays.reconfigure(settings)
 
     # -- reading
 
@@ -464,5 +492,6 @@ class StreamCounts:
         """Return the counts as they are now; the same object until they change. O(panes)."""
         self.flush()
         if self._frozen is None:
-            self._frozen = self.store.frozen(names)
+            delays = None if self.delays is None else self.delays.frozen()
+            self._frozen = replace(self.store.frozen(names), delays=delays)
         return self._frozen

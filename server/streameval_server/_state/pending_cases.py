@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from streameval._common import BoolArray, FloatArray, IntArray
     from streameval._counts import Scale, State
+    from streameval._time import Cases
     from streameval_server._state.segments import SegmentColumns
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
@@ -73,6 +74,11 @@ class UnsortedCases:
     scores: FloatArray
     counts: IntArray | None
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, cases: Cases) -> UnsortedCases:
+        """Return the cases of a change. O(1)."""
+        return cls(cases.labels, cases.scores, cases.counts)
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:

@@ -40,6 +40,8 @@ _ROWS_PER_COMMIT = 256
 _UNCHECKED: dict[int, int] = {
     Format.CHECKED_INGEST_REQUEST: Format.INGEST_REQUEST,
     Format.CHECKED_INGEST_BATCH_REQUEST: Format.INGEST_BATCH_REQUEST,
+    Format.DELAYS_INGEST_REQUEST: Format.INGEST_REQUEST,
+    Format.DELAYS_INGEST_BATCH_REQUEST: Format.INGEST_BATCH_REQUEST,
 }
 """The formats of rows whose content is not compared with what a producer sends again: a mended
 row differs from it."""

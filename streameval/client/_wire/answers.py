@@ -247,6 +247,9 @@ class StreamSettings:
         How a prediction without a label counts.
     segment_keys : tuple of str
         Declared keys. Keys can be added, not removed.
+    threshold : float or None
+        The score at which the model runs, finite, and in [0, 1] on the probability scale;
+        answers have the rates at it. None declares none.
     """
 
     pane: timedelta
@@ -259,6 +262,7 @@ class StreamSettings:
     orphans: Literal["drop", "miss"]
     expired: Literal["drop", "negative"]
     segment_keys: tuple[str, ...]
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

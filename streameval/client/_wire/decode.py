@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
 from streameval._sampling.allocation import SampledBand
@@ -81,6 +82,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         coverage=read_coverage(message, "coverage"),
         warnings=tuple(message.warnings),
         weights=None,  # streams have none
+        operating_point=_operating_point(message),
     )
 
 
@@ -100,6 +102,20 @@ def read_label_sample(message: query_pb2.SampleForLabelsResponse) -> StreamLabel
         seed=message.seed,
         warnings=tuple(message.warnings),
     )
+
+
+def _operating_point(message: types_pb2.Snapshot) -> Confusion | None:
+    """Return the counts at the declared threshold; None where the stream declares none."""
+    if not message.HasField("operating_point"):
+        return None
+    at = message.operating_point
+    counts: list[Any] = [_whole(each) for each in (at.tp, at.fp, at.fn, at.tn)]
+    return Confusion(at.threshold, *counts)
+
+
+def _whole(count: float) -> float:
+    """Return a number of cases as an int, a sum of weights as it is."""
+    return int(count) if count.is_integer() else count
 
 
 def _value(metric: types_pb2.Metric) -> float:
@@ -258,4 +274,5 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         orphans="miss" if message.orphans == stream_pb2.ORPHAN_POLICY_MISS else "drop",
         expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
         segment_keys=tuple(message.segment_keys),
+        threshold=message.threshold if message.HasField("threshold") else None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.values import real
 from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
@@ -23,6 +24,7 @@ class ChangedSettings(TypedDict, total=False):
     orphans: Literal["drop", "miss"]
     expired: Literal["drop", "negative"]
     segment_keys: Iterable[str]
+    threshold: float | None
 
 
 class NewSettings(ChangedSettings, total=False):
@@ -68,6 +70,9 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
             message.segment_keys.extend(check_names(value, field=name))
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
+        elif name == "threshold":
+            if value is not None:  # None, named by an update, declares none any more
+                message.threshold = real(value, name)
         elif name not in _CHOICES:
             raise TypeError(f"there is no setting {name!r}")
         else:

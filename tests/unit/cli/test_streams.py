@@ -60,7 +60,7 @@ def test_create_list_update_delete(address: str) -> None:
         *("create", address, "s/1", "--pane", "10s", "--retention", "10y", "--resolution", 14),
         *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
         *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
-        *("--segment", "country", "--segment", "device", "--json"),
+        *("--segment", "country", "--segment", "device", "--threshold", 0.5, "--json"),
     )
     assert (code, errors) == (0, "")
     created = json.loads(printed)
@@ -75,6 +75,7 @@ def test_create_list_update_delete(address: str) -> None:
         "orphans": "miss",
         "expired": "drop",
         "segment_keys": ["country", "device"],
+        "threshold": 0.5,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
     listed = json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
@@ -100,6 +101,12 @@ def test_create_list_update_delete(address: str) -> None:
         ("segment", "keys", "country,", "device,", "plan"),
         ("retention", "10y"),
     }
+    code, printed, _ = streams("update", address, "s/1", "--threshold", 0.25, "--json")
+    assert json.loads(printed)["settings"]["threshold"] == 0.25
+    code, printed, _ = streams("update", address, "s/1", "--no-threshold", "--json")
+    assert json.loads(printed)["settings"]["threshold"] is None
+    code, _, errors = streams("update", address, "s/1", "--no-threshold", "--threshold", 0.5)
+    assert (code, errors) == (2, "streameval: give --threshold or --no-threshold, not both\n")
     code, _, errors = streams("delete", address, "s/1", answer="n\n")
     assert code == 1
     assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
