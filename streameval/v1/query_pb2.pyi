@@ -1137,7 +1137,7 @@ class SampleForLabelsRequest(_message.Message):
     means auc_pr.
     """
     threshold: _builtins.float
-    """For figures at a threshold, such as recall."""
+    """For figures at a threshold, such as recall; absent means the stream's."""
     prevalence: _builtins.float
     """For figures of precision and recall: the prevalence to rescale to; absent
     means that of the selection.

@@ -216,6 +216,21 @@ def test_requests_that_cannot_be_answered(
     assert client.stream(STREAM).sample_for_labels(1).size == 1
 
 
+def test_the_declared_threshold_is_the_default(service: Service, client: Client) -> None:
+    """Of a stream that declares one; another one in the request counts."""
+    client.create_stream("declared", threshold=1.0)
+    stream = client.stream("declared")
+    ids = [f"p{row}" for row in range(400)]
+    stream.log_cases(ids=ids, scores=service.scores[:400])
+    stream.label_cases(ids=ids[:100], labels=service.labels[:100])
+    client.flush()
+    found = stream.sample_for_labels(60, metric="precision", seed=1)
+    same = stream.sample_for_labels(60, metric="precision", threshold=1.0, seed=1)
+    other = stream.sample_for_labels(60, metric="precision", threshold=0.2, seed=1)
+    assert (found.bands, found.ids) == (same.bands, same.ids)
+    assert other.bands != found.bands
+
+
 def test_what_the_client_refuses_itself(client: Client) -> None:
     for arguments in ({"size": 0}, {"size": 1, "seed": -1}, {"size": 1, "seed": 2**64}):
         with pytest.raises(InvalidInputError, match="must be an integer from"):

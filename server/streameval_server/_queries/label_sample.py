@@ -104,13 +104,18 @@ def label_sample(
             reason="NOTHING_WAITS",
         )
     window = engine.window(resolved)
+    arguments = dict(request.arguments)
+    declared = resolved.view.info.settings.threshold
+    metric = BY_NAME.get(request.metric)
+    if metric is not None and metric.needs == "threshold" and declared is not None:
+        arguments.setdefault("threshold", declared)
     try:
         allocation = allocate_labels(
             window,
             scores=scores,
             size=request.size,
             metric=request.metric,
-            **dict(request.arguments),
+            **arguments,
         )
     except InvalidInputError as error:
         raise invalid(error.field or "metric", str(error)) from error
