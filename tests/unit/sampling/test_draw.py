@@ -168,24 +168,26 @@ def test_a_joiner_draws_what_waits_in_its_window() -> None:
 
 
 def test_the_labels_come_back_with_their_probabilities() -> None:
-    """The round trip: sample, label, add with the probabilities; here of all that wait."""
+    """The round trip: draw, label with the probabilities, read the window."""
     joiner, labels, scores = joined()
-    ev = Evaluator()
-    known = np.arange(900) % 9 < 2
-    ev.add_cases(labels=labels[known], scores=scores[known])
     sample = joiner.sample_for_labels(size=200, seed=5, metric="auc_roc")
     rows = np.array([int(id_[1:]) for id_ in sample.ids])
-    ev.add_cases(
-        labels=labels[rows], scores=scores[rows], label_probability=sample.label_probabilities
+    joiner.label_cases(
+        ids=sample.ids,
+        labels=labels[rows],
+        at=NOON + timedelta(hours=5),
+        label_probability=sample.label_probabilities,
     )
-    weights = ev.weights
+    window = joiner.evaluator.between(NOON, NOON + timedelta(hours=3))
+    weights = window.weights
     assert weights is not None
     # The known ones, and each band's drawn ones standing for all of it.
     assert math.isclose(weights.positives + weights.negatives, 900, rel_tol=1e-4)
     whole = Evaluator()
     whole.add_cases(labels=labels, scores=scores)
-    interval = ev.interval("auc_roc")
+    interval = window.interval("auc_roc")
     assert interval.lower < whole.auc_roc() < interval.upper
+    assert joiner.coverage().labelled == 200 + 200
 
 
 def test_a_plain_evaluator_and_wrong_windows() -> None:
