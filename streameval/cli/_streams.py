@@ -101,10 +101,25 @@ def create(
     segment: Annotated[
         list[str] | None, typer.Option(help="Key of segments; may be given several times.")
     ] = None,
+    cluster_key: Annotated[
+        str | None,
+        typer.Option(
+            help="What rows share a cluster by, as user_id: every case and prediction then "
+            "needs a cluster, and intervals allow for rows that depend on one another."
+        ),
+    ] = None,
+    cluster_groups: Annotated[
+        int | None,
+        typer.Option(
+            min=8,
+            max=1024,
+            help="Groups that clusters are hashed into. [default: 32 with --cluster-key]",
+        ),
+    ] = None,
     threshold: ThresholdOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a stream. --pane, --resolution and --scale cannot change later."""
+    """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
     with one_line_errors():
         from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
 
@@ -119,6 +134,8 @@ def create(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            cluster_key=cluster_key,
+            cluster_groups=cluster_groups,
             threshold=threshold,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._log.entries import Format, Kind
+from streameval_server._log.entries import STREAMED, Kind
 from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class Oracle:
 
 def batch_of(row: LogRow) -> ingest_pb2.Batch:
     """Return the batch of a row."""
-    if row.format in (Format.CHECKED_INGEST_REQUEST, Format.DELAYS_INGEST_REQUEST):
+    if row.format in STREAMED:
         return ingest_pb2.IngestRequest.FromString(row.payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(row.payload).batch
 

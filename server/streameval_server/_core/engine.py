@@ -411,7 +411,9 @@ class Engine:
     def catalog(self) -> Catalog:
         """Return the facts about each stream, for a committer. O(streams)."""
         return {
-            name: StreamFacts(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
+            name: StreamFacts(
+                state.total, state.info.settings, dict(state.sources) or NO_SOURCES, state.weighed
+            )
             for name, state in self._streams.items()
         }
 

@@ -39,9 +39,13 @@ _FORMATS = {
         Format.CHECKED_INGEST_BATCH_REQUEST,
         Format.DELAYS_INGEST_REQUEST,
         Format.DELAYS_INGEST_BATCH_REQUEST,
+        Format.EXTENDED_INGEST_REQUEST,
+        Format.EXTENDED_INGEST_BATCH_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
     ),
     Kind.REFUSED: (Format.REFUSAL,),
-    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST,),
+    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST, Format.CLUSTERED_STREAM_REQUEST),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
     Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
     Kind.TICK: (Format.TICK,),
@@ -169,7 +173,7 @@ def entry_of(row: LogRow) -> Entry:
         change,
         refused,
         content_checksum(row.format, row.payload) if row.producer else 0,
-        keeps_delays(row.format),
+        keeps_delays(row.format, rows),
     )
 
 

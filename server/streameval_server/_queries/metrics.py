@@ -180,7 +180,11 @@ def lowest_score(window: Window, threshold: float) -> float:
 
 def operating_point(window: Window, threshold: float) -> types_pb2.OperatingPoint:
     """Return what a declared threshold does. O(log K)."""
-    lowest = lowest_score(window, threshold)
+    return point_message(window, threshold, lowest_score(window, threshold))
+
+
+def point_message(window: Window, threshold: float, lowest: float) -> types_pb2.OperatingPoint:
+    """Return what a threshold does that calls the scores from `lowest` on positive. O(log K)."""
     found = window.confusion_at(lowest)
     return types_pb2.OperatingPoint(
         threshold=threshold,
@@ -212,7 +216,15 @@ def interval_message(interval: Interval) -> types_pb2.Interval:
         message.lower, message.upper = interval.lower, interval.upper
     else:
         message.undefined_reason = _Reason.Value(f"UNDEFINED_REASON_{interval.reason}")
+    if interval.design_effect > 1:
+        message.design_effect = interval.design_effect
     return message
+
+
+def weights_message(window: Window) -> types_pb2.Weights | None:
+    """Return what the references weigh; None where each weighs 1. O(n), cached."""
+    weights = window.weights
+    return None if weights is None else types_pb2.Weights(**weights._asdict())
 
 
 def bounds_message(

@@ -139,6 +139,9 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             existing=(places, 0, places * panes),
             has_effects=True,
         )
+    counted_rows = rows.size
+    if isinstance(rows, CaseRows) and rows.units is not None:
+        counted_rows *= 2  # sums of weights
     given = {column.key: column.values for column in rows.segments}
     values = [given.get(key, ("",)) for key in settings.segment_keys]
     texts = sum(_VALUE_BYTES + len(value) * 4 for each in values for value in each)
@@ -146,7 +149,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
         small
         + texts
         + growth_bytes(
-            rows.size,
+            counted_rows,
             keys,
             # A batch may have rows without a value of a key, which are a slice too.
             slices=sum(map(len, values)) + keys,

@@ -60,6 +60,8 @@ class StreamFile:
         The last merged epoch of each source.
     parts : mapping of str to bytes
         As `restore_stream` takes them.
+    weighed : int or None
+        What the references weigh together, in units of 2**-16; None where each weighs 1.
     """
 
     name: str
@@ -70,6 +72,7 @@ class StreamFile:
     total: int
     sources: Mapping[str, int]
     parts: Mapping[str, bytes]
+    weighed: int | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StreamFile:
@@ -105,6 +108,7 @@ class StreamFile:
                 _integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
+                _integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
             )
         except StreamEvalError:
             raise
@@ -184,8 +188,10 @@ def stream_to_bytes(
 def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
-        if name.endswith("_us") or name in {"resolution", "max_pending"}:
+        if name.endswith("_us") or name in {"resolution", "max_pending", "cluster_groups"}:
             _integer(value)
+        elif name == "cluster_key":
+            _text(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)

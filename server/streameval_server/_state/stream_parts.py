@@ -144,6 +144,8 @@ def _head(state: StreamState) -> PartsEncoder:
     }
     if state.counts.delays is not None:
         fields["delays_since_us"] = state.counts.delays.since_us
+    if state.weighed is not None:
+        fields["weighed"] = state.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     joins = b"" if state.joins is None else state.joins.state_to_bytes()
 
@@ -205,6 +207,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])
     state.total = fields["total"]
+    state.weighed = fields.get("weighed")
     state.sources = fields["sources"]
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]

@@ -50,8 +50,9 @@ def test_each_setting_of_the_proto_is_an_option() -> None:
         for verb in ("create", "update")
     }
     assert wanted <= found["create"]
-    assert wanted - {"--pane", "--resolution", "--scale"} <= found["update"]
-    assert not {"--pane", "--resolution", "--scale"} & found["update"]
+    fixed = {"--pane", "--resolution", "--scale", "--cluster-key", "--cluster-groups"}
+    assert wanted - fixed <= found["update"]
+    assert not fixed & found["update"]
 
 
 def test_create_list_update_delete(address: str) -> None:
@@ -75,6 +76,8 @@ def test_create_list_update_delete(address: str) -> None:
         "orphans": "miss",
         "expired": "drop",
         "segment_keys": ["country", "device"],
+        "cluster_key": "",
+        "cluster_groups": 0,
         "threshold": 0.5,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)

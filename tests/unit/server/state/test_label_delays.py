@@ -12,7 +12,14 @@ from streameval import CorruptStateError, LabelJoiner, WindowedEvaluator
 from streameval._projection.delay_counts import DelayCounts
 from streameval_server._core.engine import Engine
 from streameval_server._log.checkpoint import LazyParts, Manifest, PartEntry
-from streameval_server._log.entries import FORMATS_WITH_DELAYS, Entry, Format, Kind, keeps_delays
+from streameval_server._log.entries import (
+    EXTENDED,
+    FORMATS_WITH_DELAYS,
+    Entry,
+    Kind,
+    batch_format,
+    keeps_delays,
+)
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows, RetractionRows
@@ -233,11 +240,18 @@ def test_retention_takes_delays_with_it() -> None:
     assert 20 < len(after) < len(before)
 
 
-def test_only_batches_by_id_have_the_newer_format() -> None:
-    """Each kind of request has one, which says that delays are kept."""
-    assert set(map(keeps_delays, FORMATS_WITH_DELAYS)) == {False}
-    assert set(map(keeps_delays, FORMATS_WITH_DELAYS.values())) == {True}
-    assert {each for each in Format if keeps_delays(each)} == set(FORMATS_WITH_DELAYS.values())
+def test_rows_by_id_have_formats_of_their_own() -> None:
+    """Each kind of request has one, with and without weights; cases keep the older formats."""
+    by_id = RetractionRows([b"a"], 1)
+    weighted = LabelRows([b"a"], np.array([True]), 1, 1, units=np.array([1 << 16]))
+    cases = CaseRows(np.array([True, False]), np.array([0.9, 0.1]), None, 2, 2)
+    for plain, with_delays in FORMATS_WITH_DELAYS.items():
+        assert batch_format(plain, cases) is plain
+        assert not keeps_delays(plain, by_id)
+        for rows, expected in ((by_id, with_delays), (weighted, EXTENDED[plain])):
+            assert batch_format(plain, rows) is expected
+            assert keeps_delays(expected, rows)
+            assert not keeps_delays(expected, cases)
 
 
 def test_streams_without_ids_keep_no_delays() -> None:
