@@ -22,8 +22,14 @@ from streameval.client import (
     PreconditionError,
 )
 from streameval.client._wire import calls
-from streameval.client._wire.decode import read_label_sample
-from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
+from streameval.client._wire.decode import read_label_sample, read_snapshot
+from streameval.v1 import (
+    ingest_pb2,
+    ingest_pb2_grpc,
+    query_pb2,
+    query_pb2_grpc,
+    types_pb2,
+)
 from streameval_server import Settings, sample_then
 from streameval_server._model.errors import RequestError
 from streameval_server.testing import running_server
@@ -171,26 +177,66 @@ def test_a_draw_is_repeated_from_the_log(service: Service, client: Client) -> No
         sample_then(service.directory, 1, request)
 
 
-def test_the_labels_come_back_with_their_probabilities(service: Service, client: Client) -> None:
-    """The figure of what was labelled before and the sample is near that of all labels.
-
-    The sample is added to the state of the stream in an `Evaluator`, which takes weights.
-    """
-    stream = client.stream(STREAM)
-    found = stream.sample_for_labels(400, metric="auc_roc", seed=8, window=timedelta(days=2))
-    ev = stream.evaluator(window=timedelta(days=2))
+@pytest.mark.parametrize("transport", ["client", "grpc"])
+def test_the_labels_come_back_with_their_probabilities(
+    service: Service, client: Client, transport: str
+) -> None:
+    """The figures are the library's, and near those of all labels."""
+    name = f"back/{transport}"
+    stream = client.stream(name)
+    ids = np.array([f"p{row}" for row in range(1_200)])
+    times = [service.noon + HOUR * (row // 400) for row in range(1_200)]
+    known = service.is_labelled
+    stream.log_cases(ids=ids, scores=service.scores, at=times)
+    stream.label_cases(ids=ids[known], labels=service.labels[known])
+    client.flush()
+    found = stream.sample_for_labels(400, metric="auc_roc", seed=8)
     rows = np.array([int(id_[1:]) for id_ in found.ids])
-    ev.add_cases(
+    if transport == "client":
+        stream.label_cases(
+            ids=found.ids,
+            labels=service.labels[rows],
+            label_probability=found.label_probabilities,
+        )
+        client.flush()
+        snapshot = stream.snapshot(window=timedelta(days=2))
+    else:
+        labels = ingest_pb2.Labels(
+            ids=found.ids,
+            positives=service.labels[rows].tolist(),
+            label_probabilities=found.label_probabilities,
+        )
+        batch = ingest_pb2.IngestBatchRequest(batch=ingest_pb2.Batch(stream=name, labels=labels))
+        with grpc.insecure_channel(service.address) as channel:
+            stub = ingest_pb2_grpc.IngestServiceStub(channel)
+            revision = stub.IngestBatch(batch, timeout=20).revision
+            selection = types_pb2.Selection(
+                stream=name, min_revision=revision, last={"seconds": 172_800}
+            )
+            asked = query_pb2.GetSnapshotRequest(selection=selection)
+            queries = query_pb2_grpc.QueryServiceStub(channel)
+            snapshot = read_snapshot(queries.GetSnapshot(asked, timeout=20).snapshot)
+    joiner = service.joiner(np.arange(1_200))
+    sample = joiner.sample_for_labels(size=400, metric="auc_roc", seed=8)
+    assert sample.ids == found.ids
+    joiner.label_cases(
+        ids=sample.ids,
         labels=service.labels[rows],
-        scores=service.scores[rows],
-        label_probability=found.label_probabilities,
+        at=service.noon + 5 * HOUR,
+        label_probability=sample.label_probabilities,
     )
-    weights = ev.weights
+    expected = joiner.evaluator.between(service.noon, service.noon + 3 * HOUR)
+    weights = snapshot.weights
     assert weights is not None
-    assert math.isclose(weights.positives + weights.negatives, 1_200, rel_tol=1e-3)
+    assert weights == expected.weights
+    assert snapshot.auc_roc == expected.auc_roc()
+    # The known ones count once, and each band's drawn ones stand for all of it.
+    assert math.isclose(weights.positives + weights.negatives, 1_200, rel_tol=1e-4)
     whole = Evaluator()
     whole.add_cases(labels=service.labels, scores=service.scores)
-    interval = ev.interval("auc_roc")
+    interval = expected.interval("auc_roc")
+    answered = snapshot.intervals["auc_roc"]
+    assert (answered.lower, answered.upper) == (interval.lower, interval.upper)
     assert interval.lower < whole.auc_roc() < interval.upper
 
 
