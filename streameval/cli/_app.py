@@ -23,11 +23,20 @@ from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
     Address,
     AsJson,
+    DrawIds,
     Format,
+    From,
     Pane,
+    Prevalence,
     Retention,
+    SampleFile,
+    SampleMetric,
+    Seed,
     SegmentOption,
+    Size,
     StreamResolution,
+    Threshold,
+    To,
     Window,
 )
 from streameval.cli._serve import serve
@@ -322,6 +331,51 @@ def query(
         from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
         _query.query(address, stream, window=window, segment=segment, as_json=as_json)
+
+
+@app.command()
+@connects
+def sample(
+    address: Address,
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    size: Size,
+    metric: SampleMetric = "auc_pr",
+    threshold: Threshold = None,
+    prevalence: Prevalence = None,
+    seed: Seed = None,
+    csv: SampleFile = None,
+    ids: DrawIds = False,
+    window: Window = None,
+    start: From = None,
+    end: To = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which predictions to label next, so that a figure is known best.
+
+    How many of each band of score; with --csv FILE also which ids, drawn with these
+    probabilities, and an empty column for their labels.
+    """
+    with one_line_errors():
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+        from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - as above
+
+        options = SampleOptions(
+            size=size,
+            metric=metric,
+            threshold=threshold,
+            prevalence=prevalence,
+            seed=seed,
+            csv=csv,
+            ids=ids,
+            as_json=as_json,
+            window=window,
+            start=start,
+            end=end,
+            segment=segment,
+        )
+        _query.sample(address, stream, options)
 
 
 @app.command()
