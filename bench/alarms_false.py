@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from datetime import timedelta
 
 import numpy as np
 from alarms_streams import (
     DAY_MINUTES,
-    MEAN_TIME,
     START,
     THRESHOLD,
     TOLERANCE,
@@ -31,11 +31,11 @@ CONDITIONS = {
 
 
 def false_alarms(
-    traffic: Traffic, streams: int, days: int, seed: list[int]
+    traffic: Traffic, streams: int, days: int, mean_days: int, seed: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return alarms [watches, streams] of all watches together, and the most evidence of each."""
     rngs = [np.random.default_rng([*seed, stream]) for stream in range(streams)]
-    settings = settings_of(WATCHES)
+    settings = settings_of(WATCHES, mean_days)
     frozen = [frozen_of(traffic, rng, settings) for rng in rngs]
     arrivals = [Arrivals(traffic, each, settings) for each in frozen]
     lanes = Lanes(frozen, settings)
@@ -54,20 +54,23 @@ def false_alarms(
     return alarms, most
 
 
-def print_false_alarms(streams: int, days: int, rates: list[int], seed: int) -> None:
+def print_false_alarms(chosen: argparse.Namespace) -> None:
     """Print a row for each condition and rate."""
-    allowed = streams * days / MEAN_TIME.days
+    streams, days, mean_days = chosen.streams, chosen.days, chosen.mean_days
+    allowed = streams * days / mean_days
     print(
         f"{streams} streams x {days} days without a change, {', '.join(WATCHES)} together, "
-        f"tolerance {TOLERANCE},\none false alarm in {MEAN_TIME.days} days allowed: "
+        f"tolerance {TOLERANCE},\none false alarm in {mean_days} days allowed: "
         f"{allowed:.1f} in all. Alarms, by watch, and streams in which\none watch alone would "
         "have raised one\n"
     )
     print(f"{'condition':<14}{'positives/h':>12}{'alarms':>8}{'of rate':>9}  by watch; alone")
     for place, (name, options) in enumerate(CONDITIONS.items()):
-        for rate in rates:
+        for rate in chosen.rates:
             traffic = Traffic(rate, **options)
-            alarms, most = false_alarms(traffic, streams, days, [seed, place, rate])
+            alarms, most = false_alarms(
+                traffic, streams, days, mean_days, [chosen.seed, place, rate]
+            )
             total = int(alarms.sum())
             by_watch = " ".join(str(each) for each in alarms.sum(axis=1))
             alone = " ".join(str(each) for each in (most >= 1).sum(axis=1))
@@ -77,13 +80,12 @@ def print_false_alarms(streams: int, days: int, rates: list[int], seed: int) -> 
             )
 
 
-def check_lanes(streams: int, days: int, rates: list[int], seed: int) -> None:
+def check_lanes(chosen: argparse.Namespace) -> None:
     """Compare streams in arrays with the detector of the library, row by row."""
-    del streams
-    days = min(days, 3)
-    for rate in rates[:2]:
+    days, seed = min(chosen.days, 3), chosen.seed
+    for rate in chosen.rates[:2]:
         traffic, changed = Traffic(rate), Traffic(rate, auc=0.75)
-        settings = settings_of(WATCHES)
+        settings = settings_of(WATCHES, chosen.mean_days)
         frozen = frozen_of(traffic, np.random.default_rng([seed, rate]), settings)
         rng = np.random.default_rng([seed, rate])
         window = reference_window(traffic, rng).last(timedelta(days=7))
@@ -91,7 +93,7 @@ def check_lanes(streams: int, days: int, rates: list[int], seed: int) -> None:
             window,
             watch=WATCHES,
             tolerance=TOLERANCE,
-            mean_time_to_false_alarm=MEAN_TIME,
+            mean_time_to_false_alarm=timedelta(days=chosen.mean_days),
             threshold=THRESHOLD,
         )
         twin_rng = np.random.default_rng([seed, rate, 1])

@@ -27,7 +27,6 @@ PREVALENCE = 0.2
 AUC = 0.92
 THRESHOLD = 0.5
 TOLERANCE = 0.01
-MEAN_TIME = timedelta(days=365)
 WATCHES = ("ranking", "placement", "precision", "flagged", "calibration")
 DAY_MINUTES = 1440
 HOUR = 60
@@ -54,13 +53,15 @@ class Traffic:
         Whether labels come after an exponential delay: of 6 hours for a flagged negative,
         up to 4 days for a positive that is not flagged.
     daily : float
-        By how much the distance of the classes goes up and down within a day; volume does
-        by 30 %.
+        By how much the distance of the classes goes up and down within a day; the volume
+        does by 30 %, six hours before.
     auc : float
     prevalence : float
         Of which the model knows nothing.
     shift : float
         Of the logit of every score: calibration alone.
+    share : float
+        Of the rows whose classes have the distance that `auc` gives; others are as before.
     """
 
     positives: float
@@ -70,16 +71,17 @@ class Traffic:
     auc: float = AUC
     prevalence: float = PREVALENCE
     shift: float = 0.0
+    share: float = 1.0
 
     def day(self, rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return labels, scores and minutes of the rows of one day, in no order."""
         rows = self.positives / PREVALENCE * 24
-        bursts = rng.poisson(rows / self.burst)
-        minute = rng.integers(DAY_MINUTES, size=bursts)
+        most = 1.3 if self.daily else 1.0
+        minute = rng.integers(DAY_MINUTES, size=rng.poisson(most * rows / self.burst))
         if self.daily:
-            keep = rng.random(bursts) < 0.7 + 0.3 * np.sin(2 * np.pi * minute / DAY_MINUTES)
-            minute = np.repeat(minute[keep], 1)
-            bursts = minute.size
+            volume = 1 + 0.3 * np.sin(2 * np.pi * minute / DAY_MINUTES)
+            minute = minute[rng.random(minute.size) * most < volume]
+        bursts = minute.size
         chance = np.full(bursts, self.prevalence)
         if self.burst > 1:
             chance = rng.beta(4 * self.prevalence, 4 * (1 - self.prevalence), bursts)
@@ -90,6 +92,9 @@ class Traffic:
             shared = np.repeat(rng.normal(size=bursts), self.burst)
             noise = (noise + shared) / math.sqrt(2)
         distance = distance_of(self.auc)
+        if self.share < 1:
+            is_changed = rng.random(minutes.size) < self.share
+            distance = np.where(is_changed, distance, distance_of(AUC))
         if self.daily:
             distance = distance + self.daily * np.cos(2 * np.pi * minutes / DAY_MINUTES)
         return labels, self.scores(noise + distance * labels), minutes
@@ -101,13 +106,13 @@ class Traffic:
         return 1 / (1 + np.exp(-logit))
 
 
-def settings_of(watches: tuple[str, ...]) -> DriftSettings:
+def settings_of(watches: tuple[str, ...], mean_days: int) -> DriftSettings:
     """Return the settings of every simulated detector."""
     needing = {"precision", "recall", "flagged"} & set(watches)
     return check_settings(
         watch=watches,
         tolerance=TOLERANCE,
-        mean_time_to_false_alarm=MEAN_TIME,
+        mean_time_to_false_alarm=timedelta(days=mean_days),
         threshold=THRESHOLD if needing else None,
         pane=timedelta(minutes=1),
         maturity=timedelta(0),

@@ -237,7 +237,7 @@ class DriftDetector:
     def to_bytes(self) -> bytes:
         """Return everything as bytes: settings, reference, evidence, alarms. O(state).
 
-        Equal calls give equal bytes on every machine. The reference takes at most 1.5 KB, each
+        Equal calls give equal bytes. The reference takes at most 1.5 KB, each
         watch at most 2 KB, a segment 0.1 KB for each mean, an alarm 0.2 KB, and a pane that
         waits for labels 28 B for each mean and segment that it has rows of.
         """

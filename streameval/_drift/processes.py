@@ -134,7 +134,9 @@ class Processes:
         z = self.hour_sums / np.maximum(self.hour_counts, 1)
         theta = np.where(seen, self.thetas[0, : self.num_watched], 0.0)[:, None]
         bets = bet_of(_FRACTIONS, np.maximum(self.hour_counts, 1)[:, None], theta)
-        new = advanced(self.coarse, self.panes_an_hour, bets, theta, z[:, None])
+        end = (self.hour + 1) * self.panes_an_hour
+        elapsed = np.clip(end - self.restarts[: self.num_watched], 0, self.panes_an_hour)
+        new = advanced(self.coarse, elapsed[:, None], bets, theta, z[:, None])
         self.coarse = np.where(seen[:, None], new, self.coarse)
         self.hour_sums[:] = 0
         self.hour_counts[:] = 0

@@ -178,20 +178,31 @@ def blocks_of(state: State, panes: Sequence[State]) -> list[Blocks]:
 def side_mean(
     side: Side, cells: Cells, blocks: Sequence[Blocks], bands: Bands, threshold: float
 ) -> Mean:
-    """Return the mean of a side's values over cases, and its standard error. O(n)."""
+    """Return the mean of a side's values over cases, and its standard error. O(n).
+
+    Sums are integers, so that they are the same on every machine.
+    """
     values, counts = _values(side, cells, bands, threshold)
     count = int(counts.sum())
     if not count:
         return Mean(math.nan, math.nan, 0)
-    mean = int((values * counts).sum()) / (count * UNITS)
-    variance = float(np.dot((values / UNITS - mean) ** 2, counts)) / count**2
+    total = int((values * counts).sum())
+    variance = (count * int((values * values * counts).sum()) - total**2) / (count**3 * UNITS**2)
     for each in blocks:
         values, counts = _values(side, each.cells, bands, threshold)
-        totals: FloatArray = np.bincount(each.block_of, values * counts / UNITS)
-        rows: FloatArray = np.bincount(each.block_of, counts.astype(np.float64))
-        variance = max(variance, _block_variance(totals, rows, mean))
-    unseen = mean / (count + 1)
-    return Mean(mean, math.sqrt(variance + unseen**2), count)
+        totals = np.bincount(each.block_of, values * counts)
+        rows = np.bincount(each.block_of, counts)
+        residuals = [
+            int(block) * count - total * int(number)
+            for block, number in zip(totals, rows, strict=True)
+            if number
+        ]
+        if len(residuals) >= MIN_BLOCKS:
+            # The variance of a ratio of sums over blocks (Cochran 1977).
+            spread = sum(each**2 for each in residuals) / (count * UNITS * int(rows.sum())) ** 2
+            variance = max(variance, len(residuals) / (len(residuals) - 1) * spread)
+    mean = total / (count * UNITS)
+    return Mean(mean, math.hypot(math.sqrt(variance), mean / (count + 1)), count)
 
 
 def _values(side: Side, cells: Cells, bands: Bands, threshold: float) -> tuple[IntArray, IntArray]:
@@ -199,15 +210,6 @@ def _values(side: Side, cells: Cells, bands: Bands, threshold: float) -> tuple[I
     rows = Rows(cells.labels, cells.scores, bands.of(cells.scores), is_prediction=True)
     is_counted, values = side_values(side, rows, threshold, bands.tables)
     return values, cells.counts * is_counted
-
-
-def _block_variance(totals: FloatArray, rows: FloatArray, mean: float) -> float:
-    """Return the variance of a ratio of sums over blocks (Cochran 1977); 0 of too few blocks."""
-    filled = int((rows > 0).sum())
-    if filled < MIN_BLOCKS:
-        return 0.0
-    spread = float(((totals - mean * rows) ** 2).sum())
-    return filled / (filled - 1) * spread / float(rows.sum()) ** 2
 
 
 def theta_of(mean: Mean, tolerance: float) -> float:

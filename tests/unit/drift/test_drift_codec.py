@@ -25,8 +25,12 @@ def test_a_round_trip_at_every_step() -> None:
         )
         for _ in range(2)
     )
-    columns = cases(3, 24, distance=0.4, shift=0.5)
-    size = columns.labels.size
+    good, bad = cases(4, 24), cases(3, 24, distance=0.0, shift=0.5)
+    size = good.labels.size
+    is_bad = np.arange(size) % 2 == 1
+    columns = Columns(
+        *(np.where(is_bad, *each) for each in zip(bad[:2], good[:2], strict=True)), good.at
+    )
     for step in range(0, size, 100):
         rows = slice(step, step + 100)
         for each in (kept, moved):

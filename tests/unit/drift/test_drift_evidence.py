@@ -109,7 +109,9 @@ def test_processes_add_what_the_definition_adds() -> None:
     fine = [[Fraction(0)] * len(FRACTIONS) for _ in range(2)]
     coarse = [[Fraction(0)] * len(FRACTIONS) for _ in range(2)]
     hours: dict[int, list[tuple[int, int]]] = {}
-    panes = sorted(rng.choice(200, size=90, replace=False).tolist())
+    panes = sorted((3 + rng.choice(200, size=90, replace=False)).tolist())
+    first = panes[0]
+    assert first % 6 > 0
     for before, pane in pairwise([None, *panes]):
         count = int(rng.integers(1, 5))
         total = int(rng.integers(count * UNITS // 2, count * UNITS))
@@ -127,13 +129,14 @@ def test_processes_add_what_the_definition_adds() -> None:
             theta = Fraction(thetas[0, side])
             fine[side][place] = advanced(fine[side][place], elapsed, bet, theta, z)
     processes.close_hour()
-    for rows in hours.values():
+    for hour, rows in hours.items():
+        elapsed = min(6, (hour + 1) * 6 - first)
         total, count = (sum(column) for column in zip(*rows, strict=True))
         for side, place in product(range(2), range(len(FRACTIONS))):
             bet = Fraction(float(bet_of(FRACTIONS[place], count, thetas[0, side])))
             z = Fraction(total, count * UNITS)
             theta = Fraction(thetas[0, side])
-            coarse[side][place] = advanced(coarse[side][place], 6, bet, theta, z)
+            coarse[side][place] = advanced(coarse[side][place], elapsed, bet, theta, z)
     np.testing.assert_allclose(processes.fine.sum(axis=-1), np.array(fine, dtype=float), rtol=1e-12)
     np.testing.assert_allclose(processes.coarse, np.array(coarse, dtype=float), rtol=1e-12)
     whole = (sum(map(sum, fine)) + sum(map(sum, coarse))) / 16
