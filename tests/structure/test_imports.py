@@ -37,6 +37,7 @@ ORDER = (
     "streameval._time",
     "streameval._drift",
     "streameval._projection",
+    "streameval._sampling",
     "streameval._joining",
     "streameval._row_codec",
     "streameval.functional",

@@ -104,10 +104,12 @@ def test_what_was_before_the_last_alarm_is_not_read_again() -> None:
     made = detector("placement")
     feed(made, cases(3, 24, distance=0.0))
     before = made.acknowledge(1, at=made.now).last_at
-    feed(made, cases(4, 24, distance=1.5, after=24))
+    feed(made, cases(5, 24, after=24))
+    feed(made, cases(4, 48, distance=1.5, after=48))
     alarm = made.alarms[1]
     assert alarm.earliest >= before - HOUR
     assert alarm.value.estimate == pytest.approx(norm.cdf(1.5 / math.sqrt(2)), abs=0.06)
+    assert norm.cdf(0) not in alarm.value
 
 
 def test_whether_scores_or_labels_changed_first() -> None:
