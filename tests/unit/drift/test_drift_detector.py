@@ -103,8 +103,8 @@ def test_what_was_before_the_last_alarm_is_not_read_again() -> None:
     """The second alarm of a watch says since when it began anew, and the mean of those rows."""
     made = detector("placement")
     feed(made, cases(3, 24, distance=0.0))
-    before = made.acknowledge(1, at=made.now).last_at
     feed(made, cases(5, 24, after=24))
+    before = made.acknowledge(1, at=made.now).last_at
     feed(made, cases(4, 48, distance=1.5, after=48))
     alarm = made.alarms[1]
     assert alarm.earliest >= before - HOUR
