@@ -47,7 +47,7 @@ def estimate_change(processes: Processes, sides: slice, means: FloatArray, pane:
     blocks; 95 % of that give the limits and the median the estimate. The mean is that of
     the rows since, averaged over when the change may have begun; its variance is that of
     panes as blocks and that between those beginnings. All of it is chosen after the data
-    and at the time of the alarm, so it is a description, right about as often as the test says.
+    and at the time of the alarm, so it describes and does not promise.
 
     Parameters
     ----------
