@@ -49,7 +49,7 @@ MIN_P_VALUE = 1e-12
 
 TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
 _ADVICE = {
-    TOO_FEW: "it needs two positives and two negatives",
+    TOO_FEW: "it needs two positives and two negatives, and 50 of each at all looks",
     GRID_TOO_COARSE: (
         "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
         "or start a new one where the scores have changed"
@@ -84,6 +84,12 @@ class Comparison:
     reason : str or None
         Why there are no limits: ``"TOO_FEW"`` cases of a class, or, of a pair,
         ``"GRID_TOO_COARSE"``; None where there are. ``print`` says what to do.
+    anytime : bool
+        Whether the limits and the p-value are those of a confidence sequence.
+    e_value : float or None
+        Of a pair: the evidence against no difference, 1 without any, valid however often it
+        is looked at. If the models are equal it ever reaches A with a probability of at most
+        1/A. nan where `reason` is, and below 50 cases of a class. None of independent sides.
     """
 
     metric: str
@@ -96,12 +102,21 @@ class Comparison:
     a: Interval
     b: Interval
     reason: str | None = field(default=None, kw_only=True)
+    anytime: bool = field(default=False, kw_only=True)
+    e_value: float | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         limits = f"{self.lower:.4f} to {self.upper:.4f}, p = {self.p_value:.2g}"
+        if self.anytime:
+            limits = f"{self.lower:.4f} to {self.upper:.4f} at all looks, e = {self.e_value:.3g}"
         if self.reason is not None:
-            limits = f"no interval: {self.reason}, {_ADVICE[self.reason]}"
+            limits = f"no interval: {self.reason}, {advice_on(self.reason)}"
         return f"{self.difference:.4f} ({limits})"
+
+
+def advice_on(reason: str) -> str:
+    """Return what to do where a comparison has no limits for this reason."""
+    return _ADVICE[reason]
 
 
 @by_keyword
