@@ -56,6 +56,9 @@ _ADVICE = {
     ),
 }
 
+_MIN_SUSPECT_CASES = 20
+"""Of each class: with fewer, equal numbers on both sides are chance."""
+
 _P_VALUE_TOLERANCE = 1e-10
 """Relative error of a p-value."""
 
@@ -90,6 +93,9 @@ class Comparison:
         Of a pair: the evidence against no difference, 1 without any, valid however often it
         is looked at. If the models are equal it ever reaches A with a probability of at most
         1/A. nan where `reason` is, and below 50 cases of a class. None of independent sides.
+    warnings : tuple of str
+        Reasons to doubt the result: both sides have as many cases of each class, from 20 on,
+        as two models on the same cases have. ``print`` shows them.
     """
 
     metric: str
@@ -104,6 +110,7 @@ class Comparison:
     reason: str | None = field(default=None, kw_only=True)
     anytime: bool = field(default=False, kw_only=True)
     e_value: float | None = field(default=None, kw_only=True)
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:
         limits = f"{self.lower:.4f} to {self.upper:.4f}, p = {self.p_value:.2g}"
@@ -111,7 +118,7 @@ class Comparison:
             limits = f"{self.lower:.4f} to {self.upper:.4f} at all looks, e = {self.e_value:.3g}"
         if self.reason is not None:
             limits = f"no interval: {self.reason}, {advice_on(self.reason)}"
-        return f"{self.difference:.4f} ({limits})"
+        return "\n".join((f"{self.difference:.4f} ({limits})", *self.warnings))
 
 
 def advice_on(reason: str) -> str:
@@ -207,7 +214,27 @@ def compare(
         a=uncertain_a.interval(level),
         b=uncertain_b.interval(level),
         reason=TOO_FEW if math.isnan(lower) else None,
+        warnings=_warnings(a, b),
     )
+
+
+def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
+    """Return a warning where both sides may have the same cases.
+
+    Independent sides of 20 cases of each class or more have equal numbers of both by chance
+    with a probability below 0.005, unless they were made so.
+    """
+    first, second = a._view(), b._view()
+    positives, negatives = first.P / first.unit, first.N / first.unit
+    if (positives, negatives) != (second.P / second.unit, second.N / second.unit):
+        return ()
+    if min(positives, negatives) < _MIN_SUSPECT_CASES:
+        return ()
+    warning = (
+        f"both sides have {positives:,.10g} positives and {negatives:,.10g} negatives: if two "
+        "models scored the same cases, the sides are not independent; use compare_paired"
+    )
+    return (warning,)
 
 
 def _uncertain(

@@ -10,7 +10,14 @@ from scipy import integrate
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import Comparison, InvalidInputError, PairedEvaluator, compare_paired
+from streameval import (
+    Comparison,
+    Evaluator,
+    InvalidInputError,
+    PairedEvaluator,
+    compare,
+    compare_paired,
+)
 from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.student import anytime_quantile, count_for_evidence, e_value
 
@@ -235,3 +242,25 @@ def test_the_labels_that_it_takes_are_about_as_many_as_it_says() -> None:
         ratios.append(decided / foretold)
     assert len(ratios) >= 10
     assert 0.5 < float(np.median(ratios)) < 2.0
+
+
+def test_sides_that_may_have_the_same_cases_are_warned_of() -> None:
+    """As many positives and negatives, 20 or more: two models of the same cases have that."""
+    rows = columns(300, 1.2, np.random.default_rng(11))
+
+    def side(name: str, size: int) -> Evaluator:
+        ev = Evaluator()
+        ev.add_cases(labels=rows["labels"][:size], scores=rows[name][:size])
+        return ev
+
+    change = compare(side("scores_a", 300), side("scores_b", 300), metric="auc_roc")
+    positives = int(rows["labels"].sum())
+    (warning,) = change.warnings
+    assert warning == (
+        f"both sides have {positives} positives and {300 - positives} negatives: if two models "
+        "scored the same cases, the sides are not independent; use compare_paired"
+    )
+    assert str(change).endswith(f"\n{warning}")
+    assert not compare(side("scores_a", 300), side("scores_b", 299)).warnings
+    assert not compare(side("scores_a", 30), side("scores_b", 30)).warnings
+    assert not compare_paired(**rows).warnings
