@@ -3,6 +3,7 @@
     python bench/truth.py clusters            # bursts and users, some ten minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
     python bench/truth.py labels              # late and chosen labels, half an hour
+    python bench/truth.py labels --plain      # without backtests and limits, ten minutes
     python bench/truth.py labels --only "late by class"
 
 Each part is a module with a table of scenarios and a function that prints one table.
@@ -27,6 +28,7 @@ def main() -> None:
     labels = parts.add_parser("labels", help="labels that come late or are chosen")
     labels.add_argument("--seed", type=int, default=20)
     labels.add_argument("--only", default="", help="a part of the scenarios' names")
+    labels.add_argument("--plain", action="store_true", help="without backtests and limits")
     for each in (clusters, labels):
         each.add_argument("--streams", type=int, default=300, help="streams a cell")
         each.add_argument("--quick", action="store_true", help="60 streams a cell")
@@ -35,7 +37,7 @@ def main() -> None:
     if chosen.part == "clusters":
         print_clusters(streams, chosen.groups)
     else:
-        print_labels(streams, chosen.seed, chosen.only)
+        print_labels(streams, chosen.seed, chosen.only, plain=chosen.plain)
 
 
 if __name__ == "__main__":
