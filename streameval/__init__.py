@@ -7,8 +7,9 @@ The layers, from the caller inwards; each imports only those below it:
   arrive later. `Snapshot`: the metrics of one revision.
 - `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
   and of classes.
-- `_joining`: predictions and labels by id. `_projection`: what a window will read once
-  its labels are in. `_time`: panes, windows, coverage.
+- `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
+  `_projection`: what a window will read once its labels are in. `_time`: panes, windows,
+  coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
 - `_metric_registry`: the table of metrics by name.
@@ -53,6 +54,12 @@ if TYPE_CHECKING:
         Projection,
         RefusalReason,
     )
+    from streameval._sampling.allocation import (
+        LabelAllocation,
+        LabelSample,
+        SampledBand,
+        allocate_labels,
+    )
     from streameval._snapshot import Snapshot
     from streameval._time.coverage import ScoreBand
     from streameval._time.window import Window
@@ -77,7 +84,9 @@ __all__ = [
     "Interval",
     "InvalidInputError",
     "JoinCounts",
+    "LabelAllocation",
     "LabelJoiner",
+    "LabelSample",
     "OneVsRest",
     "OperatingPoints",
     "PairedEvaluator",
@@ -89,12 +98,14 @@ __all__ = [
     "RefusalReason",
     "ReliabilityTable",
     "RocHull",
+    "SampledBand",
     "ScoreBand",
     "Snapshot",
     "StreamEvalError",
     "WeightTotals",
     "Window",
     "WindowedEvaluator",
+    "allocate_labels",
     "compare",
     "dominates",
     "evaluate_by",
@@ -123,7 +134,9 @@ _EXPORTS = {
     "Interval": "streameval._uncertainty.interval",
     "InvalidInputError": "streameval._common.errors",
     "JoinCounts": "streameval._joining.rules",
+    "LabelAllocation": "streameval._sampling.allocation",
     "LabelJoiner": "streameval._joining.label_joiner",
+    "LabelSample": "streameval._sampling.allocation",
     "OneVsRest": "streameval._breakdown.one_vs_rest",
     "OperatingPoints": "streameval._metrics.operating_points",
     "PairedEvaluator": "streameval._paired_evaluator",
@@ -135,12 +148,14 @@ _EXPORTS = {
     "RefusalReason": "streameval._projection.projection",
     "ReliabilityTable": "streameval._metrics.reliability",
     "RocHull": "streameval._metrics.curves",
+    "SampledBand": "streameval._sampling.allocation",
     "ScoreBand": "streameval._time.coverage",
     "Snapshot": "streameval._snapshot",
     "StreamEvalError": "streameval._common.errors",
     "WeightTotals": "streameval._metrics.weighting",
     "Window": "streameval._time.window",
     "WindowedEvaluator": "streameval._time.windowed",
+    "allocate_labels": "streameval._sampling.allocation",
     "compare": "streameval._uncertainty.compare",
     "dominates": "streameval._metrics.roc_pr_space",
     "evaluate_by": "streameval._breakdown.groups",

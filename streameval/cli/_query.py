@@ -1,10 +1,15 @@
-"""``streameval query``: a stream's figures."""
+"""``streameval query`` and ``streameval sample``: what a server answers of a stream."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from streameval.cli._connect import connect
 from streameval.cli._options import parse_segment, parse_span
 from streameval.cli._output import print_json, print_snapshot
+
+if TYPE_CHECKING:
+    from streameval.cli._sample import SampleOptions
 
 
 def query(
@@ -21,3 +26,20 @@ def query(
     covers = "" if window is None else f", the last {window}"
     covers += "" if segment is None else f", {segment}"
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
+
+
+def sample(address: str, stream: str, options: SampleOptions) -> None:
+    """Print which predictions to label next; write their ids to a file."""
+    selection, draw_ids = options.selection(stream), options.draw_ids
+    with connect(address) as client:
+        found = client.stream(stream).sample_for_labels(
+            options.size,
+            metric=options.metric,
+            threshold=options.threshold,
+            prevalence=options.prevalence,
+            seed=options.seed,
+            draw_ids=draw_ids,
+            window=selection.window,
+            segment=selection.segment,
+        )
+    options.write(stream, found)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
     from streameval.client._delivery.merge_upload import MergeState
-    from streameval.client._wire.answers import SegmentRanking
+    from streameval.client._wire.answers import SegmentRanking, StreamLabelSample
     from streameval.client._wire.selection import Window
 
 
@@ -345,5 +345,65 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         return await self._connection.ask(
             calls.rank_segments(
                 selection, self._connection.revision, key, metric=metric, level=level
+            )
+        )
+
+    @verb
+    async def sample_for_labels(
+        self,
+        size: int,
+        *,
+        metric: str = "auc_pr",
+        threshold: float | None = None,
+        prevalence: float | None = None,
+        seed: int | None = None,
+        draw_ids: bool = True,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> StreamLabelSample:
+        """Return which predictions to label next, so that a figure is known best.
+
+        Send each label with its probability, and no other labels of predictions that
+        waited at the draw: then the figures of the window estimate those of all labels.
+
+        Parameters
+        ----------
+        size : int
+            How many to label, 1 or more and at most as many as wait; with ids at most 20,000.
+        metric : str
+            The figure that the labels are to narrow most; one with a gradient.
+        threshold, prevalence : float, optional
+            Of figures that take them; the threshold is the stream's by default.
+        seed : int, optional
+            From 0 to 2^64 - 1; a random one by default, which the answer has. With the
+            revision of the answer it repeats the draw: ``streameval admin sample``.
+        draw_ids : bool
+            Whether to draw ids, or only say how many of each band of score.
+        window, segment, mature_after
+            Which predictions, by event time: see `Selection`.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or fewer than `size` wait.
+        PreconditionError
+            When no prediction waits.
+        NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        AccessError
+            When the token lacks the scope ``sample``: ids may be personal data.
+        """
+        selection = self.select(window=window, segment=segment, mature_after=mature_after)
+        return await self._connection.ask(
+            calls.sample_for_labels(
+                selection,
+                self._connection.revision,
+                size,
+                metric=metric,
+                threshold=threshold,
+                prevalence=prevalence,
+                seed=seed,
+                draw_ids=draw_ids,
             )
         )

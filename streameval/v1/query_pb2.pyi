@@ -1154,6 +1154,197 @@ class RankedSegment(_message.Message):
 Global___RankedSegment: _TypeAlias = RankedSegment  # noqa: Y015
 
 @_typing.final
+class SampleForLabelsRequest(_message.Message):
+    """Asks which predictions to label next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    DRAW_IDS_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """How many to label, 1 or more, and at most as many as wait."""
+    metric: _builtins.str
+    """The figure that the labels are to narrow most: one with a gradient. Empty
+    means auc_pr.
+    """
+    threshold: _builtins.float
+    """For figures at a threshold, such as recall; absent means the stream's."""
+    prevalence: _builtins.float
+    """For figures of precision and recall: the prevalence to rescale to; absent
+    means that of the selection.
+    """
+    seed: _builtins.int
+    """The seed of the draw; absent means a random one, which the answer has."""
+    draw_ids: _builtins.bool
+    """Whether to draw ids, at most 20,000."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which predictions, by their event time and segment; no half_life. All that
+        wait by default. Labelled cases of the same selection say where labels help.
+        """
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        size: _builtins.int = ...,
+        metric: _builtins.str = ...,
+        threshold: _builtins.float | None = ...,
+        prevalence: _builtins.float | None = ...,
+        seed: _builtins.int | None = ...,
+        draw_ids: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_seed", b"_seed", "_threshold", b"_threshold", "prevalence", b"prevalence", "seed", b"seed", "selection", b"selection", "threshold", b"threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_seed", b"_seed", "_threshold", b"_threshold", "draw_ids", b"draw_ids", "metric", b"metric", "prevalence", b"prevalence", "seed", b"seed", "selection", b"selection", "size", b"size", "threshold", b"threshold"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+
+Global___SampleForLabelsRequest: _TypeAlias = SampleForLabelsRequest  # noqa: Y015
+
+@_typing.final
+class SampleForLabelsResponse(_message.Message):
+    """Which predictions to label next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    BANDS_FIELD_NUMBER: _builtins.int
+    IS_PROPORTIONAL_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    metric: _builtins.str
+    """The figure."""
+    seed: _builtins.int
+    """The seed."""
+    is_proportional: _builtins.bool
+    """True when bands get labels in proportion to their predictions, because too
+    little is known: a class has no label yet, or the figure is infinite.
+    """
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time covered, in whole panes; absent for all time. With the revision, the
+        seed and the request, this repeats the draw.
+        """
+
+    @_builtins.property
+    def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledBand]:
+        """How many of each band of score; lowest scores first."""
+
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledId]:
+        """The ids, in random order; empty unless asked for."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        metric: _builtins.str = ...,
+        seed: _builtins.int = ...,
+        bands: _abc.Iterable[Global___SampledBand] | None = ...,
+        is_proportional: _builtins.bool = ...,
+        ids: _abc.Iterable[Global___SampledId] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bands", b"bands", "ids", b"ids", "is_proportional", b"is_proportional", "metric", b"metric", "revision", b"revision", "seed", b"seed", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampleForLabelsResponse: _TypeAlias = SampleForLabelsResponse  # noqa: Y015
+
+@_typing.final
+class SampledBand(_message.Message):
+    """A band of score, and how many of its predictions to label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    TO_LABEL_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """Its scores begin here; -inf in the first band."""
+    upper: _builtins.float
+    """Its scores are below this; +inf in the last band."""
+    waiting: _builtins.int
+    """Predictions that wait for their label."""
+    to_label: _builtins.int
+    """How many of them to label, drawn at random: 1 or more."""
+    label_probability: _builtins.float
+    """to_label / waiting: the label_probability of each label that is drawn."""
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+        waiting: _builtins.int = ...,
+        to_label: _builtins.int = ...,
+        label_probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label_probability", b"label_probability", "lower", b"lower", "to_label", b"to_label", "upper", b"upper", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampledBand: _TypeAlias = SampledBand  # noqa: Y015
+
+@_typing.final
+class SampledId(_message.Message):
+    """A prediction to label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id."""
+    label_probability: _builtins.float
+    """Comes back with its label."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        label_probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "label_probability", b"label_probability"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampledId: _TypeAlias = SampledId  # noqa: Y015
+
+@_typing.final
 class WatchSnapshotRequest(_message.Message):
     """Asks for the newest figures whenever they change."""
 

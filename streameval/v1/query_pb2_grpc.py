@@ -80,6 +80,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
                 _registered_method=True)
+        self.SampleForLabels = channel.unary_unary(
+                '/streameval.v1.QueryService/SampleForLabels',
+                request_serializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.FromString,
+                _registered_method=True)
         self.WatchSnapshot = channel.unary_stream(
                 '/streameval.v1.QueryService/WatchSnapshot',
                 request_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotRequest.SerializeToString,
@@ -160,6 +165,16 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SampleForLabels(self, request, context):
+        """Which predictions to label next: how many of those that wait in each band
+        of score, and, if asked, their ids, drawn with the probabilities of the
+        bands. Needs the scope sample. The answer depends on the log up to its
+        revision, on its window and on the request, and on nothing else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchSnapshot(self, request, context):
         """A snapshot at once, and then whenever the stream or the time that the
         selection covers changes; always the latest, never a queue of old ones.
@@ -222,6 +237,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.RankSegments,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.SerializeToString,
+            ),
+            'SampleForLabels': grpc.unary_unary_rpc_method_handler(
+                    servicer.SampleForLabels,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.SerializeToString,
             ),
             'WatchSnapshot': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSnapshot,
@@ -478,6 +498,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/RankSegments',
             streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SampleForLabels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/SampleForLabels',
+            streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,12 @@ class QueryServiceStub:
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
     """The values of a segment key, ranked by how much worse each is than the rest."""
+    SampleForLabels: _grpc.UnaryUnaryMultiCallable[_query_pb2.SampleForLabelsRequest, _query_pb2.SampleForLabelsResponse]
+    """Which predictions to label next: how many of those that wait in each band
+    of score, and, if asked, their ids, drawn with the probabilities of the
+    bands. Needs the scope sample. The answer depends on the log up to its
+    revision, on its window and on the request, and on nothing else.
+    """
     WatchSnapshot: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
@@ -85,6 +91,12 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
     """The values of a segment key, ranked by how much worse each is than the rest."""
+    SampleForLabels: _aio.UnaryUnaryMultiCallable[_query_pb2.SampleForLabelsRequest, _query_pb2.SampleForLabelsResponse]  # type: ignore[assignment]
+    """Which predictions to label next: how many of those that wait in each band
+    of score, and, if asked, their ids, drawn with the probabilities of the
+    bands. Needs the scope sample. The answer depends on the log up to its
+    revision, on its window and on the request, and on nothing else.
+    """
     WatchSnapshot: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]  # type: ignore[assignment]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
@@ -168,6 +180,18 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.RankSegmentsResponse, _abc.Awaitable[_query_pb2.RankSegmentsResponse]]:
         """The values of a segment key, ranked by how much worse each is than the rest."""
+
+    @_abc_1.abstractmethod
+    def SampleForLabels(
+        self,
+        request: _query_pb2.SampleForLabelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.SampleForLabelsResponse, _abc.Awaitable[_query_pb2.SampleForLabelsResponse]]:
+        """Which predictions to label next: how many of those that wait in each band
+        of score, and, if asked, their ids, drawn with the probabilities of the
+        bands. Needs the scope sample. The answer depends on the log up to its
+        revision, on its window and on the request, and on nothing else.
+        """
 
     @_abc_1.abstractmethod
     def WatchSnapshot(

@@ -40,8 +40,9 @@ DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 NAMES = {
     "ingest": ("ingest",),
     "query": ("query",),
+    "sample": ("sample",),
     "admin": ("admin",),
-    "all": ("admin", "ingest", "query"),
+    "all": ("admin", "ingest", "query", "sample"),
 }
 
 
@@ -208,6 +209,7 @@ def naming(stream: str) -> list[tuple[str, Any]]:
         ("query.WatchSnapshots", query_pb2.WatchSnapshotsRequest(streams=["fraud/v1", stream])),
         ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),
         ("query.RankSegments", query_pb2.RankSegmentsRequest(selection=chosen)),
+        ("query.SampleForLabels", query_pb2.SampleForLabelsRequest(selection=chosen, size=1)),
         ("query.WatchSnapshot", query_pb2.WatchSnapshotRequest(selection=chosen)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=chosen, b=mine)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=mine, b=chosen)),

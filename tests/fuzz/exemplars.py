@@ -227,6 +227,16 @@ def _rank() -> Iterator[Message]:
         yield query_pb2.RankSegmentsRequest(selection=chosen, key="country")
 
 
+def _sample() -> Iterator[Message]:
+    # Labels are drawn for cases of equal weight.
+    for chosen in (each for each in selections() if not each.HasField("half_life")):
+        yield query_pb2.SampleForLabelsRequest(selection=chosen, size=1)
+        yield query_pb2.SampleForLabelsRequest(
+            selection=chosen, size=1, metric="precision", threshold=0.5, seed=3, draw_ids=True
+        )
+    yield query_pb2.SampleForLabelsRequest(selection=selections()[0], size=1, prevalence=0.1)
+
+
 def _watch() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.WatchSnapshotRequest(selection=chosen, min_interval=Duration(seconds=1))
@@ -310,6 +320,7 @@ _MAKERS = {
     _SERVICE + "QueryService.ListWindows": _windows,
     _SERVICE + "QueryService.CompareStreams": _compare,
     _SERVICE + "QueryService.RankSegments": _rank,
+    _SERVICE + "QueryService.SampleForLabels": _sample,
     _SERVICE + "QueryService.WatchSnapshot": _watch,
     _SERVICE + "QueryService.BatchGetSnapshots": _many,
     _SERVICE + "QueryService.WatchSnapshots": _watch_many,

@@ -36,6 +36,7 @@ ORDER = (
     "streameval._breakdown",
     "streameval._time",
     "streameval._projection",
+    "streameval._sampling",
     "streameval._joining",
     "streameval._row_codec",
     "streameval.functional",

@@ -111,6 +111,12 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(query_pb2.RankSegmentsRequest(),
                        '{"selection": {"stream": "fraud/v3"}, "key": "country", '
                        '"metric": "auc_roc"}')),
+    ("streams/fraud/v3:sample",
+     {"size": "2", "metric": "auc_roc", "seed": "7", "drawIds": "true"},
+     f"{QUERY}/SampleForLabels",
+     lambda: from_text(query_pb2.SampleForLabelsRequest(),
+                       '{"selection": {"stream": "fraud/v3"}, "size": 2, "metric": "auc_roc", '
+                       '"seed": "7", "drawIds": true}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},
      f"{QUERY}/CompareStreams",
      lambda: from_text(query_pb2.CompareStreamsRequest(),

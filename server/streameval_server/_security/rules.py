@@ -110,6 +110,10 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/RankSegments": Rule(
         Scope.QUERY, query_pb2.RankSegmentsRequest, _SELECTION
     ),
+    # A scope of its own: it is the one query that answers with ids.
+    "streameval.v1.QueryService/SampleForLabels": Rule(
+        Scope.SAMPLE, query_pb2.SampleForLabelsRequest, _SELECTION, read_only=True
+    ),
     "streameval.v1.QueryService/WatchSnapshot": Rule(
         Scope.QUERY, query_pb2.WatchSnapshotRequest, _SELECTION
     ),

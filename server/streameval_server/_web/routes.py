@@ -76,6 +76,7 @@ ROUTES = (
     Route("GET", "/v1/streams/{name}:decision", f"{_QUERY}/GetDecision", _SELECTED),
     Route("GET", "/v1/streams/{name}:windows", f"{_QUERY}/ListWindows", _SELECTED),
     Route("GET", "/v1/streams/{name}:rank", f"{_QUERY}/RankSegments", _SELECTED),
+    Route("GET", "/v1/streams/{name}:sample", f"{_QUERY}/SampleForLabels", _SELECTED),
     Route("GET", "/v1/streams/{name}:state", f"{_QUERY}/GetState", _SELECTED, Answer.BYTES),
     Route(
         "GET",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime, timedelta
 
+    from streameval._sampling.allocation import SampledBand
     from streameval._time.coverage import ScoreBand
     from streameval._uncertainty.interval import Interval
 
@@ -143,6 +144,81 @@ class SegmentRanking:
 
     def __len__(self) -> int:
         return len(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLabelSample:
+    """Which predictions to label next.
+
+    Attributes
+    ----------
+    metric : str
+    bands : tuple of SampledBand
+        How many of each band of score; lowest scores first.
+    ids : tuple of str
+        Drawn ids, in random order; empty unless asked for.
+    label_probabilities : tuple of float
+        Of each id: comes back with its label.
+    is_proportional : bool
+        Whether bands get labels in proportion to their predictions, because too little is
+        known: a class has no label yet, or the metric is infinite.
+    revision : int
+        Log revision that the answer includes.
+    window : (datetime, datetime) or None
+    seed : int
+        With the revision, the window and the request it repeats the draw.
+    warnings : tuple of str
+        Reasons to doubt the result.
+    """
+
+    metric: str
+    bands: tuple[SampledBand, ...]
+    ids: tuple[str, ...] = field(repr=False)
+    label_probabilities: tuple[float, ...] = field(repr=False)
+    is_proportional: bool
+    revision: int
+    window: Span
+    seed: int
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def size(self) -> int:
+        """How many predictions to label."""
+        return sum(band.to_label for band in self.bands)
+
+    @property
+    def waiting(self) -> int:
+        """How many predictions wait for their label."""
+        return sum(band.waiting for band in self.bands)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; infinite limits are None."""
+        return {
+            "revision": self.revision,
+            "window": None if self.window is None else [each.isoformat() for each in self.window],
+            "metric": self.metric,
+            "size": self.size,
+            "seed": self.seed,
+            "is_proportional": self.is_proportional,
+            "bands": [
+                {
+                    "lower": band.lower if math.isfinite(band.lower) else None,
+                    "upper": band.upper if math.isfinite(band.upper) else None,
+                    "waiting": band.waiting,
+                    "to_label": band.to_label,
+                    "label_probability": band.label_probability,
+                }
+                for band in self.bands
+            ],
+            "ids": [
+                {"id": id_, "label_probability": probability}
+                for id_, probability in zip(self.ids, self.label_probabilities, strict=True)
+            ],
+            "warnings": list(self.warnings),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
 from streameval.client._wire.selection import Selection, check_names, duration, time_range
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
     from streameval._metrics.curves import RocHull
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
-    from streameval.client._wire.answers import SegmentRanking, StreamComparison, StreamInfo
+    from streameval.client._wire.answers import (
+        SegmentRanking,
+        StreamComparison,
+        StreamInfo,
+        StreamLabelSample,
+    )
 
 A = TypeVar("A")
 Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
@@ -182,6 +188,63 @@ def rank_segments(
         selection=selection.to_message(revision), key=key, metric=metric, level=level
     )
     return Call("QueryService", "RankSegments", request, decode.read_ranking)
+
+
+def sample_for_labels(
+    selection: Selection,
+    revision: int,
+    size: int,
+    *,
+    metric: str,
+    threshold: float | None,
+    prevalence: float | None,
+    seed: int | None,
+    draw_ids: bool,
+) -> Call[StreamLabelSample]:
+    """Return the call for what to label next."""
+    request = sample_request(
+        selection,
+        revision,
+        size,
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=seed,
+        draw_ids=draw_ids,
+    )
+    return Call("QueryService", "SampleForLabels", request, decode.read_label_sample)
+
+
+def sample_request(
+    selection: Selection,
+    revision: int,
+    size: int,
+    *,
+    metric: str,
+    threshold: float | None,
+    prevalence: float | None,
+    seed: int | None,
+    draw_ids: bool,
+) -> query_pb2.SampleForLabelsRequest:
+    """Return the request for what to label next; None leaves a field out."""
+    return query_pb2.SampleForLabelsRequest(
+        selection=selection.to_message(revision),
+        size=_checked_integer(size, "size", least=1, bits=32),
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=None if seed is None else _checked_integer(seed, "seed", least=0, bits=64),
+        draw_ids=draw_ids,
+    )
+
+
+def _checked_integer(value: int, field: str, *, least: int, bits: int) -> int:
+    """Return an integer that a field of the request holds, or refuse it."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or not least <= value < 1 << bits:
+        message = f"{field} must be an integer from {least} to 2^{bits} - 1, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    return value
 
 
 def series_selection(

@@ -14,6 +14,7 @@ from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
 from streameval._metrics.weighting import WeightTotals
+from streameval._sampling.allocation import SampledBand
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.interval import Interval
@@ -25,6 +26,7 @@ from streameval.client._wire.answers import (
     StreamCounters,
     StreamCoverage,
     StreamInfo,
+    StreamLabelSample,
     StreamSettings,
 )
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
@@ -79,6 +81,24 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         warnings=tuple(message.warnings),
         weights=_weights(message),
         operating_point=_operating_point(message),
+    )
+
+
+def read_label_sample(message: query_pb2.SampleForLabelsResponse) -> StreamLabelSample:
+    """Return which predictions to label. O(ids)."""
+    return StreamLabelSample(
+        metric=message.metric,
+        bands=tuple(
+            SampledBand(band.lower, band.upper, band.waiting, band.to_label)
+            for band in message.bands
+        ),
+        ids=tuple(each.id for each in message.ids),
+        label_probabilities=tuple(each.label_probability for each in message.ids),
+        is_proportional=message.is_proportional,
+        revision=message.revision,
+        window=read_span(message, "window"),
+        seed=message.seed,
+        warnings=tuple(message.warnings),
     )
 
 
