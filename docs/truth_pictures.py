@@ -1,7 +1,9 @@
 """Draw the pictures of docs/truth.md from what the library computes.
 
 ``python docs/truth_pictures.py`` writes them to docs/images/ and prints the numbers that
-the page quotes. Seeds are fixed: the same library draws the same pictures.
+the page quotes, which are also the description inside each picture. Seeds are fixed: the
+same library draws the same pictures, and tests/docs/test_truth_pictures.py compares their
+numbers.
 """
 
 from __future__ import annotations
@@ -90,9 +92,18 @@ def life(*, chosen: bool) -> Life:
     return Life(days, positives, scores, evaluator, joiner)
 
 
-def labels() -> Figure:
+@dataclass(frozen=True)
+class Picture:
+    """A figure, and the numbers in it that the page quotes."""
+
+    figure: Figure
+    numbers: tuple[str, ...]
+
+
+def labels() -> Picture:
     """Draw two streams on one day: what each week reads now, is projected to, and will read."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained", sharey=True)
+    numbers = []
     titles = ("labels of positives take 8 days", "below a score one in ten is labelled")
     for chosen, place, title in zip((False, True), axes, titles, strict=True):
         of_stream = life(chosen=chosen)
@@ -112,17 +123,17 @@ def labels() -> Figure:
             ago, truth, color="black", lw=1.3, ls="--", label="with the label of each prediction"
         )
         place.set(title=title, xlabel="end of the week, days from today")
-        print(
+        numbers.append(
             f"labels, {title}: the last week now {now[-1]:.2f}, projected "
             f"{found[-1].interval:.2f}, in the end {truth[-1]:.2f}; "
             f"refused {sum(each.reason is not None for each in found)}"
         )
     axes[0].set(ylabel="average precision of a week", ylim=(0, 1))
     axes[0].legend(loc="upper left")
-    return figure
+    return Picture(figure, tuple(numbers))
 
 
-def backtest() -> Figure:
+def backtest() -> Picture:
     """Draw the backtest of the last week's projection."""
     projection = life(chosen=False).projection(DAYS)
     figure_now = projection.figure("average_precision")
@@ -167,14 +178,14 @@ def backtest() -> Figure:
     axes.set(xlabel="end of the week, days from today", ylabel="average precision", ylim=(0, 1))
     axes.legend(loc="lower left", ncols=2)
     worst = max(abs(each.z) for each in tested)
-    print(
+    numbers = (
         f"backtest: {len(tested)} windows, largest error {worst:.1f} standard errors, "
         f"widened {figure_now.widening:.2f} times"
     )
-    return figure
+    return Picture(figure, (numbers,))
 
 
-def weights() -> Figure:
+def weights() -> Picture:
     """Draw the PR curve of every case, of the chosen ones, and of these with their weights."""
     rng = np.random.default_rng(7)
     labels = rng.random(200_000) < 0.05
@@ -183,6 +194,7 @@ def weights() -> Figure:
     drawn = rng.random(labels.size) < chance
     figure, axes = plt.subplots(figsize=(6, 3.9), layout="constrained")
     recall = np.linspace(0.01, 1, 300)
+    numbers = []
     for name, rows, probability, style in (
         ("every case", slice(None), None, {"color": "black", "ls": "--", "lw": 1.3}),
         ("the labelled ones as they are", drawn, None, {"color": RED, "lw": 2}),
@@ -192,13 +204,13 @@ def weights() -> Figure:
         counted.add_cases(labels=labels[rows], scores=scores[rows], label_probability=probability)
         points = counted.operating_points()
         axes.plot(recall, np.interp(recall, points.recall, points.precision), label=name, **style)
-        print(f"weights, {name}: average precision {counted.average_precision():.3f}")
+        numbers.append(f"weights, {name}: average precision {counted.average_precision():.3f}")
     axes.set(xlabel="recall", ylabel="precision", ylim=(0, 1), xlim=(0, 1))
     axes.legend(loc="upper right")
-    return figure
+    return Picture(figure, tuple(numbers))
 
 
-def clusters() -> Figure:
+def clusters() -> Picture:
     """Draw the intervals of 60 streams of 20 cases a user, without and with clusters."""
     rng = np.random.default_rng(12)
     truth, streams, users, rows = 0.8556, 60, 120, 20  # Phi(1.5 / sqrt 2)
@@ -217,14 +229,15 @@ def clusters() -> Figure:
         found.append(tuple(tuple(each.interval("auc_roc")) for each in (without, declared)))
     found.sort(key=sum_of_first)
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained", sharey=True)
+    numbers = []
     for place, title, intervals in zip(
         axes, ("nothing declared", "clusters= the user"), zip(*found, strict=True), strict=True
     ):
         held = draw_intervals(place, intervals, truth)
         place.set(title=f"{title}: {held} of {streams} hold the truth", xlabel="stream")
-        print(f"clusters, {title}: {held} of {streams}")
+        numbers.append(f"clusters, {title}: {held} of {streams} hold the truth")
     axes[0].set(ylabel="AUC-ROC, 95 % interval")
-    return figure
+    return Picture(figure, tuple(numbers))
 
 
 def sum_of_first(pair: tuple[tuple[float, float], ...]) -> float:
@@ -244,17 +257,27 @@ def draw_intervals(axes: Axes, intervals: tuple[tuple[float, float], ...], truth
     return held
 
 
-PICTURES: dict[str, Callable[[], Figure]] = {
+PICTURES: dict[str, Callable[[], Picture]] = {
     "labels": labels,
     "backtest": backtest,
     "weights": weights,
     "clusters": clusters,
 }
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Write the pictures, and print their numbers."""
     mpl.use("svg")
     with mpl.rc_context(STYLE):
         for name, draw in PICTURES.items():
-            figure = draw()
-            figure.savefig(IMAGES / f"truth-{name}.svg", metadata={"Date": None})
-            plt.close(figure)
+            picture = draw()
+            numbers = "\n".join(picture.numbers)
+            print(numbers)
+            picture.figure.savefig(
+                IMAGES / f"truth-{name}.svg", metadata={"Date": None, "Description": numbers}
+            )
+            plt.close(picture.figure)
+
+
+if __name__ == "__main__":
+    main()
