@@ -38,8 +38,8 @@ class Interval:
         How many times the metric's variance is that of as many independent cases of equal
         weight, because of weights or of the clusters that were declared: 1 without both;
         of a decayed window because of clusters alone. Limits allow for that of weights,
-        and for that of clusters from 1.3 on. nan where scores differ only in bits that the
-        groups of clusters do not keep.
+        and for that of clusters from 1.3 on, where it exceeds 1 by its standard error. nan
+        where scores differ only in bits that the groups of clusters do not keep.
     refused : str or None
         Why there are no limits although there are cases enough.
     least_effect : float
