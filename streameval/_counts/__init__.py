@@ -23,13 +23,18 @@ From the bottom up:
 
 # The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cluster_counts import (
+    CLUSTER_ROW_BYTES,
+    ClusterCounts,
+    counts_of_groups,
+    merge_clusters,
+)
 from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     ClusterChecksums,
     check_cluster_groups,
     groups_of,
 )
-from streameval._counts.codec import decode_state, encode_state
 from streameval._counts.columns import (
     check_columns,
     check_count,
@@ -37,6 +42,7 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
+from streameval._counts.evaluator_codec import decode_unweighted, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
@@ -47,11 +53,13 @@ from streameval._counts.state import State, empty_state
 from streameval._counts.weight_columns import check_weights_allowed
 
 __all__ = [
+    "CLUSTER_ROW_BYTES",
     "DEFAULT_CLUSTER_GROUPS",
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
     "ClusterChecksums",
+    "ClusterCounts",
     "Layout",
     "Run",
     "Scale",
@@ -68,11 +76,13 @@ __all__ = [
     "check_weights_allowed",
     "concatenate_parts",
     "count_cells",
-    "decode_state",
+    "counts_of_groups",
+    "decode_unweighted",
     "empty_state",
-    "encode_state",
+    "encode_evaluator",
     "groups_of",
     "locate",
+    "merge_clusters",
     "merge_states",
     "quantise",
     "rank_cells",

@@ -31,7 +31,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.names import MAX_UINT
 from streameval_server._model.request_ids import PRODUCER_PREFIX
-from streameval_server._model.rows import is_plain
+from streameval_server._model.rows import CaseRows, LabelRows, is_plain
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
@@ -315,8 +315,8 @@ def batch_item(
     disputed_us = committer.disputed_us
     try:
         rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)
-        if not is_plain(rows):
-            refuse(Code.UNIMPLEMENTED, "this server does not count weights and clusters yet")
+        if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
+            refuse(Code.UNIMPLEMENTED, "this server does not count weights yet")
     except RefusedError as error:
         return refused(error.refused, batch.stream if is_valid_name else "")
     item = Item(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from streameval._counts import CLUSTER_ROW_BYTES
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -236,8 +238,11 @@ def memory_of(rows: Rows | None) -> int:
             total += rows.event_us.nbytes
         return total + sum(segment.codes.nbytes for segment in rows.segments)
     if isinstance(rows, MergeRows):
-        cells = sum(len(each.evaluator._view().counts) for each in rows.states)
-        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells
+        states = [each.evaluator._view() for each in rows.states]
+        cells = sum(len(each.counts) for each in states)
+        tables = [each.clusters for each in states if each.clusters is not None]
+        by_cluster = CLUSTER_ROW_BYTES * sum(each.counts.size for each in tables)
+        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells + by_cluster
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
     # Ids of one batch have about the same length.

@@ -412,7 +412,7 @@ class StreamCounts:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
         added = None if change.added is None else UnsortedCases(*change.added).copy()
-        removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
+        removed = None if change.removed is None else UnsortedCases(*change.removed)
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:

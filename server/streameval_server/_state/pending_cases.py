@@ -22,6 +22,7 @@ from streameval._counts import (
     cell_keys,
     concatenate_parts,
     count_cells,
+    counts_of_groups,
     quantise,
 )
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common import BoolArray, FloatArray, IntArray
-    from streameval._counts import Scale, State
+    from streameval._counts import ClusterCounts, Scale, State
+    from streameval._time import CodeArray
     from streameval_server._state.segments import SegmentColumns
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
@@ -67,11 +69,15 @@ class UnsortedCases:
     scores : float64[n]
     counts : int64[n] or None
         The multiplicity of each, None for 1.
+    clusters : uint16[n] or None
+        The group of each one's cluster; None where the stream declares no clusters.
     """
 
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
+    clusters: CodeArray | None = None
+    _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -86,17 +92,20 @@ class UnsortedCases:
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
             counts,
+            _concatenated([part.clusters for part in parts]),
         )
 
     def take(self, rows: IntArray) -> UnsortedCases:
         """Return some of the rows. O(rows)."""
         counts = None if self.counts is None else self.counts[rows]
-        return UnsortedCases(self.labels[rows], self.scores[rows], counts)
+        clusters = None if self.clusters is None else self.clusters[rows]
+        return UnsortedCases(self.labels[rows], self.scores[rows], counts, clusters)
 
     def copy(self) -> UnsortedCases:
         """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
         counts = None if self.counts is None else self.counts.copy()
-        return UnsortedCases(self.labels.copy(), self.scores.copy(), counts)
+        clusters = None if self.clusters is None else self.clusters.copy()
+        return UnsortedCases(self.labels.copy(), self.scores.copy(), counts, clusters)
 
     def __len__(self) -> int:
         return self.scores.size
@@ -106,7 +115,7 @@ class UnsortedCases:
         """Memory of the rows. O(1)."""
         return sum(
             column.nbytes
-            for column in (self.labels, self.scores, self.counts)
+            for column in (self.labels, self.scores, self.counts, self.clusters)
             if column is not None
         )
 
@@ -134,9 +143,23 @@ class UnsortedCases:
             self._keys[scale] = keys, Span.of(keys)
         return self._keys[scale]
 
+    def by_cluster(self, num_groups: int) -> ClusterCounts:
+        """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
+        if not self._by_cluster:
+            assert self.clusters is not None
+            columns = (self.labels, self.scores, self.counts, self.clusters)
+            self._by_cluster.append(counts_of_groups(num_groups, *columns))
+        return self._by_cluster[0]
+
     def sorted(self) -> ScoreCounts:
         """Return the cases as sorted runs. O(n log n)."""
         return ScoreCounts(Run.of(*self.positives), Run.of(*self.negatives))
+
+
+def _concatenated(columns: Sequence[CodeArray | None]) -> CodeArray | None:
+    """Return the columns of clusters as one: all parts of a stream have one, or none has."""
+    found = [column for column in columns if column is not None]
+    return np.concatenate(found) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
