@@ -176,7 +176,7 @@ class ClusterRows(NamedTuple):
 def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCounts:
     """Return the counts of rows in any number of parts. O(n), O(n log n) of few or odd scores."""
     scores, codes, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _summed(num_groups, *_ranked_cells(scores), codes, counts)
+    return _summed(num_groups, *coarse_cells(scores), codes, counts)
 
 
 def counts_of_groups(
@@ -189,7 +189,7 @@ def counts_of_groups(
     """Return the counts of cases by the group of each, as `counts_of_rows`; counts None for 1."""
     codes = groups << np.uint16(1)
     codes |= labels
-    return _summed(num_groups, *_ranked_cells(scores), codes, counts)
+    return _summed(num_groups, *coarse_cells(scores), codes, counts)
 
 
 def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
@@ -206,14 +206,15 @@ def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
     width = 2 * num_groups
     distinct = [table.distinct_edges() for table in tables]
     edges = np.unique(np.concatenate([each for each, _ in distinct]))
-    places = [
+    # Made one at a time: all of them take half as much again as the tables.
+    places = (
         np.repeat(np.searchsorted(edges, own) * width, rows) + table.codes
         for table, (own, rows) in zip(tables, distinct, strict=True)
-    ]
-    num_rows = sum(each.size for each in places)
+    )
+    num_rows = sum(table.counts.size for table in tables)
     if _is_sparse(edges.size * width, num_rows):
         counts = np.concatenate([table.counts for table in tables])
-        merged = _sorted_table(num_groups, edges, np.concatenate(places), counts)
+        merged = _sorted_table(num_groups, edges, np.concatenate(list(places)), counts)
     else:
         sums = np.zeros(edges.size * width, dtype=np.int64)
         for place, table in zip(places, tables, strict=True):
@@ -236,11 +237,21 @@ def cluster_edges(scores: FloatArray) -> FloatArray:
     return edges
 
 
-def _ranked_cells(scores: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int32]]:
-    """Return the distinct edges of scores' cells, ascending, and the cell of each score."""
+def coarse_cells(
+    scores: FloatArray, bits: int = CLUSTER_BITS
+) -> tuple[FloatArray, npt.NDArray[np.int32]]:
+    """Return the distinct edges of scores' cells, ascending, and the cell of each. O(n).
+
+    Parameters
+    ----------
+    scores : float64[n]
+        -inf of misses.
+    bits : int
+        Significant bits that are kept, of scores in [0, 1] from the nearer end.
+    """
     inside = (scores >= 0) & (scores <= 1)
     if inside.all():
-        return rank_cells(scores, CLUSTER_BITS, "probability")
+        return rank_cells(scores, bits, "probability")
     # Misses come first, in a cell of their own.
     missed = np.isneginf(scores)
     edges = [scores[missed][:1]]
@@ -252,7 +263,7 @@ def _ranked_cells(scores: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int32]
     )
     first = edges[0].size
     for rows, scale in scales:
-        own, ranked = rank_cells(scores[rows], CLUSTER_BITS, scale)
+        own, ranked = rank_cells(scores[rows], bits, scale)
         # The first cell above 1 has the edge of 1 itself.
         shared = int(bool(own.size and edges[-1].size) and own[0] == edges[-1][-1])
         ranks[rows] = ranked + np.int32(first - shared)

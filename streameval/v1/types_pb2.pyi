@@ -39,6 +39,10 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """An interval needs two references of each class that it uses."""
     UNDEFINED_REASON_NOT_PROBABILITIES: _UndefinedReason.ValueType  # 5
     """The figure reads scores as probabilities, and some are outside [0, 1]."""
+    UNDEFINED_REASON_TOO_COARSE: _UndefinedReason.ValueType  # 7
+    """The groups of clusters do not keep the bits in which scores differ, so an
+    interval cannot allow for clusters.
+    """
 
 class UndefinedReason(_UndefinedReason, metaclass=_UndefinedReasonEnumTypeWrapper):
     """Why a figure has no value."""
@@ -55,6 +59,10 @@ UNDEFINED_REASON_TOO_FEW: UndefinedReason.ValueType  # 4
 """An interval needs two references of each class that it uses."""
 UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
 """The figure reads scores as probabilities, and some are outside [0, 1]."""
+UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
+"""The groups of clusters do not keep the bits in which scores differ, so an
+interval cannot allow for clusters.
+"""
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
 @_typing.final
@@ -79,7 +87,9 @@ class Metric(_message.Message):
     """Set when value is absent."""
     @_builtins.property
     def interval(self) -> Global___Interval:
-        """Confidence interval; assumes independent cases."""
+        """Confidence interval; of independent cases, or clusters where the stream
+        declares them.
+        """
 
     @_builtins.property
     def bounds(self) -> Global___Bounds:
@@ -117,6 +127,8 @@ class Interval(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
+    DESIGN_EFFECT_FIELD_NUMBER: _builtins.int
+    MIN_DESIGN_EFFECT_FIELD_NUMBER: _builtins.int
     lower: _builtins.float
     """Lower limit; absent with too few cases."""
     upper: _builtins.float
@@ -127,6 +139,14 @@ class Interval(_message.Message):
     """Set when the limits are absent."""
     anytime: _builtins.bool
     """Whether it is valid under repeated evaluation (a confidence sequence)."""
+    design_effect: _builtins.float
+    """How many times the figure's variance is that of as many independent cases,
+    because of clusters; absent where it is 1. A slice has that of the whole.
+    """
+    min_design_effect: _builtins.float
+    """Of a window of panes of a stream without clusters: what the design effect
+    is at least. The limits do not allow for it. Absent where it is not known.
+    """
     def __init__(
         self,
         *,
@@ -135,17 +155,27 @@ class Interval(_message.Message):
         level: _builtins.float = ...,
         undefined_reason: Global___UndefinedReason.ValueType = ...,
         anytime: _builtins.bool = ...,
+        design_effect: _builtins.float | None = ...,
+        min_design_effect: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_min_design_effect", b"_min_design_effect", "_upper", b"_upper", "design_effect", b"design_effect", "lower", b"lower", "min_design_effect", b"min_design_effect", "upper", b"upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "anytime", b"anytime", "level", b"level", "lower", b"lower", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_min_design_effect", b"_min_design_effect", "_upper", b"_upper", "anytime", b"anytime", "design_effect", b"design_effect", "level", b"level", "lower", b"lower", "min_design_effect", b"min_design_effect", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__design_effect: _TypeAlias = _typing.Literal["design_effect"]  # noqa: Y015
+    _WhichOneofArgType__design_effect: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect"]  # noqa: Y015
     _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
     _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
+    _WhichOneofReturnType__min_design_effect: _TypeAlias = _typing.Literal["min_design_effect"]  # noqa: Y015
+    _WhichOneofArgType__min_design_effect: _TypeAlias = _typing.Literal["_min_design_effect", b"_min_design_effect"]  # noqa: Y015
     _WhichOneofReturnType__upper: _TypeAlias = _typing.Literal["upper"]  # noqa: Y015
     _WhichOneofArgType__upper: _TypeAlias = _typing.Literal["_upper", b"_upper"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__design_effect) -> _WhichOneofReturnType__design_effect | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lower) -> _WhichOneofReturnType__lower | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_design_effect) -> _WhichOneofReturnType__min_design_effect | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__upper) -> _WhichOneofReturnType__upper | None: ...
 

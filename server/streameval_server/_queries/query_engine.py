@@ -20,7 +20,12 @@ from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
 from streameval_server._queries.derived_answers import DerivedAnswers
-from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
+from streameval_server._queries.metrics import (
+    MetricSelection,
+    dependence_warning_of,
+    metric_messages,
+    select_metrics,
+)
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
@@ -120,7 +125,9 @@ class QueryEngine:
         self._check = check
         self.server_warnings = server_warnings
         share = max(max_cache_bytes // _EIGHTHS, 1)
-        self._windows: WindowCache[Hashable] = WindowCache(max(share // _CELL_BYTES, 1))
+        self._windows: WindowCache[Hashable] = WindowCache(
+            max(share // _CELL_BYTES, 1), knows_panes=True
+        )
         self._derived = DerivedAnswers(2 * share)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
             3 * share, _memory_bytes
@@ -173,7 +180,8 @@ class QueryEngine:
         self._check(resolved.num_cells)
         window = self._window(resolved)
         self._derived.use(window._view())
-        return window
+        whole = resolved.whole
+        return window if whole is None else window.part_of(self.window(whole))
 
     def end(self) -> None:
         """Note that this thread has answered: what states keep of the answer is bounded now."""
@@ -229,6 +237,12 @@ class QueryEngine:
             coverage=self.coverage(resolved),
             resolution=window.resolution,
         )
+        for pane in window._panes_as_blocks():
+            # A pane keeps its coarse cells.
+            self._derived.use(pane)
+        text = dependence_warning_of(message.metrics)
+        if text is not None:
+            message.warnings.append(text)
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streameval.client._wire.answers import Span
 
 _REASON_PREFIX = "UNDEFINED_REASON_"
+_REFUSALS = {"TOO_COARSE"}
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -101,7 +102,24 @@ def _interval(metric: types_pb2.Metric) -> Interval:
         method=analytic_method(metric.name),
         estimate=_value(metric),
         anytime=interval.anytime,
+        design_effect=_design_effect(interval),
+        refused=_refused(interval),
+        least_effect=interval.min_design_effect
+        if interval.HasField("min_design_effect")
+        else math.nan,
     )
+
+
+def _design_effect(interval: types_pb2.Interval) -> float:
+    if interval.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_COARSE:
+        return math.nan
+    return interval.design_effect if interval.HasField("design_effect") else 1.0
+
+
+def _refused(interval: types_pb2.Interval) -> str | None:
+    """Return why there are no limits although there are cases enough."""
+    reason = _reason(interval.undefined_reason)
+    return reason if reason in _REFUSALS else None
 
 
 def read_span(message: Message, field: str) -> Span:
