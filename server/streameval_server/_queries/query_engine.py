@@ -237,9 +237,9 @@ class QueryEngine:
             coverage=self.coverage(resolved),
             resolution=window.resolution,
         )
-        for pane in window._panes_as_blocks():
-            # A pane keeps its coarse cells.
-            self._derived.use(pane)
+        for pane in resolved.states:
+            # A pane may keep coarse cells, by which panes are compared.
+            self._derived.use(pane.state)
         text = dependence_warning_of(message.metrics)
         if text is not None:
             message.warnings.append(text)
