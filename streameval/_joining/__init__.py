@@ -4,7 +4,8 @@
 - `table`: the ids that are kept, as a sharded dict over flat columns; `expiry_index`
   is its base, an index of slots by due time.
 - `operations`: columns of operations, cut into rounds of distinct ids.
-- `joiner`: applies the rules to operations and returns their effects.
+- `joiner`: applies the rules to operations and returns their effects. `kept_weights`: the
+  rule that an id keeps the weight of its label.
 - `effect_counter`: counts effects in an evaluator, with the coverage.
 - `label_joiner`: the public class; `codec`: joiners as bytes.
 """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._counts.cluster_keys import HashedClusters
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.effects import (
     NEGATIVE_CASES,
@@ -51,12 +52,18 @@ class Cases(NamedTuple):
     scores: FloatArray
     counts: IntArray | None
     clusters: CodeArray | None = None
+    units: IntArray | None = None
+    """The weight of each row in units of 2**-16; None where each weighs 1."""
 
-    def rows(self, index: slice | BoolArray) -> Cases:
-        """Return some of the rows."""
-        counts = None if self.counts is None else self.counts[index]
-        clusters = None if self.clusters is None else self.clusters[index]
-        return Cases(self.labels[index], self.scores[index], counts, clusters)
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weight of each row. O(n)."""
+        return None if self.units is None else self.units / WEIGHT_UNITS
+
+    def rows(self, index: slice | BoolArray | IntArray) -> Cases:
+        """Return some of the rows. O(rows)."""
+        given = {name: each[index] for name, each in self._asdict().items() if each is not None}
+        return self._replace(**given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +73,7 @@ class Change:
     Attributes
     ----------
     added, removed : Cases or None
-        No score of a class, and of a group of clusters, is in both.
+        No score of a class, of a group of clusters and of a weight is in both.
     missed_positives, missed_negatives : int
         References that were never scored, added.
     coverage : CoverageCell
@@ -86,16 +93,18 @@ class Change:
 
     def apply_to(self, evaluator: Evaluator) -> None:
         """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
-        if self.added:
-            labels, scores, counts, clusters = self.added
-            evaluator.add_cases(
-                labels=labels, scores=scores, counts=counts, clusters=_hashed(clusters)
-            )
-        if self.removed:
-            labels, scores, counts, clusters = self.removed
-            evaluator.remove_cases(
-                labels=labels, scores=scores, counts=counts, clusters=_hashed(clusters)
-            )
+        for cases, change in (
+            (self.added, evaluator.add_cases),
+            (self.removed, evaluator.remove_cases),
+        ):
+            if cases:
+                change(
+                    labels=cases.labels,
+                    scores=cases.scores,
+                    counts=cases.counts,
+                    weights=cases.weights,
+                    clusters=_hashed(cases.clusters),
+                )
         if self.missed_positives or self.missed_negatives:
             evaluator.add_misses(self.missed_positives)
             evaluator.add_negative_misses(self.missed_negatives)
@@ -152,21 +161,30 @@ def changes_by_group(
 
 
 def apply_one(
-    kind: int, score: float, evaluator: Callable[[], Evaluator], group: int | None = None
+    kind: int,
+    score: float,
+    evaluator: Callable[[], Evaluator],
+    group: int | None = None,
+    units: int = WEIGHT_UNITS,
 ) -> None:
-    """Apply one effect, of a cluster in `group`, to an evaluator. O(log n).
+    """Apply one effect to an evaluator. O(log n).
+
+    `group` is of its cluster, if there are clusters, `units` the weight of the label.
 
     `evaluator` is called only if the effect changes counts, so that no pane is made
     for one that does not.
     """
+    weight = None if units == WEIGHT_UNITS else units / WEIGHT_UNITS
     if kind in _LABEL_OF_KIND and group is not None:
         label, clusters = _LABEL_OF_KIND[kind], HashedClusters(np.array([group]))
         change = evaluator().add_cases if kind in _ADDED_LABEL else evaluator().remove_cases
         change(labels=[label], scores=[score], clusters=clusters)
+    elif kind in _LABEL_OF_KIND and not units:
+        return
     elif kind in _ADDED_LABEL:
-        evaluator().add_case(_ADDED_LABEL[kind], score)
+        evaluator().add_case(_ADDED_LABEL[kind], score, weight=weight)
     elif kind in _REMOVED_LABEL:
-        evaluator().remove_case(_REMOVED_LABEL[kind], score)
+        evaluator().remove_case(_REMOVED_LABEL[kind], score, weight=weight)
     elif kind == Effect.MISSED_POSITIVE:
         evaluator().add_misses(1)
     elif kind == Effect.MISSED_NEGATIVE:
@@ -186,27 +204,28 @@ def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
     """Yield the cases that each group's evaluator gains, and those that it loses."""
-    weights = _CASE_WEIGHTS[effects.kinds]
-    rows = np.flatnonzero(weights)
-    weights = weights[rows]
-    scores, labels = effects.scores[rows], POSITIVE_CASES[effects.kinds[rows]] != 0
+    signs = _CASE_WEIGHTS[effects.kinds]
+    if effects.units is not None:
+        signs = signs * (effects.units > 0)  # of weight 0, a case changes nothing
+    rows = np.flatnonzero(signs)
+    signs = signs[rows]
+    labels = POSITIVE_CASES[effects.kinds] != 0
+    cases = Cases(labels, effects.scores, None, effects.clusters, effects.units).rows(rows)
     index = index[rows]
-    clusters = None if effects.clusters is None else effects.clusters[rows]
     counts: IntArray | None = None
-    if (weights > 0).all():
+    if (signs > 0).all():
         kept = np.argsort(index, kind="stable")
     else:
-        columns = (scores, labels, index) if clusters is None else (clusters, scores, labels, index)
-        order = np.lexsort(columns)
+        columns = (cases.units, cases.clusters, cases.scores, cases.labels, index)
+        given = [each for each in columns if each is not None]
+        order = np.lexsort(given)
         new = np.ones(rows.size, dtype=np.bool_)
-        new[1:] = np.any([each[order][1:] != each[order][:-1] for each in columns], axis=0)
+        new[1:] = np.any([each[order][1:] != each[order][:-1] for each in given], axis=0)
         firsts = np.flatnonzero(new)
-        counts = np.add.reduceat(weights[order], firsts)
+        counts = np.add.reduceat(signs[order], firsts)
         left = counts != 0
         kept, counts = order[firsts[left]], counts[left]
-    index, cases = index[kept], Cases(labels[kept], scores[kept], counts)
-    if clusters is not None:
-        cases = cases._replace(clusters=clusters[kept])
+    index, cases = index[kept], cases.rows(kept)._replace(counts=counts)
     cuts = np.searchsorted(index, np.arange(groups + 1)).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from streameval._counts.weights import WEIGHT_UNITS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -95,6 +97,8 @@ class Effects:
         The prediction's segment codes, one column for each declared key.
     clusters : uint16[n] or None
         The group of the prediction's cluster; None where no clusters are declared.
+    units : int64[n] or None
+        The weight of the label, in units of 2**-16; None where each weighs 1.
     """
 
     kinds: KindArray = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
@@ -103,6 +107,7 @@ class Effects:
     scores: FloatArray = field(default_factory=lambda: np.empty(0))
     codes: CodeArray = field(default_factory=_no_codes)
     clusters: CodeArray | None = None
+    units: IntArray | None = None
 
     def __len__(self) -> int:
         return self.kinds.size
@@ -110,7 +115,15 @@ class Effects:
     @property
     def nbytes(self) -> int:
         """Memory of the columns. O(1)."""
-        columns = (self.kinds, self.event_us, self.at_us, self.scores, self.codes, self.clusters)
+        columns = (
+            self.kinds,
+            self.event_us,
+            self.at_us,
+            self.scores,
+            self.codes,
+            self.clusters,
+            self.units,
+        )
         return sum(column.nbytes for column in columns if column is not None)
 
     @classmethod
@@ -122,7 +135,17 @@ class Effects:
         names = ["kinds", "event_us", "at_us", "scores", "codes"]
         if parts[0].clusters is not None:
             names.append("clusters")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        units = None
+        if any(part.units is not None for part in parts):
+            units = np.concatenate([part.unit_column() for part in parts])
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(**columns, units=units)
+
+    def unit_column(self) -> IntArray:
+        """Return the weight of each row in units. O(n)."""
+        if self.units is not None:
+            return self.units
+        return np.full(len(self), WEIGHT_UNITS, dtype=np.int64)
 
     def __getitem__(self, rows: npt.NDArray[np.bool_] | IntArray | slice) -> Effects:
         return Effects(
@@ -132,6 +155,7 @@ class Effects:
             self.scores[rows],
             self.codes[rows],
             None if self.clusters is None else self.clusters[rows],
+            None if self.units is None else self.units[rows],
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from streameval._uncertainty.design_effect import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray
     from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.state import State
     from streameval._counts.view import View
@@ -111,35 +111,43 @@ def pane_effect(view: View, panes: Sequence[State], gradient_of: GradientOf) -> 
     """
     if len(panes) < 2:
         return math.nan
-    blocks = view.cached("panes as blocks", lambda: PaneBlocks.of(panes))
+    blocks = view.cached("panes as blocks", lambda: PaneBlocks.of(view, panes))
     return least_effect(blocks.sums(gradient_of(blocks.cells)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneBlocks:
-    """The counts of panes as blocks of cases.
+    """The counts of panes as blocks of cases: of negatives, then of positives, by pane and cell.
 
     Attributes
     ----------
     cells : Groups
         Of all panes, best first.
-    positives, negatives : float64[B, K]
-        The counts of each pane by cell.
+    counts : float64[2, B, K]
+        In the view's unit.
+    squares : float64[2, B, K]
+        Sums of squared weights, in the square of that unit; the counts if no case has one.
     """
 
     cells: Groups
-    positives: FloatArray
-    negatives: FloatArray
+    counts: FloatArray
+    squares: FloatArray
 
     @classmethod
-    def of(cls, panes: Sequence[State]) -> PaneBlocks:
+    def of(cls, view: View, panes: Sequence[State]) -> PaneBlocks:
         """Return the blocks, from the cells that each pane keeps. O(B K), O(S) a new pane."""
-        coarse = [pane.cached("coarse cells", partial(_coarse, pane)) for pane in panes]
-        edges = np.unique(np.concatenate([own for own, _ in coarse]))
+        unit = view.unit
+        coarse = [
+            pane.cached(("coarse cells", unit), partial(_coarse, pane, unit)) for pane in panes
+        ]
+        edges = np.unique(np.concatenate([each.edges for each in coarse]))
         counts = np.zeros((2, len(panes), edges.size))
-        for pane, (own, by_class) in enumerate(coarse):
-            counts[:, pane, edges.size - 1 - np.searchsorted(edges, own)] = by_class
-        negatives, positives = counts
+        squares = counts if unit == 1 else np.zeros_like(counts)
+        for pane, each in enumerate(coarse):
+            cell = edges.size - 1 - np.searchsorted(edges, each.edges)
+            counts[:, pane, cell] = each.counts
+            if squares is not counts:
+                squares[:, pane, cell] = each.squares
         n, p = counts.sum(axis=1).astype(np.int64)
         cells = Groups(
             scores=edges[::-1],
@@ -152,33 +160,56 @@ class PaneBlocks:
             P=int(p.sum()),
             N=int(n.sum()),
         )
-        return cls(cells, positives, negatives)
+        return cls(cells, counts, squares)
 
     def sums(self, gradient: Gradient) -> BlockSums:
         """Return what each pane adds to a metric. O(B K)."""
-        g1, g0 = gradient.positive, gradient.negative
+        each = (gradient.negative, gradient.positive)
         return BlockSums(
-            sums=self.positives @ g1 + self.negatives @ g0,
-            squares=self.positives @ (g1 * g1) + self.negatives @ (g0 * g0),
-            is_filled=(self.positives + self.negatives).sum(axis=1) > 0,
+            sums=np.add(*(self.counts[label] @ g for label, g in enumerate(each))),
+            squares=np.add(*(self.squares[label] @ (g * g) for label, g in enumerate(each))),
+            is_filled=self.counts.sum(axis=(0, 2)) > 0,
         )
 
 
-def _coarse(pane: State) -> tuple[FloatArray, IntArray]:
-    """Return the cells of a pane, ascending, and the counts of each class in them. O(S)."""
-    runs = [pane.run(label) for label in (False, True)]
-    misses = (pane.missed_negatives, pane.missed_positives)
-    edges, ranks = coarse_cells(np.concatenate([run.scores for run in runs]), _PANE_BITS)
-    counts = np.zeros((2, edges.size), dtype=np.int64)
+class _CoarseCells(NamedTuple):
+    """The cells of a pane, ascending, with the counts of each class in them."""
+
+    edges: FloatArray
+    counts: FloatArray
+    squares: FloatArray
+
+
+def _coarse(pane: State, unit: int) -> _CoarseCells:
+    """Return the cells of a pane, where a case of weight 1 counts `unit`. O(S)."""
+    columns = [_columns(pane, label, unit) for label in (False, True)]
+    edges, ranks = coarse_cells(np.concatenate([each[0] for each in columns]), _PANE_BITS)
+    sums = np.zeros((2, 2, edges.size))
     start = 0
-    for label, run in enumerate(runs):
-        end = start + run.scores.size
-        np.add.at(counts[label], ranks[start:end], run.multiplicities())
-        start = end
-    if any(misses):
-        edges = np.concatenate(([-np.inf], edges))
-        counts = np.column_stack((misses, counts))
-    return edges, counts
+    for label, (scores, counts, squares) in enumerate(columns):
+        cells = ranks[start : start + scores.size]
+        for row, column in enumerate((counts, squares)):
+            sums[row, label] = np.bincount(cells, column, minlength=edges.size)
+        start += scores.size
+    return _CoarseCells(edges, *sums)
+
+
+def _columns(pane: State, label: bool, unit: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a class's scores in a pane, -inf of misses, with their counts and squares."""
+    if unit == 1:
+        run = pane.run(label)
+        scores, counts = run.scores, run.multiplicities().astype(np.float64)
+        squares = counts
+    else:
+        weighted = pane.weighted_counts().run(label)
+        scores, counts = weighted.scores, weighted.units.astype(np.float64)
+        squares = weighted.squares()
+    missed = (pane.missed_positives if label else pane.missed_negatives) // pane.unit
+    if missed:
+        scores = np.append(scores, -np.inf)
+        counts = np.append(counts, missed * unit)
+        squares = np.append(squares, float(missed) * unit**2)
+    return scores, counts, squares
 
 
 def rank_gradient(cells: Groups) -> Gradient:

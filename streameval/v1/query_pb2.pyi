@@ -70,7 +70,8 @@ class GetSnapshotRequest(_message.Message):
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which figures, by name; none means auc_roc, auc_roc_hull, auc_pr,
-        auc_pr_hull, average_precision and prevalence.
+        auc_pr_hull, average_precision and prevalence, and, where the stream declares a
+        threshold, precision, recall, fpr, f_measure and flagged_share at it.
         """
 
     def __init__(
@@ -471,6 +472,7 @@ class GetDecisionRequest(_message.Message):
     PRECISION_FIELD_NUMBER: _builtins.int
     RECALL_FIELD_NUMBER: _builtins.int
     FPR_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """This one: cases are called positive at this score and above."""
     precision: _builtins.float
@@ -479,6 +481,8 @@ class GetDecisionRequest(_message.Message):
     """The highest one with at least this recall."""
     fpr: _builtins.float
     """The lowest one with at most this false positive rate."""
+    level: _builtins.float
+    """Nominal coverage of the intervals; 0 means 0.95."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -496,10 +500,11 @@ class GetDecisionRequest(_message.Message):
         precision: _builtins.float = ...,
         recall: _builtins.float = ...,
         fpr: _builtins.float = ...,
+        level: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr"]  # noqa: Y015
     _WhichOneofArgType_wanted: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
@@ -554,6 +559,7 @@ class GetDecisionResponse(_message.Message):
     COVERAGE_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     threshold: _builtins.float
@@ -593,6 +599,14 @@ class GetDecisionResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """As in Snapshot."""
 
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
+        """The rates at the threshold with their intervals: precision, recall, fpr,
+        specificity, f_measure and flagged_share. Where the threshold was chosen on these
+        cases the intervals have no limits, but the reason CHOSEN_ON_SAME_CASES. Empty
+        when no threshold meets the condition.
+        """
+
     def __init__(
         self,
         *,
@@ -611,10 +625,11 @@ class GetDecisionResponse(_message.Message):
         coverage: _types_pb2.Coverage | None = ...,
         resolution: _builtins.int | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        metrics: _abc.Iterable[_types_pb2.Metric] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "metrics", b"metrics", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__f_measure: _TypeAlias = _typing.Literal["f_measure"]  # noqa: Y015
     _WhichOneofArgType__f_measure: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure"]  # noqa: Y015
@@ -759,7 +774,9 @@ class ListWindowsRequest(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which figures; none means auc_pr and auc_roc."""
+        """Which figures; none means auc_pr and auc_roc, and, where the stream declares a
+        threshold, the rates of GetSnapshot at it.
+        """
 
     def __init__(
         self,
@@ -826,7 +843,10 @@ class CompareStreamsRequest(_message.Message):
     OWN_PREVALENCE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
-    """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr."""
+    """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr. Between streams
+    that declare a threshold also "precision", "recall", "fpr", "specificity" or
+    "f_measure", each side at its own; FAILED_PRECONDITION where a side has none.
+    """
     prevalence: _builtins.float
     """For the figures of precision and recall: the prevalence to compare at; 0
     means that of both sides pooled.
@@ -1008,8 +1028,8 @@ class RankSegmentsResponse(_message.Message):
     """Log revision that the answer includes."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSegment]:
-        """By the upper limit of the difference from the rest; those without one come
-        last. Values without references in the window are left out.
+        """By the upper limit of the difference from the rest (for fpr, which is better
+        lower, by the lower one, falling); those without one come last. Values without references in the window are left out.
         """
 
     @_builtins.property

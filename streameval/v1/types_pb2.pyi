@@ -43,6 +43,12 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """The groups of clusters do not keep the bits in which scores differ, so an
     interval cannot allow for clusters.
     """
+    UNDEFINED_REASON_NO_THRESHOLD: _UndefinedReason.ValueType  # 20
+    """The figure is that of a threshold, and the stream declares none."""
+    UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: _UndefinedReason.ValueType  # 21
+    """The threshold was chosen on these cases, so no interval of a rate at it holds its
+    nominal coverage.
+    """
 
 class UndefinedReason(_UndefinedReason, metaclass=_UndefinedReasonEnumTypeWrapper):
     """Why a figure has no value."""
@@ -63,6 +69,12 @@ UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
 """The groups of clusters do not keep the bits in which scores differ, so an
 interval cannot allow for clusters.
 """
+UNDEFINED_REASON_NO_THRESHOLD: UndefinedReason.ValueType  # 20
+"""The figure is that of a threshold, and the stream declares none."""
+UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: UndefinedReason.ValueType  # 21
+"""The threshold was chosen on these cases, so no interval of a rate at it holds its
+nominal coverage.
+"""
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
 @_typing.final
@@ -79,7 +91,9 @@ class Metric(_message.Message):
     name: _builtins.str
     """"auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision",
     "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
-    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini".
+    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini"; at the
+    stream's declared threshold "precision", "recall", "fpr", "specificity",
+    "f_measure", "flagged_share".
     """
     value: _builtins.float
     """Absent when undefined."""
@@ -497,6 +511,52 @@ class ScoreBand(_message.Message):
 Global___ScoreBand: _TypeAlias = ScoreBand  # noqa: Y015
 
 @_typing.final
+class OperatingPoint(_message.Message):
+    """What the stream's declared threshold does. With a half-life the four numbers are
+    sums of weights.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    LOWEST_SCORE_FIELD_NUMBER: _builtins.int
+    TP_FIELD_NUMBER: _builtins.int
+    FP_FIELD_NUMBER: _builtins.int
+    FN_FIELD_NUMBER: _builtins.int
+    TN_FIELD_NUMBER: _builtins.int
+    threshold: _builtins.float
+    """The declared threshold."""
+    lowest_score: _builtins.float
+    """Cases are called positive at this score and above: the threshold, or the lower
+    edge of its cell where few bits of scores are kept.
+    """
+    tp: _builtins.float
+    """Positives that are called positive."""
+    fp: _builtins.float
+    """Negatives that are called positive."""
+    fn: _builtins.float
+    """Positives that are called negative, misses included."""
+    tn: _builtins.float
+    """Negatives that are called negative, misses included."""
+    def __init__(
+        self,
+        *,
+        threshold: _builtins.float = ...,
+        lowest_score: _builtins.float = ...,
+        tp: _builtins.float = ...,
+        fp: _builtins.float = ...,
+        fn: _builtins.float = ...,
+        tn: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fn", b"fn", "fp", b"fp", "lowest_score", b"lowest_score", "threshold", b"threshold", "tn", b"tn", "tp", b"tp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatingPoint: _TypeAlias = OperatingPoint  # noqa: Y015
+
+@_typing.final
 class Snapshot(_message.Message):
     """A live answer."""
 
@@ -517,6 +577,7 @@ class Snapshot(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     NUM_CASES_FIELD_NUMBER: _builtins.int
     NUM_SCORED_FIELD_NUMBER: _builtins.int
+    OPERATING_POINT_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -559,6 +620,10 @@ class Snapshot(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Warnings about the figures, for people."""
 
+    @_builtins.property
+    def operating_point(self) -> Global___OperatingPoint:
+        """The counts at the declared threshold; absent where the stream declares none."""
+
     def __init__(
         self,
         *,
@@ -577,10 +642,11 @@ class Snapshot(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         num_cases: _builtins.int = ...,
         num_scored: _builtins.int = ...,
+        operating_point: Global___OperatingPoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "resolution", b"resolution", "segment", b"segment", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "resolution", b"resolution", "segment", b"segment", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "operating_point", b"operating_point", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -36,7 +37,10 @@ ROUNDS = 15
 HOLD, RELEASE = 12, 14
 """The rounds in which the clock comes into doubt, and is trusted again."""
 checkpoint.PIECE_BYTES = 2_048  # the parts of some states take two steps to write
-KEPT = ("a", "ids", "due")
+CLUSTERED = "bursts"
+"""The stream that declares clusters; a row's score tells its cluster."""
+CLUSTER_GROUPS = 8
+KEPT = ("a", "ids", "due", CLUSTERED)
 """Streams that exist at the end; "gone" is created, filled and deleted."""
 
 
@@ -84,7 +88,8 @@ def rounds(seed: int) -> list[list[Operation]]:
         )
         return Rows(stream, cases=cases)
 
-    found = [[Operation("create", "due"), batch(some("a"), "p"), batch(None, "p")]]
+    created = [Operation("create", name) for name in ("due", CLUSTERED)]
+    found = [[*created, batch(some("a"), "p"), batch(None, "p")]]
     for number in range(1, ROUNDS - 2):
         if number % 6 == 5:
             found.append([])  # time passes: ids expire, panes coarsen
@@ -95,11 +100,16 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(some("a")),
             batch(Rows("ids", predictions=tuple((each, rng.random()) for each in ids))),
             batch(Rows("ids", labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
+            batch(some(CLUSTERED)),
+            batch(Rows(CLUSTERED, predictions=tuple((each, rng.random()) for each in ids))),
+            batch(Rows(CLUSTERED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
                 chosen.append(Operation("merge", "edge", number, some("a")))
+                chosen.append(batch(Rows(CLUSTERED, retractions=(ids[0], early[1]))))
+                chosen.append(Operation("merge", "edge", number, some(CLUSTERED)))
             case 1:
                 chosen.append(batch(None))
                 chosen.append(Operation("single", rows=some("a")))
@@ -160,14 +170,18 @@ class Truth:
                 for each, score in self.scores.get(name, {}).items()
                 if each in labels
             ]
-            expected = Evaluator()
             rows = cases + joined
-            expected.add_cases(labels=[row[1] for row in rows], scores=[row[0] for row in rows])
+            expected = evaluator_of(name, rows)
             expected.add_misses(self.misses[name])
             points, wanted = view.evaluator.operating_points(), expected.operating_points()
             assert points.thresholds.tolist() == wanted.thresholds.tolist(), name
             assert points.tp.tolist() == wanted.tp.tolist(), name
             assert points.fp.tolist() == wanted.fp.tolist(), name
+            if name == CLUSTERED:
+                groups, own = view.evaluator._view().clusters, expected._view().clusters
+                assert groups is not None
+                assert own is not None
+                assert groups.same_content(own), name
 
 
 class Workload:
@@ -355,9 +369,11 @@ def message(operation: Operation) -> pb.Batch:
     if rows.cases:
         scores, positives = zip(*rows.cases)
         made.cases.CopyFrom(pb.Cases(scores=scores, positives=positives))
+        made.cases.clusters.extend(checksums(rows.stream, scores))
     elif rows.predictions:
         ids, scores = zip(*rows.predictions)
         made.predictions.CopyFrom(pb.Predictions(ids=ids, scores=scores))
+        made.predictions.clusters.extend(checksums(rows.stream, scores))
     elif rows.labels:
         ids, positives = zip(*rows.labels)
         made.labels.CopyFrom(pb.Labels(ids=ids, positives=positives))
@@ -365,6 +381,30 @@ def message(operation: Operation) -> pb.Batch:
         made.retractions.CopyFrom(pb.Retractions(ids=rows.retractions))
     else:
         made.misses.positives = rows.misses
+    return made
+
+
+def cluster_of(score: float) -> str:
+    """Return the cluster of a row, which its score determines."""
+    return f"user-{int(score * 64) % 11}"
+
+
+def checksums(stream: str, scores: tuple[float, ...]) -> list[int]:
+    """Return the checksums of the rows' clusters; none where the stream declares none."""
+    if stream != CLUSTERED:
+        return []
+    return [zlib.crc32(cluster_of(score).encode()) for score in scores]
+
+
+def evaluator_of(stream: str, rows: Sequence[tuple[float, bool]]) -> Evaluator:
+    """Return an evaluator of a stream's rows, with their clusters if it declares them."""
+    scores, labels = [score for score, _ in rows], [label for _, label in rows]
+    if stream != CLUSTERED:
+        made = Evaluator()
+        made.add_cases(labels=labels, scores=scores)
+        return made
+    made = Evaluator(cluster_groups=CLUSTER_GROUPS)
+    made.add_cases(labels=labels, scores=scores, clusters=[cluster_of(score) for score in scores])
     return made
 
 
@@ -385,9 +425,7 @@ def exported(operation: Operation) -> bytes:
 def merge_inbox(operation: Operation) -> MergeInbox:
     """Return a merge whose messages have all been received."""
     assert operation.rows is not None
-    evaluator = Evaluator()
-    for score, label in operation.rows.cases:
-        evaluator.add_case(label, score)
+    evaluator = evaluator_of(operation.rows.stream, operation.rows.cases)
     states = pb.MergeStates(states=[pb.PaneState(evaluator=evaluator.to_bytes())])
     data = states.SerializeToString()
     header = pb.MergeHeader(
@@ -411,6 +449,9 @@ def request(operation: Operation) -> Message:
     if operation.who == "due":
         made.settings.label_ttl.seconds = 20
         made.settings.relabel_ttl.seconds = 20
+    if operation.who == CLUSTERED:
+        made.settings.cluster_key = "user"
+        made.settings.cluster_groups = CLUSTER_GROUPS
     if operation.verb == "create":
         return stream_pb2.CreateStreamRequest(stream=made)
     made.settings.retention.seconds = 20 * 86_400 + operation.number

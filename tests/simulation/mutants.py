@@ -30,8 +30,10 @@ from streameval_server._log.checkpoint import CheckpointWriter
 from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
 from streameval_server._state import stream_parts
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.pane_store import PaneStore
+from streameval_server._state.pending_clusters import PendingClusters
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -337,5 +339,27 @@ MUTANTS = [
         "arm",
         "self.wake_at = self._drained + 1",
         "self.wake_at = self._drained + 2",
+    ),
+    # -- clusters
+    Mutant(
+        "labels count in the first group",
+        Joiner,
+        "_split",
+        "codes[:, 0])",
+        "codes[:, 0] * 0)",
+    ),
+    Mutant(
+        "a label that was taken back stays in its group",
+        Accumulator,
+        "remove",
+        "[self._by_cluster(cases).negated()]",
+        "[]",
+    ),
+    Mutant(
+        "groups that wait are not merged",
+        PendingClusters,
+        "add_to",
+        "merge_clusters([clusters, *self.pieces])",
+        "merge_clusters([clusters, *self.pieces[1:]])",
     ),
 ]

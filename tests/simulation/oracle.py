@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 
 SECOND_US = 1_000_000
 OTHER = "__other__"
+
+CLUSTERED = "c"
+"""The stream that declares clusters, if its operator created it; else it has rows without."""
+
+CLUSTER_GROUPS = 8
+
+MISSED_CLUSTER = b"missed"
+"""The cluster of the misses of merges."""
 
 Slices = tuple[str, ...]
 """The value of each key that was declared when the row was taken."""
@@ -360,6 +369,27 @@ def counts_something(batch: ingest_pb2.Batch) -> bool:
     if kind == "misses":
         return bool(batch.misses.positives or batch.misses.negatives)
     return kind is not None and bool(getattr(batch, kind).ids)
+
+
+def cluster_of(score: float) -> bytes:
+    """Return the cluster of a row, which its score determines."""
+    return b"user-%d" % (round(score * 4096) % 23) if math.isfinite(score) else b"none"
+
+
+def group_of(cluster: bytes) -> int:
+    """Return the group that a cluster is hashed into, by the documented hash."""
+    mixed = zlib.crc32(cluster) + 0x9E3779B97F4A7C15
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ mixed >> shift) * factor % 2**64
+    return (mixed ^ mixed >> 31) % CLUSTER_GROUPS
+
+
+def cluster_cell(score: float) -> float:
+    """Return the lower edge of a score's cell of 8 bits, from the nearer end of [0, 1]."""
+    if not 0.5 <= score < 1:
+        return cell(score, 8)
+    mantissa, exponent = math.frexp(1 - score)
+    return 1 - math.ldexp(math.ceil(math.ldexp(mantissa, 8)), exponent - 8)
 
 
 def cell(score: float, bits: int | None) -> float:

@@ -8,6 +8,7 @@ are fixed when the stream is created; all others may change and apply from then 
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -89,6 +90,9 @@ class StreamSettings:
         What rows share a cluster by, as clients name it; "" where that has no name.
     cluster_groups : int
         How many groups clusters are hashed into; 0 declares no clusters.
+    threshold : float or None
+        The score at which the model runs; None declares none. It changes what answers
+        say, and nothing that is counted.
     """
 
     pane_us: int = MINUTE_US
@@ -103,6 +107,20 @@ class StreamSettings:
     segment_keys: tuple[str, ...] = ()
     cluster_key: str = ""
     cluster_groups: int = 0
+    threshold: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return all settings by name, as checkpoints and exports keep them.
+
+        Without the threshold and the clusters where there are none, so that the bytes of
+        such streams are those of releases that had neither.
+        """
+        kept = asdict(self)
+        if self.threshold is None:
+            del kept["threshold"]
+        if not self.cluster_groups:
+            del kept["cluster_key"], kept["cluster_groups"]
+        return kept
 
     def to_message(self) -> stream_pb2.StreamSettings:
         """Encode all settings as a message."""
@@ -119,18 +137,8 @@ class StreamSettings:
             segment_keys=self.segment_keys,
             cluster_key=self.cluster_key,
             cluster_groups=self.cluster_groups,
+            threshold=self.threshold,
         )
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the settings by name, as checkpoints and exports have them.
-
-        Without the names of clusters where none are declared: older releases read what does
-        not need them, and state hashes stay as they were.
-        """
-        given = asdict(self)
-        if not self.cluster_groups:
-            del given["cluster_key"], given["cluster_groups"]
-        return given
 
 
 DEFAULTS = StreamSettings()
@@ -216,9 +224,23 @@ def check(settings: StreamSettings, limits: Limits) -> None:
             "orphans MISS with expired NEGATIVE would count a late positive twice: "
             "as a negative case when its prediction expires and as a miss when its label comes",
         )
+    _check_threshold(settings)
     _check_keys(settings.segment_keys, limits)
     if settings.cluster_groups or settings.cluster_key:
         _check_clusters(settings)
+
+
+def _check_threshold(settings: StreamSettings) -> None:
+    threshold = settings.threshold
+    if threshold is None:
+        return
+    if not math.isfinite(threshold):
+        _refuse("threshold", f"threshold must be finite, got {threshold:g}")
+    if settings.scale == "probability" and not 0 <= threshold <= 1:
+        _refuse(
+            "threshold",
+            f"threshold must be from 0 to 1 on the probability scale, got {threshold:g}",
+        )
 
 
 def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:

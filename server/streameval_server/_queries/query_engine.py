@@ -24,6 +24,7 @@ from streameval_server._queries.metrics import (
     MetricSelection,
     dependence_warning_of,
     metric_messages,
+    operating_point,
     select_metrics,
 )
 from streameval_server._queries.resolved_selection import empty_pane, resolve
@@ -207,10 +208,11 @@ class QueryEngine:
         self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
+        chosen = metrics.at(resolved.view.info.settings.threshold)
         known = self._snapshots.get(
-            (resolved.key, metrics, hull),
+            (resolved.key, chosen, hull),
             resolved.parts,
-            lambda: self._compute(resolved, metrics, hull=hull),
+            lambda: self._compute(resolved, chosen, hull=hull),
         )
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
@@ -243,6 +245,8 @@ class QueryEngine:
         text = dependence_warning_of(message.metrics)
         if text is not None:
             message.warnings.append(text)
+        if metrics.threshold is not None:
+            message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:

@@ -411,8 +411,8 @@ class StreamCounts:
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else UnsortedCases(*change.added).copy()
-        removed = None if change.removed is None else UnsortedCases(*change.removed)
+        added = None if change.added is None else UnsortedCases.of(change.added).copy()
+        removed = None if change.removed is None else UnsortedCases.of(change.removed)
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streameval._common import BoolArray, FloatArray, IntArray
     from streameval._counts import ClusterCounts, Scale, State
-    from streameval._time import CodeArray
+    from streameval._time import Cases, CodeArray
     from streameval_server._state.segments import SegmentColumns
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
@@ -79,6 +79,11 @@ class UnsortedCases:
     clusters: CodeArray | None = None
     _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, cases: Cases) -> UnsortedCases:
+        """Return the cases of a change. O(1)."""
+        return cls(cases.labels, cases.scores, cases.counts, cases.clusters)
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:

@@ -180,6 +180,8 @@ def _check_settings(settings: StreamSettings) -> None:
         elif name == "segment_keys":
             for key in value:
                 _text(key)
+        elif name == "threshold" and value is not None and type(value) is not float:
+            raise ValueError(f"threshold {value!r:.60} is not a number")
     for name, choices in CHOICES.items():
         if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")

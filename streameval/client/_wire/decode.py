@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
 from streameval._snapshot import Snapshot
@@ -80,7 +81,22 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         coverage=read_coverage(message, "coverage"),
         warnings=tuple(message.warnings),
         weights=None,  # streams have none
+        operating_point=_operating_point(message),
     )
+
+
+def _operating_point(message: types_pb2.Snapshot) -> Confusion | None:
+    """Return the counts at the declared threshold; None where the stream declares none."""
+    if not message.HasField("operating_point"):
+        return None
+    at = message.operating_point
+    counts: list[Any] = [_whole(each) for each in (at.tp, at.fp, at.fn, at.tn)]
+    return Confusion(at.threshold, *counts)
+
+
+def _whole(count: float) -> float:
+    """Return a number of cases as an int, a sum of weights as it is."""
+    return int(count) if count.is_integer() else count
 
 
 def _value(metric: types_pb2.Metric) -> float:
@@ -256,4 +272,7 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         orphans="miss" if message.orphans == stream_pb2.ORPHAN_POLICY_MISS else "drop",
         expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
         segment_keys=tuple(message.segment_keys),
+        cluster_key=message.cluster_key,
+        cluster_groups=message.cluster_groups,
+        threshold=message.threshold if message.HasField("threshold") else None,
     )

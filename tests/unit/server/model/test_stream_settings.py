@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -56,6 +57,7 @@ def test_settings_default():
         max_pending=5,
         orphans="miss",
         segment_keys=("b", "a"),
+        threshold=0.25,
     )
     assert settings_of(other.to_message()) == other
     negative = replace(DEFAULTS, expired="negative")
@@ -77,6 +79,17 @@ def test_clusters_are_named_in_checkpoints_only_where_declared():
     assert not {"cluster_key", "cluster_groups"} & set(DEFAULTS.to_fields())
     clustered = replace(DEFAULTS, cluster_key="user_id", cluster_groups=64)
     assert StreamSettings(**clustered.to_fields()) == clustered
+
+
+def test_a_setting_that_is_not_declared_takes_no_bytes():
+    """Checkpoints and exports without a threshold are those of releases that had none."""
+    without = asdict(DEFAULTS)
+    assert without.pop("threshold") is None
+    assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
+    assert DEFAULTS.to_fields() == without
+    assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}
+    for scale, threshold in (("plain", -1e300), ("probability", 0.0), ("probability", 1.0)):
+        check(replace(DEFAULTS, scale=scale, threshold=threshold), Limits())
 
 
 def test_label_ttl_follows_a_short_retention():
@@ -170,6 +183,21 @@ BAD = {
             "a label without a prediction does not tell it"
         ),
     ),
+    "threshold nan": (
+        message(threshold=math.nan),
+        "threshold",
+        "threshold must be finite, got nan",
+    ),
+    "threshold inf": (
+        message(threshold=-math.inf),
+        "threshold",
+        "threshold must be finite, got -inf",
+    ),
+    "threshold of a probability": (
+        message(threshold=1.5, scale=stream_pb2.SCALE_PROBABILITY),
+        "threshold",
+        "threshold must be from 0 to 1 on the probability scale, got 1.5",
+    ),
     "unknown policy": (message(orphans=9), "orphans", "orphans has the unknown value 9"),
 }
 
@@ -217,6 +245,9 @@ def test_only_what_the_mask_names_changes():
         before, max_pending=DEFAULTS.max_pending
     )
     assert updated(before, update(["settings"])) == DEFAULTS
+    declared = updated(before, update(["settings.threshold"], threshold=0.7))
+    assert declared == replace(before, threshold=0.7)
+    assert updated(declared, update(["settings.threshold"])) == before
 
 
 def test_keys_can_be_added():
