@@ -42,15 +42,23 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
-from streameval._counts.evaluator_codec import decode_unweighted, encode_evaluator
+from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, locate
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import State, empty_state
 from streameval._counts.weight_columns import check_weights_allowed
+from streameval._counts.weights import (
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightedCounts,
+    too_many_weighted,
+    unless_one,
+)
 
 __all__ = [
     "CLUSTER_ROW_BYTES",
@@ -58,6 +66,8 @@ __all__ = [
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
+    "MAX_WEIGHTED_CASES",
+    "WEIGHT_UNITS",
     "ClusterChecksums",
     "ClusterCounts",
     "Layout",
@@ -66,6 +76,7 @@ __all__ = [
     "ScoreCounts",
     "Span",
     "State",
+    "WeightedCounts",
     "cell_keys",
     "check_cluster_groups",
     "check_columns",
@@ -77,7 +88,7 @@ __all__ = [
     "concatenate_parts",
     "count_cells",
     "counts_of_groups",
-    "decode_unweighted",
+    "decode_evaluator",
     "empty_state",
     "encode_evaluator",
     "groups_of",
@@ -87,4 +98,7 @@ __all__ = [
     "quantise",
     "rank_cells",
     "run_from_table",
+    "too_many_weighted",
+    "unless_one",
+    "weighted_counts",
 ]

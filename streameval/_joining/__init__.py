@@ -11,7 +11,7 @@
 """
 
 # What the server may use; the library imports the modules themselves.
-from streameval._joining.codec import encode_joiner
+from streameval._joining.codec import encode_joiner, held_units, read_units
 from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
@@ -28,4 +28,6 @@ __all__ = [
     "Joiner",
     "SlotArray",
     "encode_joiner",
+    "held_units",
+    "read_units",
 ]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streameval._common.frame import Reader
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
+    from streameval._time.effects import KindArray
 
 FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
 _WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name, newest=3)
@@ -115,7 +116,7 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         _read_rows(joiner, reader, count)
     if has_units:
         slots = joiner.table.slots_by_id()
-        read_units(joiner.table, slots, reader)
+        joiner.table.set_units(slots, read_units(reader, joiner.table.state[slots]))
         if held_units(joiner.table, slots) is None:
             raise_corrupt("the joiner has the format of weights, and none")
     reader.end()
@@ -129,20 +130,20 @@ def held_units(table: JoinTable, slots: SlotArray) -> IntArray | None:
     return table.units[slots]
 
 
-def read_units(table: JoinTable, slots: SlotArray, reader: Reader) -> None:
-    """Read the weights of slots, whose states are there already, or refuse them. O(n).
+def read_units(reader: Reader, states: KindArray) -> IntArray:
+    """Return the next column, the weights of ids in these states, or refuse it. O(n).
 
     Raises
     ------
     CorruptStateError
         When a weight is out of range, or that of an id without a label is not 1.
     """
-    units = reader.column("<i8", slots.size).astype(np.int64)
+    units: IntArray = reader.column("<i8", states.size).astype(np.int64)
     if (units < 0).any() or (units > int(MAX_WEIGHT) * WEIGHT_UNITS).any():
         raise_corrupt("the joiner has weights out of range")
-    if (units[table.state[slots] == PENDING] != WEIGHT_UNITS).any():
+    if (units[states == PENDING] != WEIGHT_UNITS).any():
         raise_corrupt("the joiner has the weight of a label that is not there")
-    table.set_units(slots, units)
+    return units
 
 
 def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:

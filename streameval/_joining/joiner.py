@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts.weights import WEIGHT_UNITS
+from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
@@ -314,7 +314,7 @@ class Joiner:
             np.full(len(happened), self.now_us, dtype=np.int64),
             np.array([row.score for row, _ in happened]),
             *self._split(np.array([codes for _, codes in happened], dtype=np.uint16)),
-            units=_unless_1(np.array([row.units for row, _ in happened], dtype=np.int64)),
+            units=unless_one(np.array([row.units for row, _ in happened], dtype=np.int64)),
         )
 
     def _split(self, codes: CodeArray) -> tuple[CodeArray, CodeArray | None]:
@@ -392,7 +392,7 @@ class Joiner:
             at_us,
             table.score[slots],
             *self._split(table.codes[slots]),
-            units=None if table.units is None else _unless_1(table.units[slots]),
+            units=None if table.units is None else unless_one(table.units[slots]),
         )
 
     def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
@@ -445,8 +445,3 @@ def _without_reweighted(rows: Operations, states: KindArray, held: IntArray) -> 
     units = WEIGHT_UNITS if rows.units is None else rows.units
     refused = _IS_LABEL[rows.ops] & _HAS_LABEL[states] & (held != units)
     return np.where(refused, _REPEAT_OF[states], rows.ops)
-
-
-def _unless_1(units: IntArray) -> IntArray | None:
-    """Return a column of weights, or None where each is 1. O(n)."""
-    return units if (units != WEIGHT_UNITS).any() else None

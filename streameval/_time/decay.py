@@ -21,6 +21,8 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
+from streameval._counts.state import with_weights
+from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.decayed_weights import decayed_weights, without_decayed
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
-    from streameval._evaluator import Evaluator
     from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
     from streameval._uncertainty.design_effect import DesignEffect
@@ -79,8 +80,11 @@ class DecayedWindow(Window):
         """Return an evaluator of the weighted counts.
 
         Its intervals are too narrow where no case has a weight of its own: it takes weighted
-        counts for a sample size.
+        counts for a sample size. Where some have, misses are rounded down to whole ones.
         """
+        if self._state.weighted is not None:
+            state = with_weights(self._state, self._state.weighted, unit=WEIGHT_ONE)
+            return Evaluator._of(state)
         return super().evaluator()
 
     def _figures(self) -> Snapshot:

@@ -1,8 +1,9 @@
 """Sums of panes whose cases have weights, each multiplied by the weight of its pane.
 
 A case's weight, in units of 2**-16, is multiplied by its pane's share of 2**16 and rounded to
-a unit, at least 1; the square, which only intervals read, to a float. Numbers of cases stay
-as they are, so that a part can be subtracted. A miss of age counts as a part of one miss.
+a unit, at least as many units as there are cases of a score; the square, which only intervals
+read, to an integer. Numbers of cases stay as they are, so that a part can be subtracted. A
+miss of age counts as a part of one miss.
 """
 
 from __future__ import annotations
@@ -118,9 +119,18 @@ def _times(run: WeightedRun, weight: int) -> WeightedRun:
     """Return a class with each weight times `weight` over 2**16. O(n)."""
     # The product may exceed an integer: its two parts do not.
     whole, part = run.units >> WEIGHT_BITS, run.units & (WEIGHT_UNITS - 1)
-    units = np.maximum(whole * weight + ((part * weight + _HALF) >> WEIGHT_BITS), 1)
+    units = whole * weight + ((part * weight + _HALF) >> WEIGHT_BITS)
     share = weight / WEIGHT_UNITS
-    return WeightedRun(run.scores, run.cases, units, *_parts(run.squares() * share * share))
+    return _consistent(run.scores, run.cases, units, run.squares() * share * share)
+
+
+def _consistent(
+    scores: FloatArray, cases: IntArray, units: IntArray, squares: FloatArray
+) -> WeightedRun:
+    """Return sums that some cases have: each weighs a unit at least. O(n)."""
+    units = np.maximum(units, cases)
+    least = units.astype(np.float64) ** 2 / cases
+    return WeightedRun(scores, cases, units, *_parts(np.ceil(np.maximum(squares, least))))
 
 
 def _parts(squares: FloatArray) -> tuple[IntArray, IntArray]:
@@ -135,9 +145,7 @@ def _possible(run: WeightedRun) -> WeightedRun:
         message = f"the part has cases that the whole lacks, the first at score {score}"
         raise InvalidInputError(message, field="part")
     kept: BoolArray = run.cases > 0
-    units = np.maximum(run.units[kept], 1)
-    squares = np.maximum(run.squares()[kept], 0.0)
-    return WeightedRun(run.scores[kept], run.cases[kept], units, *_parts(squares))
+    return _consistent(run.scores[kept], run.cases[kept], run.units[kept], run.squares()[kept])
 
 
 def _missed(state: State, label: bool) -> int:

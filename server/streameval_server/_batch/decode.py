@@ -303,6 +303,9 @@ def _check_clusters(rows: Rows, settings: StreamSettings) -> None:
             check_weights_allowed(groups, field="weights", holder="a stream")
         except InvalidInputError as error:
             raise RefusedError(refused_input(error, kind)) from None
+        if isinstance(rows, LabelRows) and settings.orphans == "miss":
+            text = "labels of a stream whose orphans are misses take no weights: a miss weighs 1"
+            refuse(Code.INVALID_ARGUMENT, text, "labels.weights")
     if groups is None:
         return
     if isinstance(rows, LabelRows) and rows.scores is not None:

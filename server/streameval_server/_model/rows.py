@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval._counts import CLUSTER_ROW_BYTES
+from streameval._counts import CLUSTER_ROW_BYTES, WEIGHT_UNITS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -201,6 +201,11 @@ class MergeRows:
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
 
 
+def is_by_id(rows: Rows | None) -> bool:
+    """Return whether rows are joined by id: predictions, labels, retractions. O(1)."""
+    return isinstance(rows, PredictionRows | LabelRows | RetractionRows)
+
+
 def is_plain(rows: Rows | None) -> bool:
     """Return whether rows have neither weights nor clusters. O(1)."""
     if isinstance(rows, CaseRows):
@@ -215,11 +220,43 @@ BATCH_KINDS = tuple(
 )
 """The kinds of rows that a batch may have."""
 
+
+def weighed_after(weighed: int | None, total: int, rows: Rows) -> int | None:
+    """Return what references weigh together after rows, in units of 2**-16.
+
+    None while each weighs 1. O(rows).
+
+    Parameters
+    ----------
+    weighed, total
+        What there was before: the weight, None for 1 each, and the number of references.
+    """
+    units = _units_of(rows)
+    if units is None:
+        return None if weighed is None else weighed + rows.total * WEIGHT_UNITS
+    return units + (total * WEIGHT_UNITS if weighed is None else weighed)
+
+
+def _units_of(rows: Rows) -> int | None:
+    """Return what rows weigh together in units; None where each weighs 1."""
+    if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
+        counts = rows.counts if isinstance(rows, CaseRows) else None
+        return int((rows.units if counts is None else rows.units * counts).sum())
+    if isinstance(rows, MergeRows):
+        states = [each.evaluator._view() for each in rows.states]
+        if any(state.weighted is not None for state in states):
+            return sum(state.total * WEIGHT_UNITS // state.unit for state in states)
+    return None
+
+
 _ROWS_BYTES = 1_024
 """Memory of rows besides their columns, ids and states."""
 
 _ID_BYTES = 48
 """Memory of an id besides its text."""
+
+_CELL_BYTES, _WEIGHTED_CELL_BYTES = 16, 40
+"""Memory of a distinct score of a class with its count, or with sums of weights."""
 
 _MERGED_STATE_BYTES = 1_024
 """Memory of a merged state besides its columns."""
@@ -239,10 +276,13 @@ def memory_of(rows: Rows | None) -> int:
         return total + sum(segment.codes.nbytes for segment in rows.segments)
     if isinstance(rows, MergeRows):
         states = [each.evaluator._view() for each in rows.states]
-        cells = sum(len(each.counts) for each in states)
-        tables = [each.clusters for each in states if each.clusters is not None]
+        cells_bytes = sum(
+            len(state.counts) * (_CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES)
+            for state in states
+        )
+        tables = [state.clusters for state in states if state.clusters is not None]
         by_cluster = CLUSTER_ROW_BYTES * sum(each.counts.size for each in tables)
-        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells + by_cluster
+        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(states) + cells_bytes + by_cluster
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
     # Ids of one batch have about the same length.

@@ -13,13 +13,19 @@ from streameval import InvalidInputError
 from streameval._metric_registry import RATE_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import checked_level, rate_message, reason_value
+from streameval_server._queries.metrics import (
+    checked_level,
+    point_message,
+    rate_message,
+    reason_value,
+)
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streameval import Confusion
     from streameval._time import Window
     from streameval_server._queries.query_engine import QueryEngine
 
@@ -125,11 +131,30 @@ def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
     return reason_value(window)
 
 
+def _numbers_of_cases(window: Window, found: Confusion) -> tuple[int, int, int, int]:
+    """Return TP, FP, FN and TN, each case counted once whatever it weighs. O(n)."""
+    weighted = window._view().weighted
+    if weighted is None:
+        return found.tp, found.fp, found.fn, found.tn
+    counts = []
+    for label, missed in ((True, window.num_misses), (False, window.num_negative_misses)):
+        run = weighted.run(label)
+        called = int(run.cases[run.scores >= found.threshold].sum())
+        # The lowest threshold calls the misses positive too.
+        called += missed if found.threshold == -math.inf else 0
+        counts.append((called, int(run.cases.sum()) + missed - called))
+    (tp, fn), (fp, tn) = counts
+    return tp, fp, fn, tn
+
+
 def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
     """Put the threshold's counts and rates into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
-    response.tp, response.fp, response.fn, response.tn = found.tp, found.fp, found.fn, found.tn
+    tp, fp, fn, tn = _numbers_of_cases(window, found)
+    response.tp, response.fp, response.fn, response.tn = tp, fp, fn, tn
+    if window._view().weighted is not None:
+        response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold))
     rates = {
         "precision": found.precision,
         "recall": found.recall,

@@ -181,7 +181,11 @@ def lowest_score(window: Window, threshold: float) -> float:
 
 def operating_point(window: Window, threshold: float) -> types_pb2.OperatingPoint:
     """Return what a declared threshold does. O(log K)."""
-    lowest = lowest_score(window, threshold)
+    return point_message(window, threshold, lowest_score(window, threshold))
+
+
+def point_message(window: Window, threshold: float, lowest: float) -> types_pb2.OperatingPoint:
+    """Return what a threshold does that calls the scores from `lowest` on positive. O(log K)."""
     found = window.confusion_at(lowest)
     return types_pb2.OperatingPoint(
         threshold=threshold,
@@ -228,6 +232,12 @@ def dependence_warning_of(messages: Iterable[types_pb2.Metric]) -> str | None:
         if each.interval.HasField("min_design_effect")
     ]
     return dependence_warning(max(effects, default=math.nan))
+
+
+def weights_message(window: Window) -> types_pb2.Weights | None:
+    """Return what the references weigh; None where each weighs 1. O(n), cached."""
+    weights = window.weights
+    return None if weights is None else types_pb2.Weights(**weights._asdict())
 
 
 def bounds_message(

@@ -26,6 +26,7 @@ from streameval_server._queries.metrics import (
     metric_messages,
     operating_point,
     select_metrics,
+    weights_message,
 )
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
@@ -238,6 +239,7 @@ class QueryEngine:
             window=range_message(resolved),
             coverage=self.coverage(resolved),
             resolution=window.resolution,
+            weights=weights_message(window),
         )
         for pane in resolved.states:
             # A pane may keep coarse cells, by which panes are compared.
@@ -295,7 +297,14 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
     """Ages are measured from the window's end, so they change once per pane."""
     try:
         return decayed_window(
-            resolved.states, half_life_us, now_us=now_us, empty=empty_pane(resolved.view)._view()
+            resolved.states,
+            half_life_us,
+            now_us=now_us,
+            empty=empty_pane(resolved.view)._view(),
+            # A slice is compared with the rest of the whole, so both have one form.
+            has_weights=any(
+                pane.evaluator._view().weighted is not None for pane in resolved.view.whole.panes
+            ),
         )
     except InvalidInputError as error:
         raise RequestError(

@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._counts import ScoreCounts, State, merge_states
 from streameval_server._state.cell_table import CellTable
-from streameval_server._state.pending_cases import UnsortedCases, merge_pending
+from streameval_server._state.pending_cases import (
+    UnsortedCases,
+    has_weights,
+    merge_pending,
+    sorted_cases,
+    weighted_sums,
+)
 from streameval_server._state.pending_clusters import PendingClusters, table_bytes
 from streameval_server._state.views import LazyCounts
 
@@ -43,6 +49,9 @@ _MAX_PENDING_RATIO = 2
 
 _MAX_TABLE_RATIO = 4
 """A table is not worth its passes when the state has this many distinct scores per addition."""
+
+_PLAIN_SCORE_BYTES, _WEIGHTED_SCORE_BYTES = 8, 32
+"""Memory of a distinct score, and of its sums where cases have weights."""
 
 _KEY_BYTES = 8
 """Memory of the key that a table needs of a case that is not merged."""
@@ -103,6 +112,7 @@ class Accumulator:
         "_clusters",
         "_clusters_bytes",
         "_frozen",
+        "_has_weights",
         "_is_table_shared",
         "_pending",
         "_pending_bytes",
@@ -127,8 +137,10 @@ class Accumulator:
     def _adopt(self, state: State) -> None:
         """Take a state that has all changes."""
         self._state = state
+        # Whether the state, or a pending change, has weights: then there is no table.
+        self._has_weights = state.weighted is not None
         self._state_scores = len(state.counts)
-        self._state_bytes = counts_bytes(state.counts) + (_STATE_BYTES if self._state_scores else 0)
+        self._state_bytes = _columns_bytes(state) + (_STATE_BYTES if self._state_scores else 0)
         self._state_bytes += table_bytes(state.clusters)
         # None where the slice has no clusters.
         self._clusters = None if state.clusters is None else PendingClusters()
@@ -156,11 +168,16 @@ class Accumulator:
         if self._clusters is not None:
             self._clusters = self._clusters.added(self._by_cluster(change))
             self._clusters_bytes = self._clusters.memory_bytes
+        if has_weights(change) and not self._has_weights:
+            # Merging gives each score of the state sums of weights.
+            self._has_weights = True
+            self._pending_bytes += _WEIGHTED_SCORE_BYTES * self._state_scores
         self._pending.append(change)
         self._pending_scores += len(change)
         self._pending_bytes += piece_bytes(change)
         if (
             may_have_table
+            and not self._has_weights
             and self._state.resolution is not None
             and self._pending_scores
             > max(_MIN_PENDING_SCORES, self._state_scores // _MAX_TABLE_RATIO, self._retry_above)
@@ -237,33 +254,39 @@ class Accumulator:
         state = self._state
         self._state = replace(
             state,
-            missed_positives=state.missed_positives + positives,
-            missed_negatives=state.missed_negatives + negatives,
+            missed_positives=state.missed_positives + positives * state.unit,
+            missed_negatives=state.missed_negatives + negatives * state.unit,
             _answers={},
         )
         return self.memory_bytes - before
 
-    def remove(self, cases: UnsortedCases) -> int:
+    def remove(self, change: Addition) -> int:
         """Remove cases that were added before; return by how much memory grew. O(n)."""
         before = self.memory_bytes
         state = self.state()
         self._frozen = None
-        change = cases.sorted()
+        if isinstance(change, UnsortedCases) and has_weights(change):
+            sums = weighted_sums(change).at_resolution(state.resolution, state.scale).negated()
+            self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))
+            return self.memory_bytes - before
+        less = sorted_cases(change)
         removed = ScoreCounts(
-            state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
+            state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
         )
-        clusters = [] if state.clusters is None else [self._by_cluster(cases).negated()]
+        clusters = [] if state.clusters is None else [self._by_cluster(change).negated()]
         self._adopt(state.changed(removed, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
-    def exchange(self, added: UnsortedCases, removed: UnsortedCases) -> int:
+    def exchange(self, added: UnsortedCases, removed: Addition) -> int:
         """Add cases, then remove others that were there; return the growth. O(n)."""
         before = self.memory_bytes
         state = self.state()
-        if state.max_cells is not None and len(state.counts) + len(added) > state.max_cells:
+        is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
+        has_units = self._has_weights or has_weights(added)
+        if is_full or has_units or has_weights(removed):
             return self.add(added) + self.remove(removed)
         self._frozen = None
-        more, less = added.sorted(), removed.sorted()
+        more, less = added.sorted(), sorted_cases(removed)
         change = ScoreCounts(
             state.quantised(more.positives).merged(state.quantised(less.positives).negated()),
             state.quantised(more.negatives).merged(state.quantised(less.negatives).negated()),
@@ -333,7 +356,18 @@ def piece_bytes(change: Addition) -> int:
     """Return the memory of an addition. O(1)."""
     if isinstance(change, ScoreCounts):
         return PIECE_BYTES + counts_bytes(change)
+    if change.units is not None:
+        # What it takes once it is merged, which no reader counts.
+        return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def _columns_bytes(state: State) -> int:
+    """Return the memory of a state's columns. O(1)."""
+    if state.weighted is None:
+        return counts_bytes(state.counts)
+    # The counts are the sums of weights and have the same arrays.
+    return (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(state.weighted)
 
 
 def counts_bytes(counts: ScoreCounts) -> int:

@@ -35,6 +35,9 @@ _VALUE_BYTES = 640
 _ID_BYTES = 320
 """Memory of an id, and of what a checkpoint copies of it."""
 
+DELAY_ROW_BYTES, DELAY_PANE_BYTES = 18, 1_540
+"""Memory of an effect among the label delays; and of a pane of these with its newest part."""
+
 _ROW_BYTES = 26
 """Memory of a row in a slice: label, score, multiplicity and cell key; or score and delay."""
 
@@ -89,8 +92,11 @@ def growth_bytes(
     by_cluster = 0
     if has_clusters:
         by_cluster = 2 * rows * MAX_BYTES_PER_ROW + (1 + min(rows, panes)) * EMPTY_BYTES
-    return by_cluster + (
-        slices_bytes(rows, 1, 1, has_effects=has_effects)
+    delays = DELAY_ROW_BYTES * rows + DELAY_PANE_BYTES * min(rows, panes) if has_effects else 0
+    return (
+        by_cluster
+        + delays
+        + slices_bytes(rows, 1, 1, has_effects=has_effects)
         + slices_bytes(rows, panes, existing[1], has_effects=has_effects)
         + slices_bytes(places, slices, existing[0], has_effects=has_effects)
         + slices_bytes(places, slices * panes, existing[2], has_effects=has_effects)
@@ -143,6 +149,9 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             has_effects=True,
             has_clusters=has_clusters and has_labels,
         )
+    counted_rows = rows.size
+    if isinstance(rows, CaseRows) and rows.units is not None:
+        counted_rows *= 2  # sums of weights
     given = {column.key: column.values for column in rows.segments}
     values = [given.get(key, ("",)) for key in settings.segment_keys]
     texts = sum(_VALUE_BYTES + len(value) * 4 for each in values for value in each)
@@ -150,7 +159,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
         small
         + texts
         + growth_bytes(
-            rows.size,
+            counted_rows,
             keys,
             # A batch may have rows without a value of a key, which are a slice too.
             slices=sum(map(len, values)) + keys,
