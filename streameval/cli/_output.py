@@ -123,7 +123,9 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
 
 
 def _print_notes(snapshot: Snapshot) -> None:
-    """Print the time that a snapshot covers, its labels and its warnings."""
+    """Print what cases weigh, the time that a snapshot covers, its labels and its warnings."""
+    if snapshot.weights is not None:
+        out.print(f"{snapshot.weights}", soft_wrap=True)
     if snapshot.window is not None:
         start, end = (f"{time:%Y-%m-%d %H:%M:%S}" for time in snapshot.window)
         out.print(f"covers {start} to {end} UTC", soft_wrap=True)
@@ -141,6 +143,8 @@ def print_ranking(ranking: GroupRanking, *, heading: str) -> None:
 
 def _interval(snapshot: Snapshot, name: str) -> str:
     interval = snapshot.intervals.get(name)
-    if interval is None or interval.reason is not None:
+    if interval is None:
         return ""
+    if interval.reason is not None:
+        return f"no interval: {interval.reason}"
     return f"{interval.lower:.4f} to {interval.upper:.4f}"
