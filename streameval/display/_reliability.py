@@ -65,7 +65,8 @@ class ReliabilityDisplay:
     line_ : Line2D
         A point for each bin that has cases.
     intervals_ : LineCollection
-        Wilson's 95 % interval of each observed rate, assuming independent cases.
+        Wilson's 95 % interval of each observed rate, assuming independent cases. Without
+        segments where cases have weights: a table of their sums has no numbers of cases.
     shares_ : BarContainer
         Cases in each bin, relative to the largest bin.
     diagonal_ : Line2D or None
@@ -190,7 +191,7 @@ class ReliabilityDisplay:
         is_first = is_undrawn(ax, _DIAGONAL)
         if is_first:
             unit_square(ax, "Mean score", "Observed rate of positives")
-            positives, cases = int(table.positives.sum()), int(table.counts.sum())
+            positives, cases = float(table.positives.sum()), float(table.counts.sum())
             if is_rare(positives, cases - positives):
                 for side in ("x", "y"):
                     use_log_axis(ax, side, _least_rate(table))
@@ -200,9 +201,11 @@ class ReliabilityDisplay:
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
+        has_limits = not table.is_weighted
         limits = [
             proportion_limits(_estimate(int(positives), int(count)), 0.05)
             for positives, count in zip(table.positives, table.counts)
+            if has_limits
         ]
         is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
@@ -221,14 +224,14 @@ class ReliabilityDisplay:
         )
         bottom = ax.get_ylim()[0]  # a limit of 0 has no place on a logarithmic axis
         self.intervals_ = ax.vlines(
-            table.mean_score,
+            table.mean_score if has_limits else [],
             [max(low, bottom) for low, _ in limits],
             [high for _, high in limits],
             color=color,
             linewidth=1.0,
             alpha=0.6,
             zorder=2.5,
-            label="95 % interval of the rate" if is_first else "_nolegend_",
+            label="95 % interval of the rate" if is_first and has_limits else "_nolegend_",
         )
         mark_curve(self.line_)
         if is_log:
@@ -245,7 +248,8 @@ class ReliabilityDisplay:
     def _shares(self, color: str) -> BarContainer:
         """Draw bars at the bottom with the number of cases of each bin."""
         table = self.table
-        height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
+        largest = float(table.counts.max(initial=0)) or 1.0
+        height = _MAX_BAR_HEIGHT * table.counts / largest
         is_log = self.ax_.get_xscale() == "log"
         least = 0.01 * table.upper if is_log else _MIN_BAR_WIDTH
         left = np.maximum(table.lower, self.ax_.get_xlim()[0]) if is_log else table.lower

@@ -436,3 +436,38 @@ except ModuleNotFoundError as error:
 def test_docstrings(module):
     """The docstrings' examples run."""
     assert doctest.testmod(importlib.import_module(f"streameval.display.{module}")).failed == 0
+
+
+def weighted(display, unit):
+    """Return the display of cases that weigh 1 and 3 times a unit."""
+    labels, scores = columns()
+    made = Evaluator()
+    made.add_cases(labels=labels, scores=scores, weights=unit * np.where(scores > 0.5, 1.0, 3.0))
+    return display.from_evaluator(made, ax=figures.Figure().subplots())
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_only_ratios_of_weights_are_drawn(display):
+    """Curves, lines, bars and axes are the same in pounds and in pence."""
+    shown, scaled = (weighted(display, unit) for unit in (1.0, 2.0**-12))
+    for mine, other in zip(shown.ax_.lines, scaled.ax_.lines, strict=True):
+        np.testing.assert_allclose(other.get_data(), mine.get_data(), atol=1e-12)
+    for mine, other in zip(shown.ax_.patches, scaled.ax_.patches, strict=True):
+        assert other.get_height() == pytest.approx(mine.get_height())
+    assert scaled.ax_.get_xlim() == pytest.approx(shown.ax_.get_xlim())
+    assert scaled.ax_.get_ylim() == pytest.approx(shown.ax_.get_ylim())
+    drawn(scaled.figure_)
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_sums_of_weights_have_no_bands(display):
+    """A curve of weights does not have the numbers of cases that limits need."""
+    shown = weighted(display, 1.0)
+    assert not getattr(shown, "band_", None)
+    assert not getattr(shown, "bands_", None)
+    if isinstance(shown, ReliabilityDisplay):
+        assert not shown.intervals_.get_segments()
+    texts = [text.get_text() for text in shown.ax_.get_legend().get_texts()]
+    assert not [text for text in texts if "95 %" in text]
+    if isinstance(shown, ThresholdDisplay):
+        assert not [text for text in texts if " to " in text]
