@@ -160,6 +160,9 @@ def compare(
     (0.333, True)
     """
     check_level(level)
+    if metric in BY_NAME and BY_NAME[metric].of_probabilities:
+        message = f"{metric} cannot be compared: its interval is not that of a difference"
+        raise InvalidInputError(message, field="metric")
     fixed = _common_prevalence(a, b, metric, prevalence)
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     uncertain_a, uncertain_b = (

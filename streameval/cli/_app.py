@@ -335,6 +335,26 @@ def query(
 
 @app.command()
 @connects
+def reliability(
+    address: Address,
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
+    window: Window = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
+    with one_line_errors():
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+
+        _query.reliability(
+            address, stream, bins=bins, window=window, segment=segment, as_json=as_json
+        )
+
+
+@app.command()
+@connects
 def sample(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],

@@ -1,4 +1,4 @@
-"""``streameval query`` and ``streameval sample``: what a server answers of a stream."""
+"""``streameval query``, ``reliability`` and ``sample``: what a server answers of a stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streameval.cli._connect import connect
 from streameval.cli._options import parse_segment, parse_span
-from streameval.cli._output import print_json, print_snapshot
+from streameval.cli._output import print_json, print_reliability, print_snapshot
 
 if TYPE_CHECKING:
     from streameval.cli._sample import SampleOptions
@@ -23,8 +23,7 @@ def query(
     if as_json:
         print_json(snapshot.to_dict())
         return
-    covers = "" if window is None else f", the last {window}"
-    covers += "" if segment is None else f", {segment}"
+    covers = _covered(window, segment)
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
 
 
@@ -43,3 +42,30 @@ def sample(address: str, stream: str, options: SampleOptions) -> None:
             segment=selection.segment,
         )
     options.write(stream, found)
+
+
+def reliability(
+    address: str,
+    stream: str,
+    *,
+    bins: int,
+    window: str | None,
+    segment: str | None,
+    as_json: bool,
+) -> None:
+    """Print the reliability table of a stream, or of a window or segment of it."""
+    span = None if window is None else parse_span(window)
+    with connect(address) as client:
+        target = client.stream(stream)
+        found = target.reliability(bins, window=span, segment=parse_segment(segment))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    covers = _covered(window, segment)
+    print_reliability(found, heading=f"{stream}{covers} at revision {found.revision}")
+
+
+def _covered(window: str | None, segment: str | None) -> str:
+    """Return the part of a heading that says which cases are covered."""
+    covers = "" if window is None else f", the last {window}"
+    return covers + ("" if segment is None else f", {segment}")

@@ -46,6 +46,7 @@ with _needs_extra("client"):
         StreamCoverage,
         StreamInfo,
         StreamLabelSample,
+        StreamReliability,
         StreamSettings,
     )
     from streameval.client._wire.selection import Selection
@@ -78,6 +79,7 @@ __all__ = [
     "StreamCoverage",
     "StreamInfo",
     "StreamLabelSample",
+    "StreamReliability",
     "StreamSettings",
     "UnavailableError",
     "UnimplementedError",

@@ -20,6 +20,7 @@ from streameval.client._wire.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
+    from typing import Literal
 
     import numpy as np
 
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
     from streameval.client._delivery.merge_upload import MergeState
-    from streameval.client._wire.answers import SegmentRanking, StreamLabelSample
+    from streameval.client._wire.answers import (
+        SegmentRanking,
+        StreamLabelSample,
+        StreamReliability,
+    )
     from streameval.client._wire.selection import Window
 
 
@@ -274,6 +279,47 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
 
     @verb
+    async def reliability(
+        self,
+        bins: int = 10,
+        *,
+        strategy: Literal["width", "mass"] = "width",
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        level: float = 0.95,
+    ) -> StreamReliability:
+        """Return whether scores are probabilities: the reliability table and its figures.
+
+        Parameters
+        ----------
+        bins : int
+            How many, from 1 to 100. Those without cases are left out.
+        strategy : {"width", "mass"}
+            Bins of equal width over [0, 1], or of about equal count.
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        PreconditionError
+            When a score is outside [0, 1].
+        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(
+            calls.reliability(
+                selection, self._connection.revision, bins, strategy=strategy, level=level
+            )
+        )
+
+    @verb
     async def series(
         self,
         start: datetime,
@@ -388,7 +434,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, InvalidRequestError
             When an argument is invalid, or fewer than `size` wait.
         PreconditionError
-            When no prediction waits.
+            When no prediction waits, or where drawn labels cannot stand for the others.
         NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         AccessError

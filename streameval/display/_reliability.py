@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
 import numpy as np
 
 from streameval._common.keywords import by_keyword
-from streameval._uncertainty.limits import Figure as Estimate
-from streameval._uncertainty.limits import proportion_limits
+from streameval._uncertainty.calibration import bin_limits
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
@@ -27,6 +26,8 @@ from streameval.display._canvas import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.container import BarContainer
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._metrics.reliability import ReliabilityTable
 
+_LEVEL = 0.95
 _DIAGONAL = "streameval-diagonal"
 _MAX_BAR_HEIGHT = 0.16
 """Share of the axes: the height of the largest bin's bar."""
@@ -57,6 +59,9 @@ class ReliabilityDisplay:
         The bins to draw.
     name : str or None
         The scorer's name, for the legend.
+    limits : sequence of (float, float) or None
+        95 % limits of each observed rate. None takes those of as many cases as the table
+        counts, and none where these are sums of weights.
 
     Attributes
     ----------
@@ -65,8 +70,7 @@ class ReliabilityDisplay:
     line_ : Line2D
         A point for each bin that has cases.
     intervals_ : LineCollection
-        Wilson's 95 % interval of each observed rate, assuming independent cases. Without
-        segments where cases have weights: a table of their sums has no numbers of cases.
+        Wilson's 95 % interval of each observed rate, assuming independent cases.
     shares_ : BarContainer
         Cases in each bin, relative to the largest bin.
     diagonal_ : Line2D or None
@@ -90,9 +94,16 @@ class ReliabilityDisplay:
     shares_: BarContainer
     diagonal_: Line2D | None
 
-    def __init__(self, table: ReliabilityTable, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        table: ReliabilityTable,
+        *,
+        name: str | None = None,
+        limits: Sequence[tuple[float, float]] | None = None,
+    ) -> None:
         self.table = table
         self.name = name
+        self.limits = limits
 
     @classmethod
     @by_keyword
@@ -143,7 +154,8 @@ class ReliabilityDisplay:
                 evaluator.num_negative_ref - evaluator.num_negative_misses,
             )
             strategy = "mass" if rare else "width"
-        display = cls(evaluator.reliability(bins, strategy=strategy), name=name)
+        table = evaluator.reliability(bins, strategy=strategy)
+        display = cls(table, name=name, limits=evaluator._bin_limits(table, _LEVEL))
         return display.plot(ax=ax, color=color)
 
     @classmethod
@@ -201,12 +213,9 @@ class ReliabilityDisplay:
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
-        has_limits = not table.is_weighted
-        limits = [
-            proportion_limits(_estimate(int(positives), int(count)), 0.05)
-            for positives, count in zip(table.positives, table.counts)
-            if has_limits
-        ]
+        limits = self.limits
+        if limits is None and not table.is_weighted:
+            limits = bin_limits(table, float(table.counts.sum()), _LEVEL)
         is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
             table.mean_score,
@@ -224,14 +233,14 @@ class ReliabilityDisplay:
         )
         bottom = ax.get_ylim()[0]  # a limit of 0 has no place on a logarithmic axis
         self.intervals_ = ax.vlines(
-            table.mean_score if has_limits else [],
-            [max(low, bottom) for low, _ in limits],
-            [high for _, high in limits],
+            [] if limits is None else table.mean_score,
+            [max(low, bottom) for low, _ in limits or ()],
+            [high for _, high in limits or ()],
             color=color,
             linewidth=1.0,
             alpha=0.6,
             zorder=2.5,
-            label="95 % interval of the rate" if is_first and has_limits else "_nolegend_",
+            label="95 % interval of the rate" if is_first and limits else "_nolegend_",
         )
         mark_curve(self.line_)
         if is_log:
@@ -266,11 +275,6 @@ class ReliabilityDisplay:
             zorder=1,
             transform=self.ax_.get_xaxis_transform(),
         )
-
-
-def _estimate(positives: int, count: int) -> Estimate:
-    rate = positives / count
-    return Estimate(rate, rate * (1 - rate) / count, positives, count - positives)
 
 
 def _least_rate(table: ReliabilityTable) -> float:

@@ -55,6 +55,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
                 _registered_method=True)
+        self.GetReliability = channel.unary_unary(
+                '/streameval.v1.QueryService/GetReliability',
+                request_serializer=streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.FromString,
+                _registered_method=True)
         self.GetDecision = channel.unary_unary(
                 '/streameval.v1.QueryService/GetDecision',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
@@ -125,6 +130,15 @@ class QueryServiceServicer(object):
 
     def GetHistogram(self, request, context):
         """The distribution of each class's scores.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReliability(self, request, context):
+        """Whether scores are probabilities: mean score and observed rate of each bin, and
+        expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+        a score is outside [0, 1].
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,6 +226,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetHistogram,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.SerializeToString,
+            ),
+            'GetReliability': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReliability,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.SerializeToString,
             ),
             'GetDecision': grpc.unary_unary_rpc_method_handler(
                     servicer.GetDecision,
@@ -363,6 +382,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetHistogram',
             streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReliability(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/GetReliability',
+            streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,11 @@ class QueryServiceStub:
     """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]
     """The distribution of each class's scores."""
+    GetReliability: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetReliabilityRequest, _query_pb2.GetReliabilityResponse]
+    """Whether scores are probabilities: mean score and observed rate of each bin, and
+    expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+    a score is outside [0, 1].
+    """
     GetDecision: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]
     """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
@@ -81,6 +86,11 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _aio.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]  # type: ignore[assignment]
     """The distribution of each class's scores."""
+    GetReliability: _aio.UnaryUnaryMultiCallable[_query_pb2.GetReliabilityRequest, _query_pb2.GetReliabilityResponse]  # type: ignore[assignment]
+    """Whether scores are probabilities: mean score and observed rate of each bin, and
+    expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+    a score is outside [0, 1].
+    """
     GetDecision: _aio.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]  # type: ignore[assignment]
     """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
@@ -140,6 +150,17 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetHistogramResponse, _abc.Awaitable[_query_pb2.GetHistogramResponse]]:
         """The distribution of each class's scores."""
+
+    @_abc_1.abstractmethod
+    def GetReliability(
+        self,
+        request: _query_pb2.GetReliabilityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.GetReliabilityResponse, _abc.Awaitable[_query_pb2.GetReliabilityResponse]]:
+        """Whether scores are probabilities: mean score and observed rate of each bin, and
+        expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+        a score is outside [0, 1].
+        """
 
     @_abc_1.abstractmethod
     def GetDecision(

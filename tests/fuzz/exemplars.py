@@ -268,6 +268,13 @@ def _histogram() -> Iterator[Message]:
         yield query_pb2.GetHistogramRequest(selection=chosen, bins=7, lower=0.1, upper=0.9)
 
 
+def _reliability() -> Iterator[Message]:
+    by_counts = query_pb2.RELIABILITY_BINS_MASS
+    for chosen in selections():
+        yield query_pb2.GetReliabilityRequest(selection=chosen)
+        yield query_pb2.GetReliabilityRequest(selection=chosen, bins=7, strategy=by_counts)
+
+
 def _decision() -> Iterator[Message]:
     costs = query_pb2.Costs(false_positive=1.0, false_negative=5.0)
     for chosen in selections():
@@ -325,6 +332,7 @@ _MAKERS = {
     _SERVICE + "QueryService.BatchGetSnapshots": _many,
     _SERVICE + "QueryService.WatchSnapshots": _watch_many,
     _SERVICE + "QueryService.GetHistogram": _histogram,
+    _SERVICE + "QueryService.GetReliability": _reliability,
     _SERVICE + "QueryService.GetDecision": _decision,
     _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
     _SERVICE + "AdminService.ImportStream": _import,

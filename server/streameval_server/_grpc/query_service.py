@@ -24,6 +24,7 @@ from streameval_server._queries.query_engine import (
     snapshot,
 )
 from streameval_server._queries.ranking import parse_ranking_request, ranking
+from streameval_server._queries.reliability import parse_reliability_request, reliability
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
@@ -101,6 +102,16 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Return the distribution of scores."""
         return await self._answer(
             request.selection.min_revision, lambda: parse_histogram_request(request), histogram
+        )
+
+    async def GetReliability(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetReliabilityRequest, _context: Context
+    ) -> query_pb2.GetReliabilityResponse:
+        """Return whether scores are probabilities."""
+        return await self._answer(
+            request.selection.min_revision,
+            lambda: parse_reliability_request(request),
+            reliability,
         )
 
     async def GetDecision(  # noqa: N802 - the contract's name

@@ -97,6 +97,9 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/GetHistogram": Rule(
         Scope.QUERY, query_pb2.GetHistogramRequest, _SELECTION
     ),
+    "streameval.v1.QueryService/GetReliability": Rule(
+        Scope.QUERY, query_pb2.GetReliabilityRequest, _SELECTION
+    ),
     "streameval.v1.QueryService/GetDecision": Rule(
         Scope.QUERY, query_pb2.GetDecisionRequest, _SELECTION
     ),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.columns import check_count
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
 from streameval.client._wire.selection import Selection, check_names, duration, time_range
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         StreamComparison,
         StreamInfo,
         StreamLabelSample,
+        StreamReliability,
     )
 
 A = TypeVar("A")
@@ -43,6 +45,13 @@ PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
+_MAX_BINS = 2**32 - 1
+"""A larger number is no field of a message; the server refuses it as it is."""
+
+_STRATEGIES = {
+    "width": query_pb2.RELIABILITY_BINS_WIDTH,
+    "mass": query_pb2.RELIABILITY_BINS_MASS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,34 @@ def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
         selection=selection.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
     )
     return Call("QueryService", "GetCurve", request, decode.read_hull)
+
+
+def reliability(
+    selection: Selection,
+    revision: int,
+    bins: int,
+    *,
+    strategy: Literal["width", "mass"],
+    level: float,
+) -> Call[StreamReliability]:
+    """Return the call for a reliability table."""
+    if strategy not in _STRATEGIES:
+        message = f"strategy must be 'width' or 'mass', got {strategy!r:.60}"
+        raise InvalidInputError(message, field="strategy")
+    if check_count(bins, field="bins") < 1:
+        raise InvalidInputError("bins must be at least 1, got 0", field="bins")
+    request = query_pb2.GetReliabilityRequest(
+        selection=selection.to_message(revision),
+        bins=min(bins, _MAX_BINS),
+        strategy=_STRATEGIES[strategy],
+        level=level,
+    )
+    return Call(
+        "QueryService",
+        "GetReliability",
+        request,
+        lambda response: decode.read_reliability(response, level),
+    )
 
 
 def series(

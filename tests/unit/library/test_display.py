@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from streameval import Evaluator, InvalidInputError, PrHull
+from streameval._uncertainty.calibration import bin_limits
 from streameval.display import (
     PrecisionRecallDisplay,
     ReliabilityDisplay,
@@ -186,6 +187,27 @@ def test_reliability_is_the_table(ax, strategy):
     heights = np.array([bar.get_height() for bar in display.shares_])
     assert heights / heights.max() == pytest.approx(table.counts / table.counts.max())
     drawn(display.figure_)
+
+
+def test_reliability_of_weighted_cases(ax):
+    """Intervals are of the effective number of cases, and absent where it is small."""
+    labels, scores = columns()
+    made = Evaluator()
+    made.add_cases(labels=labels, scores=scores, weights=np.where(labels, 40.0, 1.0))
+    display = ReliabilityDisplay.from_evaluator(made, ax=ax, bins=5)
+    table = display.table
+    limits = bin_limits(table, float(table.counts.sum()), 0.95)
+    naive = ReliabilityDisplay(table, limits=limits).plot(ax=figures.Figure().subplots())
+    heights = [
+        np.diff(np.array(one.intervals_.get_segments())[:, :, 1], axis=1)
+        for one in (naive, display)
+    ]
+    assert (heights[0] < heights[1]).all()
+    few = Evaluator()
+    few.add_cases(labels=labels[:60], scores=scores[:60], weights=np.arange(60.0))
+    few = ReliabilityDisplay.from_evaluator(few, ax=figures.Figure().subplots(), bins=5)
+    assert np.isnan(few.limits).all()
+    drawn(few.figure_)
 
 
 @pytest.mark.parametrize("display", DISPLAYS)
@@ -459,15 +481,22 @@ def test_only_ratios_of_weights_are_drawn(display):
     drawn(scaled.figure_)
 
 
-@pytest.mark.parametrize("display", DISPLAYS)
+@pytest.mark.parametrize("display", [PrecisionRecallDisplay, RocCurveDisplay, ThresholdDisplay])
 def test_sums_of_weights_have_no_bands(display):
     """A curve of weights does not have the numbers of cases that limits need."""
     shown = weighted(display, 1.0)
     assert not getattr(shown, "band_", None)
     assert not getattr(shown, "bands_", None)
-    if isinstance(shown, ReliabilityDisplay):
-        assert not shown.intervals_.get_segments()
     texts = [text.get_text() for text in shown.ax_.get_legend().get_texts()]
     assert not [text for text in texts if "95 %" in text]
-    if isinstance(shown, ThresholdDisplay):
+    if display is ThresholdDisplay:
         assert not [text for text in texts if " to " in text]
+
+
+def test_a_table_of_sums_of_weights_has_no_limits(ax):
+    """An evaluator has them, by the effective number of its cases; its table has not."""
+    shown = weighted(ReliabilityDisplay, 1.0)
+    assert len(shown.intervals_.get_segments()) == len(shown.table)
+    alone = ReliabilityDisplay(shown.table).plot(ax=ax)
+    assert not alone.intervals_.get_segments()
+    drawn(alone.figure_)
