@@ -16,8 +16,7 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._common import FloatArray, IntArray
-    from streameval._common.arrays import Counts
+    from streameval._common import Counts, FloatArray, IntArray
     from streameval._evaluator_queries import EvaluatorQueries
 
     class CountCurve(Protocol):
