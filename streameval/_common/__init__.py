@@ -65,8 +65,8 @@ __all__ = [
 
 _EXPORTS = {
     "BoolArray": "streameval._common.arrays",
-    "Coverage": "streameval._common.coverage",
     "Counts": "streameval._common.arrays",
+    "Coverage": "streameval._common.coverage",
     "FloatArray": "streameval._common.arrays",
     "Frame": "streameval._common.frame",
     "IntArray": "streameval._common.arrays",
