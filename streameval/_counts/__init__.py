@@ -17,6 +17,7 @@ From the bottom up:
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
 - `accumulator`, `pending_weights`: the current state and the changes that are not merged yet.
+  `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.
 """
