@@ -36,6 +36,7 @@ CHANGES = {
 PLACES = [settings_of(WATCHES, 1).sides_of(WATCHES.index(each)).start for each in FALLING]
 
 MAX_DAYS = 30
+TAIL = 0.2
 
 
 class QuietDays(NamedTuple):
@@ -90,15 +91,18 @@ def _limit(
 ) -> float:
     """Return the level that a CUSUM passes once in the mean time on average in quiet days.
 
-    `shift` is by how much the means of quiet days are lowered first. The greatest level of
-    T days is below the limit in a share exp(-T/mean time) of streams.
+    `shift` is by how much the means of quiet days are lowered first. The tail of the days'
+    greatest levels is taken as exponential above their 80 % quantile.
     """
     cusum = Cusum(middles)
-    most = np.zeros(middles.size)
+    most = []
     for sums, counts in (each[:, side] for each in quiet):
         lowered = sums / UNITS - counts * shift
-        most = np.maximum(most, cusum.day(lowered, counts).max(axis=0))
-    return float(np.quantile(most, math.exp(-len(quiet) / mean_days)))
+        most.append(cusum.day(lowered, counts).max(axis=0))
+    levels = np.concatenate(most)
+    start = float(np.quantile(levels, 1 - TAIL))
+    excess = float((levels[levels > start] - start).mean())
+    return start + excess * math.log(TAIL * mean_days)
 
 
 def print_delays(chosen: argparse.Namespace) -> None:
