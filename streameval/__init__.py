@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
     from streameval._metrics.skew import PrecisionRecallGainCurve
     from streameval._metrics.weighting import WeightTotals
-    from streameval._paired_evaluator import PairedEvaluator
+    from streameval._paired_evaluator import PairedEvaluator, compare_paired
     from streameval._projection.projection import (
         BacktestedWindow,
         ProjectedFigure,
@@ -113,6 +113,7 @@ __all__ = [
     "WindowedEvaluator",
     "allocate_labels",
     "compare",
+    "compare_paired",
     "dominates",
     "evaluate_by",
     "format_pr_curve",
@@ -166,6 +167,7 @@ _EXPORTS = {
     "WindowedEvaluator": "streameval._time.windowed",
     "allocate_labels": "streameval._sampling.allocation",
     "compare": "streameval._uncertainty.compare",
+    "compare_paired": "streameval._paired_evaluator",
     "dominates": "streameval._metrics.roc_pr_space",
     "evaluate_by": "streameval._breakdown.groups",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
