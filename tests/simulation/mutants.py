@@ -382,7 +382,7 @@ MUTANTS = [
         "a label that was taken back stays in its group",
         Accumulator,
         "remove",
-        "[self._by_cluster(cases).negated()]",
+        "[self._by_cluster(change).negated()]",
         "[]",
     ),
     Mutant(
