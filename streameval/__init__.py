@@ -7,6 +7,7 @@ The layers, from the caller inwards; each imports only those below it:
   arrive later. `Snapshot`: the metrics of one revision.
 - `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
   and of classes.
+- `_drift`: alarms with a stated rate.
 - `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
   `_projection`: what a window will read once its labels are in. `_time`: panes, windows,
   coverage.
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
     from streameval._counts.weight_columns import round_weights
+    from streameval._drift.alarm import Alarm, DriftedSegment
+    from streameval._drift.detector import DriftDetector
     from streameval._evaluator import Evaluator
     from streameval._joining.label_joiner import LabelJoiner
     from streameval._joining.rules import JoinCounts
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
     from streameval._metrics.skew import PrecisionRecallGainCurve
     from streameval._metrics.weighting import WeightTotals
-    from streameval._paired_evaluator import PairedEvaluator
+    from streameval._paired_evaluator import PairedEvaluator, compare_paired
     from streameval._projection.projection import (
         BacktestedWindow,
         ProjectedFigure,
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
     "BacktestedWindow",
     "BrierDecomposition",
     "Coin",
@@ -79,6 +83,8 @@ __all__ = [
     "CorruptStateError",
     "CostCurve",
     "Coverage",
+    "DriftDetector",
+    "DriftedSegment",
     "Evaluator",
     "GroupRanking",
     "Interval",
@@ -107,6 +113,7 @@ __all__ = [
     "WindowedEvaluator",
     "allocate_labels",
     "compare",
+    "compare_paired",
     "dominates",
     "evaluate_by",
     "format_pr_curve",
@@ -121,6 +128,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "Alarm": "streameval._drift.alarm",
     "BacktestedWindow": "streameval._projection.projection",
     "BrierDecomposition": "streameval._metrics.reliability",
     "Comparison": "streameval._uncertainty.compare",
@@ -129,6 +137,8 @@ _EXPORTS = {
     "CorruptStateError": "streameval._common.errors",
     "CostCurve": "streameval._metrics.costs",
     "Coverage": "streameval._common.coverage",
+    "DriftDetector": "streameval._drift.detector",
+    "DriftedSegment": "streameval._drift.alarm",
     "Evaluator": "streameval._evaluator",
     "GroupRanking": "streameval._breakdown.groups",
     "Interval": "streameval._uncertainty.interval",
@@ -157,6 +167,7 @@ _EXPORTS = {
     "WindowedEvaluator": "streameval._time.windowed",
     "allocate_labels": "streameval._sampling.allocation",
     "compare": "streameval._uncertainty.compare",
+    "compare_paired": "streameval._paired_evaluator",
     "dominates": "streameval._metrics.roc_pr_space",
     "evaluate_by": "streameval._breakdown.groups",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",

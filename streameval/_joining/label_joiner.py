@@ -595,7 +595,9 @@ class LabelJoiner:
         Raises
         ------
         InvalidInputError
-            When no prediction waits, fewer than `size` wait, or a value is invalid.
+            When no prediction waits, fewer than `size` wait, or a value is invalid; where
+            the joiner takes no label probabilities; with ``expired="negative"``, where
+            those that are not drawn would count beside the drawn ones that stand for them.
 
         Notes
         -----
@@ -618,6 +620,13 @@ class LabelJoiner:
         if window is not None and (type(window) is not Window or isinstance(evaluator, Evaluator)):
             message = "labels are drawn for an undecayed window of a WindowedEvaluator, or for all"
             raise InvalidInputError(message, field="window")
+        self._check_takes_weights("label_probability")
+        if self._joiner.settings.expired == "negative":
+            message = (
+                "predictions that expire count as negatives, beside the drawn ones that stand "
+                "for them: labels are drawn with expired='drop'"
+            )
+            raise InvalidInputError(message, field="expired")
         span_us = None
         labelled: Evaluator | Window
         if isinstance(evaluator, Evaluator):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.resolution import quantise
 from streameval._metrics.gradients import cells_of
 from streameval._projection.delay_counts import CELL_BITS
@@ -134,14 +135,16 @@ def cell_gradient(
     waiting = np.zeros(edges.size)
     place = np.searchsorted(edges, cells)
     waiting[place] = counts
+    misses = (view.missed_positives / view.unit, view.missed_negatives / view.unit)
+    unit = _unit_for(positives.sum() + negatives.sum() + waiting.sum() + sum(misses))
     expected = [
-        np.rint((known + part * waiting) * COUNT_UNIT).astype(np.int64)
+        np.rint((known + part * waiting) * unit).astype(np.int64)
         for known, part in ((positives, share), (negatives, 1 - share))
     ]
     state = replace(
         state_of_cells(edges, expected[0], expected[1], view.scale),
-        missed_positives=view.missed_positives * COUNT_UNIT // view.unit,
-        missed_negatives=view.missed_negatives * COUNT_UNIT // view.unit,
+        missed_positives=round(misses[0] * unit),
+        missed_negatives=round(misses[1] * unit),
         _answers={},
     )
     window = Window(state, 0, 1)
@@ -151,11 +154,19 @@ def cell_gradient(
     assert metric.gradient is not None
     found = metric.gradient(cells_of(window._view()), **arguments)
     held = (expected[0] > 0) | (expected[1] > 0)
-    # Derivatives by a case, of which a count has COUNT_UNIT.
+    # Derivatives by a case, which is `unit` counts.
     positive, negative = (
-        _by_cell(each * COUNT_UNIT, held)[place] for each in (found.positive, found.negative)
+        _by_cell(each * unit, held)[place] for each in (found.positive, found.negative)
     )
     return CellGradient(positive, negative, share[place])
+
+
+def _unit_for(total: float) -> float:
+    """Return the counts that stand for one case, a power of two: fewer for very many cases."""
+    unit = float(COUNT_UNIT)
+    while total * unit > MAX_TOTAL / 2:
+        unit /= 2
+    return unit
 
 
 def _by_cell(derivative: FloatArray, held: BoolArray) -> FloatArray:

@@ -434,7 +434,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, InvalidRequestError
             When an argument is invalid, or fewer than `size` wait.
         PreconditionError
-            When no prediction waits.
+            When no prediction waits, or where drawn labels cannot stand for the others.
         NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         AccessError

@@ -287,6 +287,25 @@ def test_what_the_client_refuses_itself(client: Client) -> None:
         client.stream("nowhere").sample_for_labels(1)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"expired": "negative"}, "counts predictions that expire as negatives, beside the drawn"),
+        ({"orphans": "miss"}, "counts orphans as misses: its labels take no label probabilities"),
+    ],
+)
+def test_no_draw_whose_labels_could_not_stand_for_the_others(
+    client: Client, settings: dict[str, Any], message: str
+) -> None:
+    """Where probabilities are refused, or where those that are not drawn would count too."""
+    name = f"refused/{next(iter(settings))}"
+    client.create_stream(name, **settings)
+    client.stream(name).log_cases(ids=["a", "b"], scores=[0.3, 0.6])
+    client.flush()
+    with pytest.raises(PreconditionError, match=message):
+        client.stream(name).sample_for_labels(1)
+
+
 def test_a_half_life_is_refused(service: Service) -> None:
     with grpc.insecure_channel(service.address) as channel:
         request = query_pb2.SampleForLabelsRequest(

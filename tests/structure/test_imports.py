@@ -35,6 +35,7 @@ ORDER = (
     "streameval._paired_evaluator",
     "streameval._breakdown",
     "streameval._time",
+    "streameval._drift",
     "streameval._projection",
     "streameval._sampling",
     "streameval._joining",

@@ -19,6 +19,7 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import HalfLife, Selection, parse_selection
 
 if TYPE_CHECKING:
+    from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._queries.query_engine import QueryEngine
 
 MAX_DRAWN_IDS = 20_000
@@ -94,9 +95,10 @@ def label_sample(
     ------
     RequestError
         INVALID_ARGUMENT for an invalid size, metric or argument of it, FAILED_PRECONDITION when
-        no prediction waits.
+        no prediction waits, or where drawn labels cannot stand for the others.
     """
     resolved, ids, scores = engine.waiting(request.selection)
+    _check_settings(resolved.view.info.settings, request.selection.stream)
     if not ids:
         raise RequestError(
             Code.FAILED_PRECONDITION,
@@ -140,3 +142,21 @@ def label_sample(
         for id_, probability in zip(sample.ids, sample.label_probabilities.tolist(), strict=True):
             response.ids.add(id=id_, label_probability=probability)
     return response
+
+
+def _check_settings(settings: StreamSettings, stream: str) -> None:
+    """Refuse a stream whose labels take no probability, or count those that are not drawn."""
+    if settings.cluster_groups:
+        fault = "declares clusters: its labels take no label probabilities"
+    elif settings.orphans == "miss":
+        fault = "counts orphans as misses: its labels take no label probabilities"
+    elif settings.expired == "negative":
+        fault = (
+            "counts predictions that expire as negatives, beside the drawn ones that stand for "
+            "them: labels are drawn where expired is DROP"
+        )
+    else:
+        return
+    raise RequestError(
+        Code.FAILED_PRECONDITION, f"stream {stream} {fault}", reason="LABELS_STAND_FOR_NONE"
+    )

@@ -88,7 +88,7 @@ class StreamComparison(Comparison):
     window_b: Span
     coverage_a: StreamCoverage | None
     coverage_b: StreamCoverage | None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

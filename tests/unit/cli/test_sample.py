@@ -84,6 +84,36 @@ def test_the_file_has_ids_probabilities_and_room_for_labels(address: str, tmp_pa
     assert "exists" in error
 
 
+def test_the_file_comes_back(address: str, tmp_path: Path) -> None:
+    """Filled in and pushed, each label counts as often as the predictions that it stands for."""
+    file, filled = tmp_path / "to-label.csv", tmp_path / "filled.csv"
+    ids = [f"p{row}" for row in range(300)]
+    labels = np.random.default_rng(3).random(300) < 0.4
+    with Client(address) as client:
+        stream = client.stream("back")
+        stream.log_cases(ids=ids, scores=np.random.default_rng(4).normal(labels))
+        stream.label_cases(ids=ids[:100], labels=labels[:100])
+        client.flush()
+        stream.snapshot()  # waits until all is visible
+    run("sample", address, "back", "--size", 80, "--metric", "auc_roc", "--csv", file)
+    with file.open(newline="") as text:
+        drawn = list(csv.DictReader(text))
+    with filled.open("w", newline="") as text:
+        rows = csv.DictWriter(text, list(drawn[0]))
+        rows.writeheader()
+        for row in drawn:
+            rows.writerow(row | {"label": int(labels[int(row["id"][1:])])})
+    columns = ("--id", "id", "--label", "label", "--label-probability", "label_probability")
+    printed = run("push", "--labels", filled, *columns, "--to", address, "--stream", "back")
+    assert printed.startswith("80 labels of ")
+    revision = int(printed.split()[-1])
+    answer = json.loads(run("query", address, "back", "--json"))
+    assert answer["revision"] == revision
+    assert answer["num_positive_ref"] + answer["num_negative_ref"] == 180
+    weights = answer["weights"]
+    assert weights["positives"] + weights["negatives"] == pytest.approx(300, rel=1e-4)
+
+
 def test_json_and_the_same_draw_from_the_data_directory(address: str, data: Path) -> None:
     """What the answer has repeats it: the revision, the time covered, the seed."""
     arguments = ("--size", 30, "--metric", "precision", "--threshold", 0.5, "--json", "--ids")

@@ -135,3 +135,24 @@ def test_without_a_class_there_is_no_gradient() -> None:
     ev.add_cases(labels=[0, 0], scores=[0.25, 0.5])
     cells = quantise(np.array([0.3]), 8, "plain")
     assert cell_gradient(ev._view(), cells, np.array([1]), BY_NAME["auc_roc"], {}) is None
+
+
+@pytest.mark.parametrize("metric", ["auc_pr", "auc_roc", "average_precision", "prevalence"])
+def test_as_many_cases_as_can_be_counted(metric: str) -> None:
+    """A gradient of 2**61 times the cases is that of the cases, by so much smaller."""
+    small, large = Evaluator(), Evaluator()
+    counts = [3, 2, 2, 1]
+    for ev, times in ((small, 1), (large, 2**58)):
+        ev.add_cases(
+            labels=[1, 0, 1, 0],
+            scores=[0.75, 0.625, 0.25, 0.125],
+            counts=[each * times for each in counts],
+        )
+    several = np.array([0, 0, 0, 0, 0])
+    few, many = (
+        cell_gradient(ev._view(), CELLS, several, BY_NAME[metric], {}) for ev in (small, large)
+    )
+    assert few is not None
+    assert many is not None
+    assert many.positive * 2**58 == pytest.approx(few.positive, rel=1e-9)
+    assert many.negative * 2**58 == pytest.approx(few.negative, rel=1e-9)

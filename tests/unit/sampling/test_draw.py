@@ -202,3 +202,24 @@ def test_a_plain_evaluator_and_wrong_windows() -> None:
             each.sample_for_labels(window, size=1)
     with pytest.raises(InvalidInputError, match="no prediction waits"):
         LabelJoiner(Evaluator(), ttl=timedelta(days=1)).sample_for_labels(size=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"expired": "negative"}, "predictions that expire count as negatives, beside"),
+        (
+            {"orphans": "miss"},
+            "with orphans='miss' there are no weights and no label probabilities",
+        ),
+        ({"keep_delays": True}, "a joiner that keeps delays takes no weights and no label prob"),
+    ],
+)
+def test_no_draw_whose_labels_could_not_stand_for_the_others(
+    settings: dict[str, Any], message: str
+) -> None:
+    """Where probabilities are refused, or where those that are not drawn would count too."""
+    joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7), **settings)
+    joiner.log_cases(ids=["a", "b"], scores=[0.3, 0.6], at=NOON)
+    with pytest.raises(InvalidInputError, match=message):
+        joiner.sample_for_labels(size=1)
