@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval import Evaluator, Window
 from streameval._projection.delay_panes import DelayPanes
+from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.effects import Effect, Effects
@@ -176,7 +177,8 @@ def project(stream: Stream) -> tuple[Projection, Evaluator]:
     window = Window(now._view(), *span_us)
     whole = Evaluator()
     whole.add_cases(labels=stream.positives[in_window], scores=stream.scores[in_window])
-    return Projection(LabelTable.of(panes), window, span_us, settle + DAY_US), whole
+    history = LabelHistory(LabelTable.of(panes), settle + DAY_US, panes.scale)
+    return Projection(history, window, span_us), whole
 
 
 @dataclass

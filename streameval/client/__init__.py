@@ -45,6 +45,7 @@ with _needs_extra("client"):
         StreamCounters,
         StreamCoverage,
         StreamInfo,
+        StreamProjection,
         StreamSettings,
     )
     from streameval.client._wire.selection import Selection
@@ -76,6 +77,7 @@ __all__ = [
     "StreamCounters",
     "StreamCoverage",
     "StreamInfo",
+    "StreamProjection",
     "StreamSettings",
     "UnavailableError",
     "UnimplementedError",
