@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval import Evaluator, Window
 from streameval._projection.delay_panes import DelayPanes
+from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.effects import Effect, Effects
@@ -189,8 +190,12 @@ def project(stream: Stream) -> tuple[Projection, Projection, Evaluator]:
     window = Window(now._view(), *span_us)
     whole = Evaluator()
     whole.add_cases(labels=stream.positives[in_window], scores=stream.scores[in_window])
-    asked = LabelTable.of(panes), window, span_us, settle + DAY_US
-    return PlainProjection(*asked), Projection(*asked), whole
+    table, settle_us = LabelTable.of(panes), settle + DAY_US
+    plain, full = (
+        kind(LabelHistory(table, settle_us, panes.scale), window, span_us)
+        for kind in (PlainProjection, Projection)
+    )
+    return plain, full, whole
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streameval._metric_registry import (
     COMPARED_NAMES,
@@ -37,6 +37,14 @@ V = TypeVar("V")
 _WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
 _WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
 _INTERVALS_NOTE = "  ({:g} % intervals, {})"
+
+
+class WindowProjection(Protocol):
+    """What a window will read once its labels are in, as a snapshot has it."""
+
+    @property
+    def figures(self) -> tuple[Any, ...]: ...
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,6 +93,8 @@ class Snapshot:
     operating_point : Confusion or None
         From a server: the counts at the threshold that the stream declares; its rates are
         among `figures`, with intervals. None where it declares none.
+    projection : StreamProjection or None
+        From a server, if asked for: what the window will read once its labels are in.
 
     Examples
     --------
@@ -128,6 +138,7 @@ class Snapshot:
     warnings: tuple[str, ...] = ()
     weights: WeightTotals | None = None
     operating_point: Confusion | None = None
+    projection: WindowProjection | None = None
 
     @property
     def num_cases(self) -> int:
@@ -190,6 +201,7 @@ class Snapshot:
             "operating_point": None
             if self.operating_point is None
             else asdict(self.operating_point),
+            **({} if self.projection is None else {"projection": self.projection.to_dict()}),
         }
 
     def to_row(self) -> dict[str, Any]:
@@ -310,6 +322,8 @@ class Snapshot:
             notes.append(f"  from {start} to {end}")
         if self.segment is not None:
             notes.append(f"  where {self.segment[0]} is {self.segment[1] or 'not given'}")
+        if self.projection is not None:
+            notes += [f"  {line}" for line in str(self.projection).splitlines()]
         if self.operating_point is not None:
             at = self.operating_point
             notes.append(

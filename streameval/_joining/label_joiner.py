@@ -41,6 +41,7 @@ from streameval._joining.kept_weights import check_weights_kept
 from streameval._joining.rules import PENDING, JoinSettings, Op
 from streameval._joining.table import FREE_SLOT
 from streameval._metric_registry import HEADLINE
+from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._sampling.allocation import allocate_labels
@@ -558,7 +559,8 @@ class LabelJoiner:
         self._counter.advance(self._joiner.now_us)
         span = (to_us(window.start, field="window"), to_us(window.end, field="window"))
         settle_us = settings.ttl_us + settings.bucket_us
-        return Projection(LabelTable.of(delays), window, span, settle_us)
+        history = LabelHistory(LabelTable.of(delays), settle_us, delays.scale)
+        return Projection(history, window, span)
 
     def sample_for_labels(
         self,

@@ -5,6 +5,7 @@
 - `label_table`: the rows of all panes as columns, and what was known at a time.
 - `delay_model`: the share of labels that has arrived, from panes whose labels are in.
 - `estimate`: the projected counts of a window, their figures and variances.
+- `label_history`: models and estimates at any time, computed once.
 - `goodness_of_fit`: whether the labels of the window come as the model says.
 - `label_limits`: limits that hold whatever the missing labels are.
 - `projection`: the public answer, with its backtest and the reasons to refuse.
@@ -13,12 +14,24 @@
 # The names that the server may use; the library imports from the modules.
 from streameval._projection.delay_counts import DelayCounts, DelayRows, encode_rows, sum_of_rows
 from streameval._projection.delay_panes import rows_by_pane
+from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
-from streameval._projection.projection import ProjectedFigure, Projection, RefusalReason
+from streameval._projection.projection import (
+    ASSUMPTION,
+    HEADLINE,
+    BacktestedWindow,
+    ProjectedFigure,
+    Projection,
+    RefusalReason,
+)
 
 __all__ = [
+    "ASSUMPTION",
+    "HEADLINE",
+    "BacktestedWindow",
     "DelayCounts",
     "DelayRows",
+    "LabelHistory",
     "LabelTable",
     "ProjectedFigure",
     "Projection",

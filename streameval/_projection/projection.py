@@ -14,8 +14,6 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.gradients import cells_of
-from streameval._projection.delay_model import DelayModel
-from streameval._projection.estimate import estimate_window
 from streameval._projection.goodness_of_fit import fit_p_value
 from streameval._projection.label_limits import PartlyLabelled, label_limits
 from streameval._time.times import to_datetime
@@ -26,17 +24,19 @@ from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.student import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
     from streameval._counts.resolution import Scale
     from streameval._metric_registry import Metric
     from streameval._projection.estimate import Estimate
-    from streameval._projection.label_table import LabelTable
+    from streameval._projection.label_history import LabelHistory
     from streameval._time.window import Window
 
 ASSUMPTION: Final = "labelling depends on score band, class and age only"
+
+HEADLINE: Final = ("auc_roc", "auc_pr")
 
 MIN_BAND_SHARE = 0.01
 """The mature labelled share of a band below which nothing is known of it."""
@@ -52,7 +52,10 @@ _REFERENCE_TAIL = 0.025
 
 
 class RefusalReason(enum.Enum):
-    """Why there is no projected value. The value is the reason in words."""
+    """Why there is no projected value. The value is the reason in words.
+
+    The last four are a server's only.
+    """
 
     TOO_FEW_MATURE = (
         "fewer than 30 labels of a class are of panes whose labels are in: "
@@ -72,6 +75,13 @@ class RefusalReason(enum.Enum):
         "the labels of this window do not come as those before: the own prevalence is unknown; "
         "read figures that do not depend on it, or at the reference prevalence"
     )
+    NOT_COUNTED = (
+        "how late labels come is counted from the upgrade of the server on, and the window "
+        "begins before"
+    )
+    OTHER_CASES = "the window has cases that did not come as a prediction and its label by id"
+    WEIGHTS_OR_CLUSTERS = "the cases have weights or clusters, which a projection does not read"
+    UNKNOWN = "a reason that this version of the client does not know"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,32 @@ class ProjectedFigure:
         """The projected value; nan where it is refused."""
         return math.nan if self.interval is None else self.interval.estimate
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figure as plain values that JSON can hold; nan is None."""
+        return {
+            "metric": self.metric,
+            "prevalence": self.prevalence,
+            "now": _plain(self.now),
+            "projected": _plain(self.projected),
+            "interval": None if self.interval is None else [_plain(each) for each in self.interval],
+            "level": None if self.interval is None else self.interval.level,
+            "limits": None if self.limits is None else list(self.limits),
+            "refusal": None if self.reason is None else self.reason.name,
+            "reason": None if self.reason is None else self.reason.value,
+            "widening": self.widening,
+            "backtest": [
+                {
+                    "start": each.start.isoformat(),
+                    "end": each.end.isoformat(),
+                    "made_at": each.made_at.isoformat(),
+                    "projected": each.projected,
+                    "final": each.final,
+                    "z": each.z,
+                }
+                for each in self.backtest
+            ],
+        }
+
     def __str__(self) -> str:
         """Return the figure in one line, and what it rests on."""
         title = BY_NAME[self.metric].title
@@ -156,6 +192,10 @@ class ProjectedFigure:
             f"{text}\n  assumed: {self.assumption}; backtest of {len(self.backtest)} windows: "
             f"largest error {worst:.1f} standard errors"
         )
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 class Projection:
@@ -179,20 +219,16 @@ class Projection:
 
     assumption = ASSUMPTION
 
-    def __init__(
-        self, table: LabelTable, window: Window, span_us: tuple[int, int], settle_us: int
-    ) -> None:
+    def __init__(self, history: LabelHistory, window: Window, span_us: tuple[int, int]) -> None:
         self.window = window
-        self._table = table
+        self._history = history
+        self._table = history.table
         self._span_us = span_us
-        self._settle_us = settle_us
-        self._models: dict[int, DelayModel] = {}
-        self._estimates: dict[tuple[int, int, int, tuple[int, int]], Estimate] = {}
 
     @property
     def prevalence(self) -> float:
         """The reference prevalence: that of panes whose labels are in; nan without any."""
-        return self._model(self._table.now_us).prevalence
+        return self._history.model(self._table.now_us).prevalence
 
     @property
     def labelled_share(self) -> float:
@@ -207,7 +243,7 @@ class Projection:
 
         Below 0.01 figures that depend on the window's own prevalence are refused.
         """
-        model = self._model(self._table.now_us)
+        model = self._history.model(self._table.now_us)
         if not self._panes.size or not model.labels[1]:
             return math.nan
         return fit_p_value(self._table, model, self._panes, self._table.now_us)
@@ -217,8 +253,17 @@ class Projection:
         """Why no figure is projected, or None."""
         return self._refusal(self._panes, self._table.now_us)
 
-    def headline(self, level: float = 0.95) -> tuple[ProjectedFigure, ...]:
+    def headline(
+        self, level: float = 0.95, *, metrics: Collection[str] = HEADLINE
+    ) -> tuple[ProjectedFigure, ...]:
         """Return AUC-ROC, AUC-PR at the reference prevalence, and at the own one.
+
+        Parameters
+        ----------
+        level : float
+            Nominal coverage of the intervals.
+        metrics : collection of {"auc_roc", "auc_pr"}
+            Those that are computed.
 
         Examples
         --------
@@ -234,8 +279,12 @@ class Projection:
         """
         reference = self.prevalence
         kept = [None] if math.isnan(reference) or not 0 < reference < 1 else [reference, None]
-        rescaled = [self.figure("auc_pr", prevalence=each, level=level) for each in kept]
-        return (self.figure("auc_roc", level=level), *rescaled)
+        wanted = [("auc_roc", None), *(("auc_pr", each) for each in kept)]
+        return tuple(
+            self.figure(metric, prevalence=each, level=level)
+            for metric, each in wanted
+            if metric in metrics
+        )
 
     def figure(
         self,
@@ -302,7 +351,7 @@ class Projection:
         limits = self._limits(row, prevalence)
         reason = self.reason
         if reason is None:
-            estimate = self._estimate(self._panes, self._table.now_us, self._misses)
+            estimate = self._history.estimate(self._panes, self._table.now_us, self._misses)
             if not self.fit >= MIN_FIT_P_VALUE and _reads_prevalence(estimate, row, arguments):
                 reason = RefusalReason.FIT_FAILED
         if reason is not None:
@@ -327,7 +376,7 @@ class Projection:
 
     @cached_property
     def _panes(self) -> IntArray:
-        return self._between(*self._span_us)
+        return self._history.between(*self._span_us)
 
     @property
     def _misses(self) -> tuple[int, int]:
@@ -338,30 +387,9 @@ class Projection:
     def _scale(self) -> Scale:
         return self.window._view().scale
 
-    def _between(self, start_us: int, end_us: int) -> IntArray:
-        """Return the panes that begin in [start, end)."""
-        starts = self._table.starts_us
-        return np.flatnonzero((starts >= start_us) & (starts < end_us))
-
-    def _model(self, at_us: int) -> DelayModel:
-        """Return the model of the panes whose labels were in at a time."""
-        if at_us not in self._models:
-            mature = self._table.ends_us + self._settle_us <= at_us
-            self._models[at_us] = DelayModel.of(self._table, mature)
-        return self._models[at_us]
-
-    def _estimate(self, panes: IntArray, at_us: int, misses: tuple[int, int] = (0, 0)) -> Estimate:
-        key = (int(panes[0]), int(panes[-1]), at_us, misses)
-        if key not in self._estimates:
-            model = self._model(at_us)
-            self._estimates[key] = estimate_window(
-                self._table, model, panes, at_us, self._scale, misses=misses
-            )
-        return self._estimates[key]
-
     def _refusal(self, panes: IntArray, at_us: int) -> RefusalReason | None:
         """Return why panes cannot be projected from what was known at a time."""
-        model = self._model(at_us)
+        model = self._history.model(at_us)
         fewer, more = sorted(model.labels.tolist())
         if fewer < MIN_MATURE_LABELS:
             never = fewer <= 0 and more >= MIN_MATURE_LABELS
@@ -370,7 +398,8 @@ class Projection:
             return RefusalReason.TOO_FEW_EFFECTIVE
         if model.least_labelled_share < MIN_BAND_SHARE:
             return RefusalReason.BAND_NEVER_LABELLED
-        estimate = self._estimate(panes, at_us, self._misses if panes is self._panes else (0, 0))
+        misses = self._misses if panes is self._panes else (0, 0)
+        estimate = self._history.estimate(panes, at_us, misses)
         if estimate.least_arrived < MIN_ARRIVED_SHARE:
             return RefusalReason.TOO_EARLY
         if estimate.effective_positives < MIN_EFFECTIVE_POSITIVES:
@@ -387,17 +416,17 @@ class Projection:
         found: list[BacktestedWindow] = []
         last_us = table.now_us
         for end in table.ends_us[::-1].tolist():
-            settled = end + self._settle_us <= table.now_us
+            settled = end + self._history.settle_us <= table.now_us
             if len(found) == MAX_BACKTESTS or end - span_us < table.starts_us[0]:
                 break
             if not settled or last_us - end < span_us // _BACKTESTS_PER_SPAN:
                 continue
-            panes = self._between(end - span_us, end)
+            panes = self._history.between(end - span_us, end)
             if not panes.size or self._refusal(panes, end + age_us) is not None:
                 continue
             last_us = end
-            then = self._estimate(panes, end + age_us)
-            final = self._estimate(panes, table.now_us).value(metric, arguments)
+            then = self._history.estimate(panes, end + age_us)
+            final = self._history.estimate(panes, table.now_us).value(metric, arguments)
             projected = then.value(metric, arguments)
             variance = then.variance(metric, arguments)
             if math.isnan(final) or not variance > 0:

@@ -324,13 +324,19 @@ def query(
     *,
     window: Window = None,
     segment: SegmentOption = None,
+    projection: Annotated[
+        bool,
+        typer.Option("--projection", help="Also what the window will read once its labels are in."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a stream's figures."""
     with one_line_errors():
         from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
-        _query.query(address, stream, window=window, segment=segment, as_json=as_json)
+        _query.query(
+            address, stream, window=window, segment=segment, projection=projection, as_json=as_json
+        )
 
 
 @app.command()

@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 
 
 def query(
-    address: str, stream: str, *, window: str | None, segment: str | None, as_json: bool
+    address: str,
+    stream: str,
+    *,
+    window: str | None,
+    segment: str | None,
+    projection: bool,
+    as_json: bool,
 ) -> None:
     """Print the snapshot of a stream, or of a window or segment of it."""
     span = None if window is None else parse_span(window)
     with connect(address) as client:
         target = client.stream(stream)
-        snapshot = target.snapshot(window=span, segment=parse_segment(segment))
+        snapshot = target.snapshot(
+            window=span, segment=parse_segment(segment), projection=projection
+        )
     if as_json:
         print_json(snapshot.to_dict())
         return

@@ -46,6 +46,7 @@ with _needs_extra("client"):
         StreamCoverage,
         StreamInfo,
         StreamLabelSample,
+        StreamProjection,
         StreamReliability,
         StreamSettings,
     )
@@ -79,6 +80,7 @@ __all__ = [
     "StreamCoverage",
     "StreamInfo",
     "StreamLabelSample",
+    "StreamProjection",
     "StreamReliability",
     "StreamSettings",
     "UnavailableError",

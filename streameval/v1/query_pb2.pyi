@@ -83,10 +83,15 @@ class GetSnapshotRequest(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
+    PROJECTION_FIELD_NUMBER: _builtins.int
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     anytime: _builtins.bool
     """Intervals that are valid under repeated evaluation. All time only."""
+    projection: _builtins.bool
+    """Also what the window will read once its labels are in. Needs a window without
+    half_life and segment, of a stream whose labels come by id.
+    """
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -105,10 +110,11 @@ class GetSnapshotRequest(_message.Message):
         metrics: _abc.Iterable[_builtins.str] | None = ...,
         level: _builtins.float = ...,
         anytime: _builtins.bool = ...,
+        projection: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "level", b"level", "metrics", b"metrics", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "level", b"level", "metrics", b"metrics", "projection", b"projection", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -974,12 +980,18 @@ class ListWindowsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    PROJECTION_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many rows; 0 means 500, and more than 1,000 means 1,000."""
     page_token: _builtins.str
     """next_page_token of the page before; empty for the first."""
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
+    projection: _builtins.bool
+    """Also what each row will read once its labels are in, as in GetSnapshotRequest:
+    of auc_roc and auc_pr, if they are among `metrics`. Pages have at most 50 rows
+    then.
+    """
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which stream and segment; its window must be `between`."""
@@ -1003,10 +1015,11 @@ class ListWindowsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         level: _builtins.float = ...,
+        projection: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "selection", b"selection", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

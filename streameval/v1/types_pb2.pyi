@@ -85,6 +85,62 @@ nominal coverage.
 """
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
+class _ProjectionRefusal:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ProjectionRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProjectionRefusal.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROJECTION_REFUSAL_UNSPECIFIED: _ProjectionRefusal.ValueType  # 0
+    """It is projected."""
+    PROJECTION_REFUSAL_TOO_FEW_MATURE: _ProjectionRefusal.ValueType  # 1
+    """Fewer than 30 labels of a class are of panes whose labels are in."""
+    PROJECTION_REFUSAL_CLASS_NEVER_LABELLED: _ProjectionRefusal.ValueType  # 2
+    """A class is never labelled."""
+    PROJECTION_REFUSAL_BAND_NEVER_LABELLED: _ProjectionRefusal.ValueType  # 3
+    """Less than 1 % of the predictions in a band of score are ever labelled."""
+    PROJECTION_REFUSAL_TOO_EARLY: _ProjectionRefusal.ValueType  # 4
+    """Less than 5 % of the positives' labels are there in a band of score."""
+    PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: _ProjectionRefusal.ValueType  # 5
+    """The labelled positives count as fewer than 50."""
+    PROJECTION_REFUSAL_FIT_FAILED: _ProjectionRefusal.ValueType  # 6
+    """The labels of the window do not come as those before, and the figure depends on
+    its prevalence.
+    """
+    PROJECTION_REFUSAL_NOT_COUNTED: _ProjectionRefusal.ValueType  # 7
+    """The window has predictions from before it was counted how late labels come."""
+    PROJECTION_REFUSAL_OTHER_CASES: _ProjectionRefusal.ValueType  # 8
+    """The window has cases that did not come as a prediction and its label."""
+    PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: _ProjectionRefusal.ValueType  # 9
+    """The cases have weights or clusters."""
+
+class ProjectionRefusal(_ProjectionRefusal, metaclass=_ProjectionRefusalEnumTypeWrapper):
+    """Why a figure is not projected."""
+
+PROJECTION_REFUSAL_UNSPECIFIED: ProjectionRefusal.ValueType  # 0
+"""It is projected."""
+PROJECTION_REFUSAL_TOO_FEW_MATURE: ProjectionRefusal.ValueType  # 1
+"""Fewer than 30 labels of a class are of panes whose labels are in."""
+PROJECTION_REFUSAL_CLASS_NEVER_LABELLED: ProjectionRefusal.ValueType  # 2
+"""A class is never labelled."""
+PROJECTION_REFUSAL_BAND_NEVER_LABELLED: ProjectionRefusal.ValueType  # 3
+"""Less than 1 % of the predictions in a band of score are ever labelled."""
+PROJECTION_REFUSAL_TOO_EARLY: ProjectionRefusal.ValueType  # 4
+"""Less than 5 % of the positives' labels are there in a band of score."""
+PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: ProjectionRefusal.ValueType  # 5
+"""The labelled positives count as fewer than 50."""
+PROJECTION_REFUSAL_FIT_FAILED: ProjectionRefusal.ValueType  # 6
+"""The labels of the window do not come as those before, and the figure depends on
+its prevalence.
+"""
+PROJECTION_REFUSAL_NOT_COUNTED: ProjectionRefusal.ValueType  # 7
+"""The window has predictions from before it was counted how late labels come."""
+PROJECTION_REFUSAL_OTHER_CASES: ProjectionRefusal.ValueType  # 8
+"""The window has cases that did not come as a prediction and its label."""
+PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: ProjectionRefusal.ValueType  # 9
+"""The cases have weights or clusters."""
+Global___ProjectionRefusal: _TypeAlias = ProjectionRefusal  # noqa: Y015
+
 @_typing.final
 class Metric(_message.Message):
     """A figure: a value, or the reason why there is none. Never NaN."""
@@ -640,6 +696,7 @@ class Snapshot(_message.Message):
     NUM_SCORED_FIELD_NUMBER: _builtins.int
     WEIGHTS_FIELD_NUMBER: _builtins.int
     OPERATING_POINT_FIELD_NUMBER: _builtins.int
+    PROJECTION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -692,6 +749,10 @@ class Snapshot(_message.Message):
     def operating_point(self) -> Global___OperatingPoint:
         """The counts at the declared threshold; absent where the stream declares none."""
 
+    @_builtins.property
+    def projection(self) -> Global___Projection:
+        """What the window will read once its labels are in; absent if not asked for."""
+
     def __init__(
         self,
         *,
@@ -712,13 +773,197 @@ class Snapshot(_message.Message):
         num_scored: _builtins.int = ...,
         weights: Global___Weights | None = ...,
         operating_point: Global___OperatingPoint | None = ...,
+        projection: Global___Projection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "resolution", b"resolution", "segment", b"segment", "weights", b"weights", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "segment", b"segment", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "operating_point", b"operating_point", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
 
 Global___Snapshot: _TypeAlias = Snapshot  # noqa: Y015
+
+@_typing.final
+class Projection(_message.Message):
+    """What a window will read once its labels are in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASSUMPTION_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LABELLED_SHARE_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    FIT_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    assumption: _builtins.str
+    """What projected values rest on, for people. Limits rest on nothing."""
+    labelled_share: _builtins.float
+    """Share of the window's predictions that have a label; absent without predictions."""
+    prevalence: _builtins.float
+    """The reference prevalence, of panes whose labels are in; absent without any."""
+    fit: _builtins.float
+    """The p-value of the window's labelled positives by pane against the labels before;
+    below 0.01 figures that depend on the own prevalence are refused. Absent
+    without any.
+    """
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProjectedMetric]:
+        """AUC-ROC, AUC-PR at the reference prevalence, and at the window's own."""
+
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Event time from which on it is counted how late labels come; absent if it is
+        counted since the first prediction.
+        """
+
+    def __init__(
+        self,
+        *,
+        assumption: _builtins.str = ...,
+        metrics: _abc.Iterable[Global___ProjectedMetric] | None = ...,
+        labelled_share: _builtins.float | None = ...,
+        prevalence: _builtins.float | None = ...,
+        fit: _builtins.float | None = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "fit", b"fit", "labelled_share", b"labelled_share", "prevalence", b"prevalence", "since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "assumption", b"assumption", "fit", b"fit", "labelled_share", b"labelled_share", "metrics", b"metrics", "prevalence", b"prevalence", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fit: _TypeAlias = _typing.Literal["fit"]  # noqa: Y015
+    _WhichOneofArgType__fit: _TypeAlias = _typing.Literal["_fit", b"_fit"]  # noqa: Y015
+    _WhichOneofReturnType__labelled_share: _TypeAlias = _typing.Literal["labelled_share"]  # noqa: Y015
+    _WhichOneofArgType__labelled_share: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share"]  # noqa: Y015
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fit) -> _WhichOneofReturnType__fit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__labelled_share) -> _WhichOneofReturnType__labelled_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+
+Global___Projection: _TypeAlias = Projection  # noqa: Y015
+
+@_typing.final
+class ProjectedMetric(_message.Message):
+    """One figure, now and once its labels are in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    PROJECTED_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BACKTEST_FIELD_NUMBER: _builtins.int
+    WIDENING_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """"auc_roc" or "auc_pr"."""
+    prevalence: _builtins.float
+    """The prevalence that it is rescaled to; absent means that of the window."""
+    value: _builtins.float
+    """What it is now, of the labelled cases; absent when undefined."""
+    projected: _builtins.float
+    """The projected value; absent where it is refused."""
+    refusal: Global___ProjectionRefusal.ValueType
+    """Why it is refused."""
+    reason: _builtins.str
+    """The same in words; empty where it is projected."""
+    widening: _builtins.float
+    """By how much the backtest widened the standard error, 1 or more; 0 where it is
+    refused.
+    """
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """Its interval; absent where it is refused."""
+
+    @_builtins.property
+    def limits(self) -> Global___Bounds:
+        """No labels of the unlabelled predictions take the figure beyond these. Absent where
+        not all of the window's predictions are counted.
+        """
+
+    @_builtins.property
+    def backtest(self) -> _containers.RepeatedCompositeFieldContainer[Global___BacktestedWindow]:
+        """The newest windows of this length whose labels are in, at most 20, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        prevalence: _builtins.float | None = ...,
+        value: _builtins.float | None = ...,
+        projected: _builtins.float | None = ...,
+        interval: Global___Interval | None = ...,
+        limits: Global___Bounds | None = ...,
+        refusal: Global___ProjectionRefusal.ValueType = ...,
+        reason: _builtins.str = ...,
+        backtest: _abc.Iterable[Global___BacktestedWindow] | None = ...,
+        widening: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_projected", b"_projected", "_value", b"_value", "interval", b"interval", "limits", b"limits", "prevalence", b"prevalence", "projected", b"projected", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_projected", b"_projected", "_value", b"_value", "backtest", b"backtest", "interval", b"interval", "limits", b"limits", "name", b"name", "prevalence", b"prevalence", "projected", b"projected", "reason", b"reason", "refusal", b"refusal", "value", b"value", "widening", b"widening"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    _WhichOneofReturnType__projected: _TypeAlias = _typing.Literal["projected"]  # noqa: Y015
+    _WhichOneofArgType__projected: _TypeAlias = _typing.Literal["_projected", b"_projected"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__projected) -> _WhichOneofReturnType__projected | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___ProjectedMetric: _TypeAlias = ProjectedMetric  # noqa: Y015
+
+@_typing.final
+class BacktestedWindow(_message.Message):
+    """A window whose labels are in, as it would have been projected."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    MADE_TIME_FIELD_NUMBER: _builtins.int
+    PROJECTED_FIELD_NUMBER: _builtins.int
+    FINAL_VALUE_FIELD_NUMBER: _builtins.int
+    Z_FIELD_NUMBER: _builtins.int
+    projected: _builtins.float
+    """What was projected then."""
+    final_value: _builtins.float
+    """What its labels give now."""
+    z: _builtins.float
+    """The difference in standard errors of the projection."""
+    @_builtins.property
+    def window(self) -> Global___TimeRange:
+        """The window."""
+
+    @_builtins.property
+    def made_time(self) -> _timestamp_pb2.Timestamp:
+        """The time of the projection, as long after the end as this one."""
+
+    def __init__(
+        self,
+        *,
+        window: Global___TimeRange | None = ...,
+        made_time: _timestamp_pb2.Timestamp | None = ...,
+        projected: _builtins.float = ...,
+        final_value: _builtins.float = ...,
+        z: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["made_time", b"made_time", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final_value", b"final_value", "made_time", b"made_time", "projected", b"projected", "window", b"window", "z", b"z"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BacktestedWindow: _TypeAlias = BacktestedWindow  # noqa: Y015

@@ -5,6 +5,7 @@
   `warnings`: what to know before trusting them.
 - `curves`, `histogram`, `decision`: points and states, how scores are distributed, and what a
   threshold does.
+- `projections`: what a window will read once its labels are in.
 - `overview`, `series`, `comparison`, `ranking`: many streams, over time, against another
   selection, and by segment.
 """

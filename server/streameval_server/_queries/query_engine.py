@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
+from streameval._projection import HEADLINE
 from streameval._time import PartsCache, Window, WindowCache, decayed_window
-from streameval.v1 import types_pb2
+from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
 from streameval_server._queries.derived_answers import DerivedAnswers
@@ -28,6 +29,12 @@ from streameval_server._queries.metrics import (
     select_metrics,
     weights_message,
 )
+from streameval_server._queries.projections import (
+    AGE_STEP_US,
+    LabelSource,
+    check_projection,
+    projection_message,
+)
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
@@ -37,13 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from streameval._common import FloatArray
-    from streameval.v1 import query_pb2
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView, WaitingPredictions
 
 MAX_CACHE_BYTES = 224 << 20
 """Memory of all caches: of windows and their unchanged parts two eighths, of what states keep of
-answers two eighths, of snapshots three, of coverages one."""
+answers two eighths, of snapshots two, of projections and coverages one each."""
 
 _EIGHTHS = 8
 
@@ -68,6 +74,7 @@ class SnapshotRequest:
 
     selection: Selection
     metrics: MetricSelection
+    projection: bool = False
 
 
 def parse_snapshot_request(
@@ -88,12 +95,20 @@ def parse_snapshot_request(
             "time, without a window",
         )
     metrics = select_metrics(request.metrics, level=request.level, anytime=request.anytime)
-    return SnapshotRequest(selection, metrics)
+    projection = isinstance(request, query_pb2.GetSnapshotRequest) and request.projection
+    if projection:
+        check_projection(selection)
+    return SnapshotRequest(selection, metrics, projection)
 
 
 def snapshot(engine: QueryEngine, request: SnapshotRequest) -> types_pb2.Snapshot:
     """Return the metrics."""
-    return engine.snapshot(engine.resolve(request.selection), request.metrics)
+    resolved = engine.resolve(request.selection)
+    message = engine.snapshot(resolved, request.metrics)
+    if request.projection:
+        source = engine.labels(resolved)
+        message.projection.CopyFrom(engine.projection(source, resolved, request.metrics.level))
+    return message
 
 
 class QueryEngine:
@@ -138,7 +153,10 @@ class QueryEngine:
         )
         self._derived = DerivedAnswers(2 * share)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
-            3 * share, _memory_bytes
+            2 * share, _memory_bytes
+        )
+        self._projections: PartsCache[Hashable, types_pb2.Projection] = PartsCache(
+            share, _memory_bytes
         )
         coverages = max(share // _COVERAGE_BYTES, 1)
         self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
@@ -179,12 +197,13 @@ class QueryEngine:
     @property
     def memory_bytes(self) -> int:
         """Memory of all caches, an upper bound. O(1), safe to read from any thread."""
-        small = (self._snapshots, self._coverages, self._typical_delays)
+        small = (self._snapshots, self._projections, self._coverages, self._typical_delays)
         coverages = _COVERAGE_BYTES * len(self._coverages)
         return (
             self._windows.memory_bytes
             + self._derived.memory_bytes
             + self._snapshots.cost
+            + self._projections.cost
             + coverages
             + sum(cache.overhead_bytes for cache in small)
         )
@@ -275,6 +294,30 @@ class QueryEngine:
             message.segment.key, message.segment.value = resolved.selection.segment
         return message
 
+    def labels(self, resolved: ResolvedSelection) -> LabelSource:
+        """Return the labels by id of a selection's stream, for `projection`. O(1)."""
+        return LabelSource(resolved.view, resolved.now_us, self._check)
+
+    def projection(
+        self,
+        source: LabelSource,
+        resolved: ResolvedSelection,
+        level: float,
+        names: tuple[str, ...] = HEADLINE,
+    ) -> types_pb2.Projection:
+        """Return what a selection will read once its labels are in. Never change it.
+
+        Cached while the panes, the delays and the minute stay the same.
+        """
+        age = source.now_us // AGE_STEP_US
+        parts = [*resolved.parts, source.delays or resolved.view.info]
+
+        def compute() -> types_pb2.Projection:
+            window = self.window(resolved)
+            return projection_message(source, resolved, window, level=level, names=names)
+
+        return self._projections.get((resolved.key, level, names, age), parts, compute)
+
     def coverage(self, resolved: ResolvedSelection) -> types_pb2.Coverage | None:
         """Return how many predictions have their label; None without predictions by id."""
         parts = [resolved.slice.coverage]
@@ -303,7 +346,7 @@ class QueryEngine:
         return self.server_warnings() + warnings_of(resolved, resolution, typical_us)
 
 
-def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
+def _memory_bytes(snapshot: types_pb2.Snapshot | types_pb2.Projection) -> int:
     """Return its approximate memory."""
     return _ENTRY_BYTES + _BYTES_PER_ENCODED_BYTE * snapshot.ByteSize()
 

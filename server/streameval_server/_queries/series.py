@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 
 from streameval._common import quoted
 from streameval._metric_registry import MONITORED_NAMES
+from streameval._projection import HEADLINE
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import MetricSelection, select_metrics
+from streameval_server._queries.projections import check_projection
 from streameval_server._queries.resolved_selection import grid_of
 from streameval_server._queries.selection import Between, Selection, micros, parse_selection
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ROWS = 500
 MAX_ROWS = 1000
+MAX_PROJECTED_ROWS = 50
+"""Rows of a page with projections: each takes as long as hundreds without."""
 
 _TOKEN = struct.Struct(">BIq")
 _TOKEN_VERSION = 1
@@ -56,6 +60,8 @@ class SeriesRequest:
         Rows of a page, at most.
     next_us : int or None
         Start of the page's first row; None for the first page.
+    projection : bool
+        Whether each row has what it will read once its labels are in.
     """
 
     selection: Selection
@@ -63,6 +69,7 @@ class SeriesRequest:
     metrics: MetricSelection
     page_size: int
     next_us: int | None
+    projection: bool = False
 
 
 def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest:
@@ -85,14 +92,20 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
     next_us = None
     if request.page_token:
         next_us = _read_token(request.page_token, _fingerprint(selection, step_us))
-    page_size = min(request.page_size or DEFAULT_ROWS, MAX_ROWS)
-    return SeriesRequest(selection, step_us, metrics, page_size, next_us)
+    most = MAX_ROWS
+    if request.projection:
+        check_projection(selection)
+        most = MAX_PROJECTED_ROWS
+    page_size = min(request.page_size or DEFAULT_ROWS, most)
+    return SeriesRequest(selection, step_us, metrics, page_size, next_us, request.projection)
 
 
 def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindowsResponse:
     """Return a page of rows, oldest first."""
     resolved = engine.resolve(request.selection)
     response = query_pb2.ListWindowsResponse(revision=resolved.view.revision)
+    source = engine.labels(resolved) if request.projection else None
+    names = tuple(name for name in HEADLINE if name in request.metrics.names)
     starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
     for start_us, end_us in spans(resolved, request.step_us, request.next_us):
@@ -102,7 +115,11 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
             )
             break
         row = part_of(resolved, starts, (start_us, end_us))
-        response.snapshots.append(engine.snapshot(row, request.metrics, hull=False))
+        message = engine.snapshot(row, request.metrics, hull=False)
+        if source is not None:
+            projected = engine.projection(source, row, request.metrics.level, names)
+            message.projection.CopyFrom(projected)
+        response.snapshots.append(message)
     return response
 
 

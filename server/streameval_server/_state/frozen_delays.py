@@ -52,7 +52,7 @@ class PaneRows:
         return encode_rows(self.rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class FrozenDelays:
     """A stream's delays between two changes. Immutable.
 

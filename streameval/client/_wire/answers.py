@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from streameval._metrics.reliability import ReliabilityTable
+    from streameval._projection.projection import ProjectedFigure
     from streameval._sampling.allocation import SampledBand
     from streameval._time.coverage import ScoreBand
     from streameval._uncertainty.interval import Interval
@@ -60,6 +61,54 @@ class StreamCoverage(Coverage):
                 for band in self.bands
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProjection:
+    """What a window will read once its labels are in.
+
+    Attributes
+    ----------
+    figures : tuple of ProjectedFigure
+        AUC-ROC, AUC-PR at the reference prevalence, and at the window's own.
+    assumption : str
+        What projected values rest on; their `limits` rest on nothing.
+    labelled_share : float
+        Share of the window's predictions that have a label; nan without predictions.
+    prevalence : float
+        The reference prevalence; nan without panes whose labels are in.
+    fit : float
+        The p-value of the labels of the window against those before; nan without any.
+    since : datetime or None
+        Event time from which on it is counted how late labels come; None if it is
+        counted since the first prediction.
+    """
+
+    figures: tuple[ProjectedFigure, ...]
+    assumption: str
+    labelled_share: float = math.nan
+    prevalence: float = math.nan
+    fit: float = math.nan
+    since: datetime | None = None
+
+    def __str__(self) -> str:
+        """Return the figures, one after the other."""
+        return "\n".join(map(str, self.figures))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; nan is None."""
+        return {
+            "assumption": self.assumption,
+            "labelled_share": _plain(self.labelled_share),
+            "prevalence": _plain(self.prevalence),
+            "fit": _plain(self.fit),
+            "since": None if self.since is None else self.since.isoformat(),
+            "figures": [each.to_dict() for each in self.figures],
+        }
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True)

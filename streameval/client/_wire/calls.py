@@ -86,6 +86,7 @@ def snapshot(
     *,
     level: float,
     anytime: bool,
+    projection: bool,
 ) -> Call[Snapshot]:
     """Return the call for figures."""
     request = query_pb2.GetSnapshotRequest(
@@ -93,6 +94,7 @@ def snapshot(
         metrics=check_names(metrics),
         level=level,
         anytime=anytime,
+        projection=projection,
     )
     return Call(
         "QueryService",
@@ -170,6 +172,7 @@ def series(
     metrics: Iterable[str] | None,
     *,
     level: float,
+    projection: bool,
 ) -> PagedCall[list[Snapshot]]:
     """Return the calls for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
@@ -178,6 +181,7 @@ def series(
         metrics=check_names(metrics),
         page_size=_PAGE_SIZE,
         level=level,
+        projection=projection,
     )
     found: list[Snapshot] = []
     while True:

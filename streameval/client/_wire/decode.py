@@ -15,6 +15,7 @@ from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
 from streameval._metrics.reliability import ReliabilityTable
 from streameval._metrics.weighting import WeightTotals
+from streameval._projection.projection import BacktestedWindow, ProjectedFigure, RefusalReason
 from streameval._sampling.allocation import SampledBand
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
@@ -28,6 +29,7 @@ from streameval.client._wire.answers import (
     StreamCoverage,
     StreamInfo,
     StreamLabelSample,
+    StreamProjection,
     StreamReliability,
     StreamSettings,
 )
@@ -84,6 +86,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         warnings=tuple(message.warnings),
         weights=_weights(message),
         operating_point=_operating_point(message),
+        projection=_projection(message),
     )
 
 
@@ -103,6 +106,73 @@ def read_label_sample(message: query_pb2.SampleForLabelsResponse) -> StreamLabel
         seed=message.seed,
         warnings=tuple(message.warnings),
     )
+
+
+def _projection(message: types_pb2.Snapshot) -> StreamProjection | None:
+    """Return what the window will read once its labels are in; None if it was not asked for."""
+    if not message.HasField("projection"):
+        return None
+    projection = message.projection
+    since = None
+    if projection.HasField("since_time"):
+        since = projection.since_time.ToDatetime(UTC)
+    return StreamProjection(
+        figures=tuple(map(_projected_figure, projection.metrics)),
+        assumption=projection.assumption,
+        labelled_share=_real(projection, "labelled_share"),
+        prevalence=_real(projection, "prevalence"),
+        fit=_real(projection, "fit"),
+        since=since,
+    )
+
+
+def _projected_figure(message: types_pb2.ProjectedMetric) -> ProjectedFigure:
+    interval = reason = None
+    if message.refusal:
+        reason = _refusal(message.refusal)
+    else:
+        given = message.interval
+        interval = Interval(
+            _real(given, "lower"),
+            _real(given, "upper"),
+            given.level,
+            "projected",
+            _real(message, "projected"),
+        )
+    return ProjectedFigure(
+        metric=message.name,
+        prevalence=message.prevalence if message.HasField("prevalence") else None,
+        now=_real(message, "value"),
+        interval=interval,
+        limits=(message.limits.lower, message.limits.upper) if message.HasField("limits") else None,
+        reason=reason,
+        backtest=tuple(map(_backtested, message.backtest)),
+        widening=message.widening or 1.0,
+    )
+
+
+def _refusal(number: types_pb2.ProjectionRefusal.ValueType) -> RefusalReason:
+    if number not in types_pb2.ProjectionRefusal.values():
+        return RefusalReason.UNKNOWN  # from a newer server
+    name = types_pb2.ProjectionRefusal.Name(number)
+    return RefusalReason[name.removeprefix("PROJECTION_REFUSAL_")]
+
+
+def _backtested(message: types_pb2.BacktestedWindow) -> BacktestedWindow:
+    return BacktestedWindow(
+        start=message.window.start_time.ToDatetime(UTC),
+        end=message.window.end_time.ToDatetime(UTC),
+        made_at=message.made_time.ToDatetime(UTC),
+        projected=message.projected,
+        final=message.final_value,
+        z=message.z,
+    )
+
+
+def _real(message: Message, field: str) -> float:
+    """Return an optional field; nan where it is absent."""
+    value: float = getattr(message, field) if message.HasField(field) else math.nan
+    return value
 
 
 def _operating_point(message: types_pb2.Snapshot) -> Confusion | None:

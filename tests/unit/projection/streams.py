@@ -9,6 +9,7 @@ import numpy as np
 
 from streameval import Evaluator, LabelJoiner, Window, WindowedEvaluator
 from streameval._projection.delay_panes import DelayPanes
+from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.effects import Effect, Effects
@@ -104,10 +105,8 @@ def draw(
     now.add_cases(labels=(positives & arrived)[known_inside], scores=scores[known_inside])
     whole.add_cases(labels=positives[inside], scores=scores[inside])
     span_us = (to_us(at_day(first_day)), to_us(at_day(first_day + WINDOW_DAYS)))
-    table = LabelTable.of(panes)
-    return Drawn(
-        Projection(table, Window(now._view(), *span_us), span_us, TTL_DAYS * DAY_US), whole
-    )
+    history = LabelHistory(LabelTable.of(panes), TTL_DAYS * DAY_US, "probability")
+    return Drawn(Projection(history, Window(now._view(), *span_us), span_us), whole)
 
 
 def joined(seed: int, *, per_day: int, keep_delays: bool = True) -> tuple[LabelJoiner, Window]:

@@ -204,7 +204,7 @@ def test_the_standard_error_is_that_of_many_streams() -> None:
         stream = draw(seed)
         projection = stream.projection
         metric = BY_NAME["average_precision"]
-        estimate = projection._estimate(projection._panes, projection._table.now_us)
+        estimate = projection._history.estimate(projection._panes, projection._table.now_us)
         errors.append(estimate.value(metric, {}) - stream.whole.average_precision())
         variances.append(estimate.variance(metric, {}))
     ratio = np.sqrt(np.mean(np.square(errors)) / np.mean(variances))

@@ -1,0 +1,244 @@
+"""Projections of a server: the library's on the same rows, refused where these are not all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from streameval import LabelJoiner, WindowedEvaluator
+from streameval._projection.projection import Projection
+from streameval.client._wire.decode import read_snapshot
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server._core.engine import Engine
+from streameval_server._log.checkpoint import LazyParts
+from streameval_server._log.entries import Entry, Kind
+from streameval_server._model.errors import RequestError
+from streameval_server._model.limits import Limits
+from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._queries.query_engine import (
+    QueryEngine,
+    parse_snapshot_request,
+    snapshot,
+)
+from streameval_server._queries.series import parse_series_request, series
+from streameval_server._state.stream_file import StreamFile
+
+LIMITS = Limits()
+DAY = timedelta(days=1)
+DAY_US = 86_400_000_000
+START = datetime(2026, 1, 1, tzinfo=UTC)
+START_US = 1_767_225_600_000_000
+DAYS, TTL_DAYS, PER_DAY = 26, 5, 300
+SETTINGS = StreamSettings(
+    pane_us=DAY_US,
+    retention_us=90 * DAY_US,
+    label_ttl_us=TTL_DAYS * DAY_US,
+    relabel_ttl_us=DAY_US,
+    scale="probability",
+)
+
+
+class Stream:
+    """Predictions of each day, with labels of positives up to four days later; in both places."""
+
+    def __init__(self, *, since_day: int = 0) -> None:
+        rng = np.random.default_rng(11)
+        shape = (DAYS, PER_DAY)
+        self.positives = rng.random(shape) < 0.25
+        self.scores = 1 / (1 + np.exp(-rng.normal(1.6 * self.positives)))
+        days = np.arange(DAYS)[:, None]
+        self.due = days + np.where(self.positives, rng.integers(0, 4, shape), 0)
+        self.ids = np.arange(DAYS * PER_DAY).astype("S").reshape(shape)
+        self.revision = 1
+        self.engine = Engine(LIMITS)
+        self.log = [Entry(1, START_US, Kind.CREATE_STREAM, "s", "", 0, 0, None, SETTINGS)]
+        self.engine.apply(self.log)
+        self.now_us = START_US
+        self.joiner = LabelJoiner(
+            WindowedEvaluator(pane=DAY, retention=90 * DAY, scale="probability"),
+            ttl=TTL_DAYS * DAY,
+            relabel_ttl=DAY,
+            keep_delays=True,
+        )
+        for day in range(DAYS):
+            self._day(day, keeps_delays=day >= since_day)
+        self.queries = QueryEngine(lambda _: self.engine.view("s"), lambda: self.now_us)
+
+    def _day(self, day: int, *, keeps_delays: bool) -> None:
+        # Not at midnight: the clock's pane is that of the day.
+        at = START + (day + 0.5) * DAY
+        self.now_us = START_US + day * DAY_US + DAY_US // 2
+        known = self.due == day
+        ids, labels = self.ids[known].tolist(), self.positives[known]
+        self.joiner.advance(at)
+        self.joiner.log_cases(ids=self.ids[day].tolist(), scores=self.scores[day], at=at)
+        self.joiner.label_cases(ids=ids, labels=labels, at=at)
+        self.take(
+            PredictionRows(self.ids[day].tolist(), self.scores[day], PER_DAY, PER_DAY),
+            keeps_delays=keeps_delays,
+        )
+        self.take(LabelRows(ids, labels, len(ids), len(ids)), keeps_delays=keeps_delays)
+
+    def take(self, rows: CaseRows | LabelRows | PredictionRows, *, keeps_delays: bool) -> None:
+        """Take a batch at the present time."""
+        self.revision += 1
+        entry = Entry(
+            self.revision, self.now_us, Kind.BATCH, "s", "", 0, 0, rows, keeps_delays=keeps_delays
+        )
+        self.log.append(entry)
+        self.engine.apply([entry])
+
+    def asked(self, **fields) -> types_pb2.Snapshot:
+        request = query_pb2.GetSnapshotRequest(projection=True, **fields)
+        return snapshot(self.queries, parse_snapshot_request(request))
+
+
+def last(days: int, **fields) -> types_pb2.Selection:
+    selection = types_pb2.Selection(stream="s", **fields)
+    selection.last.FromTimedelta(days * DAY)
+    return selection
+
+
+def expected(stream: Stream, days: int) -> Projection:
+    return stream.joiner.projection(stream.joiner.evaluator.last(days * DAY))
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return Stream()
+
+
+@pytest.mark.parametrize("days", [3, 4, 1])
+def test_figures_are_those_of_the_librarys_joiner(stream: Stream, days: int) -> None:
+    """Now, projected, interval, limits, reason, backtest: to the last bit, through the message."""
+    found = read_snapshot(stream.asked(selection=last(days))).projection
+    wanted = expected(stream, days)
+    assert [each.to_dict() for each in found.figures] == [
+        each.to_dict() for each in wanted.headline()
+    ]
+    assert found.assumption == wanted.assumption
+    assert (found.labelled_share, found.prevalence) == (wanted.labelled_share, wanted.prevalence)
+    assert found.fit == wanted.fit
+    assert found.since is None
+    if days > 1:
+        assert [each.reason for each in found.figures] == [None] * 3
+        assert len(found.figures[0].backtest) >= 10
+        assert "assumed: labelling depends on" in str(found)
+
+
+def test_rows_of_a_series_are_projected_as_windows_are(stream: Stream) -> None:
+    """Of the figures that were asked for; pages have at most 50 rows; none without asking."""
+    request = query_pb2.ListWindowsRequest(projection=True, metrics=["auc_pr"])
+    request.selection.stream = "s"
+    request.selection.between.start_time.FromDatetime(START + 20 * DAY)
+    request.selection.between.end_time.FromDatetime(START + 26 * DAY)
+    request.step.FromTimedelta(3 * DAY)
+    rows = series(stream.queries, parse_series_request(request)).snapshots
+    assert len(rows) == 2
+    newest = rows[-1].projection
+    assert [each.name for each in newest.metrics] == ["auc_pr", "auc_pr"]
+    between = types_pb2.Selection(stream="s", between=request.selection.between)
+    between.between.start_time.FromDatetime(START + 23 * DAY)
+    alone = stream.asked(selection=between).projection
+    assert newest.metrics == alone.metrics[1:]
+    assert newest.labelled_share == alone.labelled_share
+    assert parse_series_request(request).page_size == 50
+    request.projection = False
+    plain = series(stream.queries, parse_series_request(request)).snapshots
+    assert not any(row.HasField("projection") for row in plain)
+    for row, other in zip(rows, plain, strict=True):
+        row.ClearField("projection")
+        assert row == other
+
+
+def test_an_unchanged_window_is_projected_once_a_minute(stream: Stream, monkeypatch) -> None:
+    """The answer is kept while the stream and the minute are the same."""
+    first = stream.queries.projection(*_arguments(stream))
+    assert stream.queries.projection(*_arguments(stream)) is first
+    monkeypatch.setattr(stream, "now_us", stream.now_us + 60_000_000)
+    later = stream.queries.projection(*_arguments(stream))
+    assert later is not first
+
+
+def _arguments(stream: Stream):
+    request = query_pb2.GetSnapshotRequest(projection=True, selection=last(3))
+    resolved = stream.queries.resolve(parse_snapshot_request(request).selection)
+    return stream.queries.labels(resolved), resolved, 0.95
+
+
+def test_replay_checkpoint_and_export_have_the_same_projection(stream: Stream) -> None:
+    """The message of the engine that took the batches, byte for byte at the same clock."""
+    expected = stream.asked(selection=last(3)).projection.SerializeToString(deterministic=True)
+    replayed = Engine(LIMITS)
+    replayed.apply(stream.log)
+    checkpoint = replayed.checkpoint(-1)
+    restored = Engine.restore(
+        LIMITS, checkpoint.revision, checkpoint.received_us, LazyParts(checkpoint.changed.makers)
+    )
+    file = StreamFile.from_bytes(replayed.export("s")()[1])
+    file.check("s", LIMITS)
+    imported = Engine(LIMITS)
+    imported.apply(
+        [Entry(1, stream.now_us, Kind.IMPORT_STREAM, "s", "", 0, 0, None, file)],
+    )
+    for engine in (replayed, restored, imported):
+        queries = QueryEngine(engine.view, lambda: stream.now_us)
+        request = query_pb2.GetSnapshotRequest(projection=True, selection=last(3))
+        found = snapshot(queries, parse_snapshot_request(request)).projection
+        assert found.SerializeToString(deterministic=True) == expected
+
+
+def test_a_stream_with_older_ids_says_since_when_it_counts() -> None:
+    """Windows before are refused, with the value of now; later ones are those of the library."""
+    old = Stream(since_day=12)
+    since = START + 13 * DAY
+    for days, refused in ((16, True), (3, False)):
+        found = read_snapshot(old.asked(selection=last(days))).projection
+        assert found.since == since
+        names = {each.reason.name for each in found.figures if each.reason is not None}
+        assert names == ({"NOT_COUNTED"} if refused else set())
+        assert all((each.limits is None) is refused for each in found.figures)
+    assert "the window begins before" in str(read_snapshot(old.asked(selection=last(16))))
+    never = Stream(since_day=DAYS)
+    found = read_snapshot(never.asked(selection=last(3))).projection
+    assert {each.reason.name for each in found.figures} == {"NOT_COUNTED"}
+    assert found.figures[0].now == never.joiner.evaluator.last(3 * DAY).auc_roc()
+
+
+def test_a_window_with_other_cases_is_refused() -> None:
+    """A case that came with its label is in the window and not among the predictions."""
+    mixed = Stream()
+    rows = CaseRows(np.array([True]), np.array([0.5]), None, 1, 1)
+    mixed.take(rows, keeps_delays=False)
+    found = read_snapshot(mixed.asked(selection=last(3))).projection
+    assert {each.reason.name for each in found.figures} == {"OTHER_CASES"}
+    assert all(each.limits is None for each in found.figures)
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (types_pb2.Selection(stream="s"), "a projection is of a window, got all time"),
+        (last(3, segment=types_pb2.Segment(key="a")), "a projection is of the whole stream"),
+    ],
+)
+def test_what_cannot_be_projected_is_refused_at_once(stream: Stream, selection, words) -> None:
+    """One line that names the field."""
+    with pytest.raises(RequestError, match=words) as refused:
+        stream.asked(selection=selection)
+    assert refused.value.violations[0][0] == "projection"
+
+
+def test_a_stream_without_ids_has_no_projection() -> None:
+    """One line, and the code of a request that the stream does not fit."""
+    engine = Engine(LIMITS)
+    rows = CaseRows(np.array([True]), np.array([0.5]), None, 1, 1)
+    engine.apply([Entry(1, START_US, Kind.BATCH, "s", "", 0, 0, rows)])
+    queries = QueryEngine(lambda _: engine.view("s"), lambda: START_US)
+    request = query_pb2.GetSnapshotRequest(projection=True, selection=last(3))
+    with pytest.raises(RequestError, match="stream s has no predictions by id") as refused:
+        snapshot(queries, parse_snapshot_request(request))
+    assert refused.value.reason == "NO_LABELS_BY_ID"
