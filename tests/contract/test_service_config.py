@@ -48,7 +48,7 @@ def test_reads_wait_and_what_can_be_repeated_is_repeated() -> None:
     reads, changes = CONFIG["methodConfig"]
     assert reads["waitForReady"]
     assert "waitForReady" not in changes
-    prefixes = ("Get", "BatchGet", "List", "Compare", "Rank", "Watch")
+    prefixes = ("Get", "BatchGet", "List", "Compare", "Rank", "Sample", "Watch")
     assert methods(reads) == {
         method.full_name
         for service in SERVICES.values()
