@@ -40,6 +40,7 @@ ORDER = (
     "streameval._row_codec",
     "streameval.functional",
     "streameval",
+    "streameval.payloads",
     "streameval.client._errors",
     "streameval.client._buffer",
     "streameval.client._wire",
