@@ -37,6 +37,7 @@ from streameval._row_codec.segments import (
     Segments,
     check_distinct,
     decode_segments,
+    encode_segment,
 )
 
 __all__ = [
@@ -51,5 +52,6 @@ __all__ = [
     "decode_predictions",
     "decode_segments",
     "decode_times",
+    "encode_segment",
     "row_count",
 ]

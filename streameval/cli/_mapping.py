@@ -171,7 +171,7 @@ def _columns(row: PayloadRow) -> dict[str, object]:
     time = None
     if row.time_us is not None:
         time = datetime.fromtimestamp(row.time_us / 1e6, UTC).isoformat(timespec="seconds")
-    segments = " ".join(f"{key}={value}" for key, value in row.segments.items())
+    segments = " ".join(f"{key}={value}" for key, value in row.segments.items() if value)
     return {
         "stream": row.stream,
         "id": row.id,

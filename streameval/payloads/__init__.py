@@ -7,7 +7,7 @@ cannot be counted. Every way in uses it: CloudEvents over HTTP, files, and
 """
 
 from streameval.payloads._body import MAX_UNPACKED_BYTES, unpack
-from streameval.payloads._event import Event, read_event, read_events
+from streameval.payloads._event import Event, is_cloud_event, read_event, read_events
 from streameval.payloads._extraction import read_rows
 from streameval.payloads._mapping import PayloadMapping, mappings_of
 from streameval.payloads._presets import PRESETS
@@ -22,6 +22,7 @@ __all__ = [
     "PayloadRow",
     "Reason",
     "Refusal",
+    "is_cloud_event",
     "mappings_of",
     "read_event",
     "read_events",

@@ -203,9 +203,7 @@ class _EventRows:
         segments = {}
         for key in self._mapping.segments:
             value = values[f"segments.{key}"]
-            if value is None:
-                continue
-            text = text_of(value, Reason.SEGMENT, f"segments.{key}")
+            text = "" if value is None else text_of(value, Reason.SEGMENT, f"segments.{key}")
             problem = segment_value_problem(text, MAX_ID_BYTES)
             if problem is not None:
                 raise RowError(Reason.SEGMENT, problem)

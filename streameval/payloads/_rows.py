@@ -71,6 +71,7 @@ class PayloadRow:
     time_us : int or None
         When it was predicted, in microseconds since 1970.
     segments : dict of str to str
+        Every key of the mapping; "" is no value.
     """
 
     stream: str

@@ -59,6 +59,7 @@ ORDER = (
     "streameval_server._runtime",
     "streameval_server._security",
     "streameval_server._grpc",
+    "streameval_server._payloads",
     "streameval_server._web",
     "streameval_server.maintenance",
     "streameval_server._service",
