@@ -140,6 +140,8 @@ class Metric:
         What requests, columns and JSON call it.
     title : str
         What people read.
+    short : str
+        The same as a column's head in a narrow table; empty where no table has it.
     function : callable
         The public method, as a function of the queries and its own arguments.
     arguments : mapping
@@ -177,7 +179,7 @@ class Metric:
         Whether adapters offer it.
     is_monitored : bool
         Whether Prometheus has it for each stream, a time series by default, and the
-        page as an order of streams.
+        page as an order of streams; a rate for streams that declare a threshold.
     on_page : bool
         Whether the page shows it among a stream's figures.
     value : callable
@@ -188,6 +190,7 @@ class Metric:
 
     name: str
     title: str
+    short: str = ""
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
@@ -464,7 +467,8 @@ METRICS = (
     ),
     Metric(
         name="precision",
-        title="Precision at a threshold",
+        title="Precision",
+        short="prec",
         function=_at_threshold("precision"),
         needs="threshold",
         unit="share",
@@ -472,10 +476,12 @@ METRICS = (
         share=Share(lambda at: (at.tp, at.fp)),
         gradient=rate_gradients.precision_gradient,
         is_served=False,
+        is_monitored=True,
     ),
     Metric(
         name="recall",
-        title="Recall at a threshold",
+        title="Recall",
+        short="recall",
         function=_at_threshold("recall"),
         needs="threshold",
         unit="share",
@@ -483,10 +489,12 @@ METRICS = (
         share=Share(lambda at: (at.tp, at.fn)),
         gradient=rate_gradients.recall_gradient,
         is_served=False,
+        is_monitored=True,
     ),
     Metric(
         name="fpr",
-        title="False positive rate at a threshold",
+        title="False positive rate",
+        short="FPR",
         function=_at_threshold("fpr"),
         needs="threshold",
         better="lower",
@@ -495,10 +503,11 @@ METRICS = (
         share=Share(lambda at: (at.fp, at.tn)),
         gradient=rate_gradients.fpr_gradient,
         is_served=False,
+        is_monitored=True,
     ),
     Metric(
         name="specificity",
-        title="Specificity at a threshold",
+        title="Specificity",
         function=_at_threshold("specificity"),
         needs="threshold",
         unit="share",
@@ -509,7 +518,8 @@ METRICS = (
     ),
     Metric(
         name="f_measure",
-        title="F measure at a threshold",
+        title="F measure",
+        short="F",
         function=_at_threshold("f_measure"),
         needs="threshold",
         unit="share",
@@ -517,6 +527,21 @@ METRICS = (
         share=Share(lambda at: (at.tp, at.fp + at.fn), lambda share: 2 * share / (1 + share)),
         gradient=rate_gradients.f_measure_gradient,
         is_served=False,
+        is_monitored=True,
+    ),
+    Metric(
+        name="flagged_share",
+        title="Share flagged",
+        short="flagged",
+        function=_at_threshold("flagged_share"),
+        needs="threshold",
+        better="neither",
+        unit="share",
+        interval="wilson",
+        share=Share(lambda at: (at.tp + at.fp, at.fn + at.tn)),
+        gradient=rate_gradients.flagged_share_gradient,
+        is_served=False,
+        is_monitored=True,
     ),
 )
 """Every metric that has a name; those of a snapshot first, in the order in which it shows them."""
@@ -544,6 +569,12 @@ def _headline_first(metrics: Iterable[Metric]) -> tuple[str, ...]:
 SERVED_NAMES = _names(metric for metric in METRICS if metric.is_served)
 """What a request or a column may name."""
 
+RATE_NAMES = _names(metric for metric in METRICS if metric.share)
+"""The rates at a threshold, which a request may name, too: a stream has them at its own."""
+
+POINT_NAMES = _names(metric for metric in METRICS if metric.share and metric.is_monitored)
+"""Those that are shown, unasked, of a stream that declares a threshold."""
+
 SNAPSHOT_METRICS = tuple(metric for metric in METRICS if metric.in_snapshot)
 SNAPSHOT_NAMES = _names(SNAPSHOT_METRICS)
 """The fields of a snapshot, in the order in which it shows them."""
@@ -558,10 +589,17 @@ BOUNDED_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.bound
 COMPARED_NAMES = _headline_first(metric for metric in METRICS if metric.estimator)
 """What streams, slices and pairs of models are compared by."""
 
+RANKED_RATE_NAMES = _names(
+    metric for metric in METRICS if metric.share and metric.better != "neither"
+)
+"""What streams and slices that have a threshold are compared by as well."""
+
 AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
 """What adapters offer."""
 
-MONITORED_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.is_monitored)))
+MONITORED_NAMES = tuple(
+    sorted(_names(metric for metric in METRICS if metric.is_monitored and metric.is_served))
+)
 PAGE_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.on_page)))
 """A stream's figures on the page, in their order."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval._metric_registry import (
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from streameval._common.coverage import Coverage
     from streameval._evaluator_queries import EvaluatorQueries
+    from streameval._metrics.confusion import Confusion
     from streameval._metrics.curves import RocHull
     from streameval._metrics.weighting import WeightTotals
     from streameval._uncertainty.interval import Interval
@@ -81,6 +82,9 @@ class Snapshot:
         Reasons to doubt the metrics.
     weights : WeightTotals or None
         What the references weigh, and Kish's effective numbers; None where each weighs 1.
+    operating_point : Confusion or None
+        From a server: the counts at the threshold that the stream declares; its rates are
+        among `figures`, with intervals. None where it declares none.
 
     Examples
     --------
@@ -123,6 +127,7 @@ class Snapshot:
     coverage: Coverage | None = None
     warnings: tuple[str, ...] = ()
     weights: WeightTotals | None = None
+    operating_point: Confusion | None = None
 
     @property
     def num_cases(self) -> int:
@@ -182,6 +187,9 @@ class Snapshot:
             "coverage": None if self.coverage is None else self.coverage.to_dict(),
             "warnings": self._all_warnings(),
             "weights": None if self.weights is None else self.weights._asdict(),
+            "operating_point": None
+            if self.operating_point is None
+            else asdict(self.operating_point),
         }
 
     def to_row(self) -> dict[str, Any]:
@@ -221,6 +229,7 @@ class Snapshot:
                 for name, interval in self.intervals.items()
                 for end, limit in zip(("lower", "upper"), interval, strict=True)
             },
+            "threshold": None if self.operating_point is None else self.operating_point.threshold,
             "labelled_share": None if self.coverage is None else self.coverage.labelled_share,
             "warnings": "; ".join(self._all_warnings()),
         }
@@ -301,6 +310,12 @@ class Snapshot:
             notes.append(f"  from {start} to {end}")
         if self.segment is not None:
             notes.append(f"  where {self.segment[0]} is {self.segment[1] or 'not given'}")
+        if self.operating_point is not None:
+            at = self.operating_point
+            notes.append(
+                f"  at the declared threshold {at.threshold:g}: {at.tp:,g} of "
+                f"{at.tp + at.fn:,g} positives called, with {at.fp:,g} false positives"
+            )
         if self.coverage is not None:
             notes.append(f"  {self.coverage}")
         if self.weights is not None:

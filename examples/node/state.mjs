@@ -1,5 +1,6 @@
 // Reads, writes and adds states: the bytes of Evaluator.to_bytes, GetState and Merge.
-// docs/state-format.md describes them. Node alone, no packages.
+// docs/state-format.md describes them. This reads format 1 and refuses formats 2 and 3, whose
+// clusters and weights it would drop. Node alone, no packages.
 //
 //   node state.mjs sum.bin part-1.bin part-2.bin ...    writes the sum, prints what it holds
 
@@ -10,11 +11,15 @@ import zlib from "node:zlib";
 const HAS_RESOLUTION = 1;
 const IS_PROBABILITY = 2;
 const MAX_TOTAL = 2n ** 62n;
+const OTHER_FORMATS = { 2: " (clusters)", 3: " (weights)" };
 
 /** Decode a state; throws an Error for bytes that are not one. Counts are BigInt. */
 export function decode(bytes) {
   if (bytes.length < 56 || bytes.toString("latin1", 0, 4) !== "SEVL") throw new Error("not a state");
-  if (bytes.readUInt16LE(4) !== 1) throw new Error(`unknown format ${bytes.readUInt16LE(4)}`);
+  const format = bytes.readUInt16LE(4);
+  if (format !== 1) {
+    throw new Error(`format ${format}${OTHER_FORMATS[format] ?? ""}: only format 1 is read here`);
+  }
   const end = bytes.length - 4;
   if (crc32(bytes.subarray(0, end)) !== bytes.readUInt32LE(end)) throw new Error("altered bytes");
   const flags = bytes[6];

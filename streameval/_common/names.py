@@ -100,8 +100,8 @@ def id_problem(kind: str, value: str, max_bytes: int) -> str | None:
     return None
 
 
-def segment_key_problem(key: str) -> str | None:
-    """Return why `key` is not a segment key; None when it is one.
+def segment_key_problem(key: str, noun: str = "a segment key") -> str | None:
+    """Return why `key` is not a segment key; None when it is one. Messages call it `noun`.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def segment_key_problem(key: str) -> str | None:
     """
     if _KEY.match(key) is None:
         return (
-            f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
+            f"{noun} must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
             f"got {quoted(key)}"
         )
     return None

@@ -23,7 +23,12 @@ From the bottom up:
 
 # The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
-from streameval._counts.codec import decode_state, encode_state
+from streameval._counts.cluster_keys import (
+    DEFAULT_CLUSTER_GROUPS,
+    ClusterChecksums,
+    check_cluster_groups,
+    groups_of,
+)
 from streameval._counts.columns import (
     check_columns,
     check_count,
@@ -31,38 +36,59 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
+from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, locate
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import State, empty_state
+from streameval._counts.weight_columns import check_weights_allowed
+from streameval._counts.weights import (
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightedCounts,
+    too_many_weighted,
+    unless_one,
+)
 
 __all__ = [
+    "DEFAULT_CLUSTER_GROUPS",
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
+    "MAX_WEIGHTED_CASES",
+    "WEIGHT_UNITS",
+    "ClusterChecksums",
     "Layout",
     "Run",
     "Scale",
     "ScoreCounts",
     "Span",
     "State",
+    "WeightedCounts",
     "cell_keys",
+    "check_cluster_groups",
     "check_columns",
     "check_count",
     "check_labels",
     "check_length",
     "check_scores",
+    "check_weights_allowed",
     "concatenate_parts",
     "count_cells",
-    "decode_state",
+    "decode_evaluator",
     "empty_state",
-    "encode_state",
+    "encode_evaluator",
+    "groups_of",
     "locate",
     "merge_states",
     "quantise",
     "rank_cells",
     "run_from_table",
+    "too_many_weighted",
+    "unless_one",
+    "weighted_counts",
 ]

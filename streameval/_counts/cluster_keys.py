@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import at_row, is_number, shown
@@ -29,8 +30,15 @@ if TYPE_CHECKING:
 MIN_CLUSTER_GROUPS = 8
 """With fewer groups the variance has too few degrees of freedom for an interval of use."""
 MAX_CLUSTER_GROUPS = 1024
+DEFAULT_CLUSTER_GROUPS = 32
+"""For a stream that names its clusters' key and no number of groups."""
+
+ClusterChecksums = npt.NDArray[np.uint32]
+"""The CRC-32 of each row's key: what rows carry where the number of groups is not known yet."""
 
 _UINT64 = (1 << 64) - 1
+_INCREMENT = 0x9E3779B97F4A7C15
+_FIRST_FACTOR, _SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +65,27 @@ def group_of(key: bytes, groups: int) -> int:
     >>> group_of(b"user-17", 32), group_of(b"user-18", 32)
     (20, 31)
     """
-    mixed = (zlib.crc32(key) + 0x9E3779B97F4A7C15) & _UINT64
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _UINT64
+    mixed = (zlib.crc32(key) + _INCREMENT) & _UINT64
+    mixed = ((mixed ^ (mixed >> 30)) * _FIRST_FACTOR) & _UINT64
+    mixed = ((mixed ^ (mixed >> 27)) * _SECOND_FACTOR) & _UINT64
     return (mixed ^ (mixed >> 31)) % groups
+
+
+def groups_of(checksums: ClusterChecksums, groups: int) -> IntArray:
+    """Return the group of each key, given their CRC-32: what `group_of` returns. O(n).
+
+    Examples
+    --------
+    >>> keys = [b"user-17", b"user-18"]
+    >>> groups_of(np.array([zlib.crc32(key) for key in keys], dtype=np.uint32), 32).tolist()
+    [20, 31]
+    """
+    # Arithmetic of uint64 columns is modulo 2**64.
+    mixed = checksums.astype(np.uint64) + np.uint64(_INCREMENT)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST_FACTOR)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND_FACTOR)
+    found: IntArray = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(groups)).astype(np.int64)
+    return found
 
 
 def check_cluster_groups(groups: Any) -> int | None:
@@ -79,7 +104,9 @@ def check_cluster_groups(groups: Any) -> int | None:
     return int(groups)
 
 
-def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedClusters | None:
+def check_clusters(
+    clusters: Any, groups: int | None, size: int, *, like: str = "labels"
+) -> HashedClusters | None:
     """Read a column of clusters, or refuse it. O(n), and 1 us a distinct key.
 
     Parameters
@@ -90,6 +117,8 @@ def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedCluste
         How many groups the evaluator declares; None declares no clusters.
     size : int
         The number of rows.
+    like : str
+        The column that has as many rows, for the message.
 
     Raises
     ------
@@ -103,17 +132,41 @@ def check_clusters(clusters: Any, groups: int | None, size: int) -> HashedCluste
     if isinstance(clusters, HashedClusters):
         hashed = clusters
     else:
-        column = read_column(clusters, "clusters")
-        if isinstance(clusters, list | tuple):
-            # The caller's objects: numpy converts mixed types to one.
-            hashed = HashedClusters(_hashed(clusters, groups))
-        elif column.dtype.kind in "iuSU":
-            distinct, index = np.unique(column, return_inverse=True)
-            hashed = HashedClusters(_hashed(distinct.tolist(), groups)[index])
-        else:
-            hashed = HashedClusters(_hashed(column.tolist(), groups))
-    check_length("clusters", hashed.groups.size, like="labels", length=size)
+        hashed = HashedClusters(groups_of(cluster_checksums(clusters), groups))
+    check_length("clusters", hashed.groups.size, like=like, length=size)
     return hashed
+
+
+def cluster_checksums(clusters: Any) -> ClusterChecksums:
+    """Return the CRC-32 of each key of a column, or refuse it. O(n), and 1 us a distinct key.
+
+    Parameters
+    ----------
+    clusters : column of str, int or bytes
+
+    Raises
+    ------
+    InvalidInputError
+        For values of other or of mixed types, with ``index``.
+
+    Examples
+    --------
+    >>> cluster_checksums(["17", "18"]).tolist(), cluster_checksums([17, 18]).tolist()
+    ([1060745282, 2944839123], [1060745282, 2944839123])
+    """
+    column = read_column(clusters, "clusters")
+    if isinstance(clusters, list | tuple):
+        # The caller's objects: numpy converts mixed types to one.
+        return _checksums(clusters)
+    if column.dtype.kind in "iuSU":
+        distinct, index = np.unique(column, return_inverse=True)
+        return _checksums(distinct.tolist())[index]
+    return _checksums(column.tolist())
+
+
+def cluster_checksum(cluster: Any) -> int:
+    """Return the CRC-32 of one key, or refuse it. O(length)."""
+    return zlib.crc32(_encoded(cluster, _kind_of(cluster)))
 
 
 def check_cluster(cluster: Any, groups: int | None) -> HashedClusters | None:
@@ -121,10 +174,7 @@ def check_cluster(cluster: Any, groups: int | None) -> HashedClusters | None:
     _check_declared(cluster, groups, field="cluster")
     if groups is None:
         return None
-    kind = _kind_of_type(type(cluster))
-    if kind is None:
-        raise _refused_type(cluster, "cluster")
-    return HashedClusters(np.array([group_of(_encoded(cluster, kind), groups)]))
+    return HashedClusters(np.array([group_of(_encoded(cluster, _kind_of(cluster)), groups)]))
 
 
 def _check_declared(clusters: Any, groups: int | None, *, field: str) -> None:
@@ -136,14 +186,22 @@ def _check_declared(clusters: Any, groups: int | None, *, field: str) -> None:
         raise InvalidInputError(message, field=field)
 
 
-def _hashed(keys: Sequence[Any], groups: int) -> IntArray:
-    """Return the group of each key; each distinct key is hashed once."""
+def _checksums(keys: Sequence[Any]) -> ClusterChecksums:
+    """Return the CRC-32 of each key; that of each distinct key is computed once."""
     kinds = {_kind_of_type(each) for each in set(map(type, keys))}
     if len(kinds) > 1 or None in kinds:
         raise _refused_key(keys)
     kind = next(iter(kinds), None)
-    known = {key: group_of(_encoded(key, kind), groups) for key in set(keys)}
-    return np.fromiter(map(known.__getitem__, keys), dtype=np.int64, count=len(keys))
+    known = {key: zlib.crc32(_encoded(key, kind)) for key in set(keys)}
+    return np.fromiter(map(known.__getitem__, keys), dtype=np.uint32, count=len(keys))
+
+
+def _kind_of(cluster: Any) -> str:
+    """Return the kind of one key's type, or refuse the key."""
+    kind = _kind_of_type(type(cluster))
+    if kind is None:
+        raise _refused_type(cluster, "cluster")
+    return kind
 
 
 def _kind_of_type(each: type) -> str | None:

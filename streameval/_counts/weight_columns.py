@@ -33,7 +33,12 @@ _MAX_SCALED_TOTAL = 2.0**44
 
 
 def check_units(
-    weights: Any, label_probability: Any, *, size: int, counts: IntArray | None
+    weights: Any,
+    label_probability: Any,
+    *,
+    size: int,
+    counts: IntArray | None,
+    like: str = "labels",
 ) -> IntArray:
     """Read a column of weights, of label probabilities or of both, as integer units. O(n).
 
@@ -47,6 +52,8 @@ def check_units(
         How many rows there are.
     counts : int64[n] or None
         Cases of each row.
+    like : str
+        The column that has `size` rows.
 
     Raises
     ------
@@ -56,7 +63,7 @@ def check_units(
     values = np.ones(size)
     if weights is not None:
         values = check_weights(weights)
-        check_length("weights", values.size, like="labels", length=size)
+        check_length("weights", values.size, like=like, length=size)
     in_units = values * WEIGHT_UNITS
     units = in_units.astype(np.int64)
     fine = units != in_units
@@ -64,7 +71,7 @@ def check_units(
         index = int(np.argmax(fine))
         raise _refused_fine(float(values[index]), "weights", index)
     if label_probability is not None:
-        values = values / _probabilities(label_probability, size)
+        values = values / _probabilities(label_probability, size, like)
         large = np.flatnonzero(values > MAX_WEIGHT)
         if large.size:
             raise _refused_quotient(float(values[large[0]]), int(large[0]))
@@ -78,11 +85,13 @@ def check_units(
     return units
 
 
-def check_weights_allowed(cluster_groups: int | None, *, field: str) -> None:
-    """Refuse weights, or label probabilities, where clusters are declared. O(1)."""
+def check_weights_allowed(
+    cluster_groups: int | None, *, field: str, holder: str = "an evaluator"
+) -> None:
+    """Refuse weights, or label probabilities, where the holder declares clusters. O(1)."""
     if cluster_groups is not None:
         message = (
-            "an evaluator that declares clusters takes no weights and no label probabilities: "
+            f"{holder} that declares clusters takes no weights and no label probabilities: "
             "its groups keep numbers of cases; use one without cluster_groups"
         )
         raise InvalidInputError(message, field=field)
@@ -186,12 +195,12 @@ def scaled_weights(weights: Any, *, field: str) -> FloatArray:
     return scaled
 
 
-def _probabilities(label_probability: Any, size: int) -> FloatArray:
+def _probabilities(label_probability: Any, size: int, like: str) -> FloatArray:
     if is_number(label_probability):
         check_unit(None, label_probability)
         return np.full(size, float(label_probability))
     values = check_reals(label_probability, field="label_probability", noun="label probability")
-    check_length("label_probability", values.size, like="labels", length=size)
+    check_length("label_probability", values.size, like=like, length=size)
     bad = np.flatnonzero(~((values > 0) & (values <= 1)))
     if bad.size:
         raise _refused_probability(float(values[bad[0]]), int(bad[0]))

@@ -272,6 +272,11 @@ class WeightedCounts:
         )
 
 
+def unless_one(units: IntArray | None) -> IntArray | None:
+    """Return a column of weights in units, or None where each is 1. O(n)."""
+    return None if units is None or (units == WEIGHT_UNITS).all() else units
+
+
 def too_many_weighted() -> InvalidInputError:
     """Return the error for more cases with weights than can be summed exactly."""
     return InvalidInputError(

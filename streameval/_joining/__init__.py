@@ -4,13 +4,14 @@
 - `table`: the ids that are kept, as a sharded dict over flat columns; `expiry_index`
   is its base, an index of slots by due time.
 - `operations`: columns of operations, cut into rounds of distinct ids.
-- `joiner`: applies the rules to operations and returns their effects.
+- `joiner`: applies the rules to operations and returns their effects. `kept_weights`: the
+  rule that an id keeps the weight of its label.
 - `effect_counter`: counts effects in an evaluator, with the coverage.
 - `label_joiner`: the public class; `codec`: joiners as bytes.
 """
 
 # What the server may use; the library imports the modules themselves.
-from streameval._joining.codec import encode_joiner
+from streameval._joining.codec import encode_joiner, held_units, read_units
 from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
@@ -27,4 +28,6 @@ __all__ = [
     "Joiner",
     "SlotArray",
     "encode_joiner",
+    "held_units",
+    "read_units",
 ]

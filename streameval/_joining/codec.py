@@ -3,7 +3,9 @@
 Layout, little-endian: settings, now, number of segment keys, number of ids, counters;
 then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
 event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
-ids, so equal joiners have equal bytes whatever slots their ids are in.
+ids, so equal joiners have equal bytes whatever slots their ids are in. Where a label has a
+weight other than 1, format 2 has the weights in units of 2**-16 (i8) behind these. In format
+3 each row has one more code before the segments': the group of its cluster.
 """
 
 from __future__ import annotations
@@ -17,19 +19,30 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.names import MAX_ID_BYTES
+from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
 from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.joiner import Joiner
-from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
+from streameval._joining.rules import (
+    EARLY_NEGATIVE,
+    EARLY_POSITIVE,
+    JOIN_COUNTERS,
+    PENDING,
+    JoinSettings,
+)
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._common.arrays import IntArray
     from streameval._common.frame import Reader
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
+    from streameval._time.effects import KindArray
 
-FRAME = Frame(b"SEVJ", 1, "a joiner")
+FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
+_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name, newest=3)
+_FRAME_WITH_CLUSTERS = Frame(FRAME.magic, 3, FRAME.name, newest=3)
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
 
 
@@ -47,7 +60,13 @@ def encode_joiner(joiner: Joiner) -> bytes:
         len(joiner),
         *joiner.tally[: len(JOIN_COUNTERS)].tolist(),
     )
-    return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
+    slots = joiner.table.slots_by_id()
+    columns = _columns(joiner.table, slots)
+    units = held_units(joiner.table, slots)
+    if units is not None:
+        return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
+    frame = _FRAME_WITH_CLUSTERS if joiner.has_clusters else FRAME
+    return frame.sealed(header, *columns)
 
 
 def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
@@ -66,7 +85,9 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     CorruptStateError
         When the bytes are not exactly that.
     """
-    reader = FRAME.reader(data)
+    has_units, has_clusters = _WEIGHTED_FRAME.begins(data), _FRAME_WITH_CLUSTERS.begins(data)
+    frame = _WEIGHTED_FRAME if has_units else _FRAME_WITH_CLUSTERS if has_clusters else FRAME
+    reader = frame.reader(data)
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
@@ -86,13 +107,43 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         raise_corrupt(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
         raise_corrupt(f"the joiner announces {count} ids of at most {most}")
-    joiner = Joiner(settings, keys)
+    if has_clusters and misses:
+        raise_corrupt("the joiner has clusters, and counts labels that have none")
+    joiner = Joiner(settings, keys, has_clusters=has_clusters)
     joiner.now_us = now_us
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
         _read_rows(joiner, reader, count)
+    if has_units:
+        slots = joiner.table.slots_by_id()
+        joiner.table.set_units(slots, read_units(reader, joiner.table.state[slots]))
+        if held_units(joiner.table, slots) is None:
+            raise_corrupt("the joiner has the format of weights, and none")
     reader.end()
     return joiner
+
+
+def held_units(table: JoinTable, slots: SlotArray) -> IntArray | None:
+    """Return the weights of slots in units of 2**-16; None where each is 1. O(n)."""
+    if table.units is None or (table.units[slots] == WEIGHT_UNITS).all():
+        return None
+    return table.units[slots]
+
+
+def read_units(reader: Reader, states: KindArray) -> IntArray:
+    """Return the next column, the weights of ids in these states, or refuse it. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When a weight is out of range, or that of an id without a label is not 1.
+    """
+    units: IntArray = reader.column("<i8", states.size).astype(np.int64)
+    if (units < 0).any() or (units > int(MAX_WEIGHT) * WEIGHT_UNITS).any():
+        raise_corrupt("the joiner has weights out of range")
+    if (units[states == PENDING] != WEIGHT_UNITS).any():
+        raise_corrupt("the joiner has the weight of a label that is not there")
+    return units
 
 
 def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
@@ -115,7 +166,8 @@ def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     scores = reader.column("<f8", count)
     event_us = reader.column("<i8", count)
     due = reader.column("<u4", count)
-    codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
+    width = joiner.table.codes.shape[1]
+    codes = reader.column("<u2", count * width).reshape(count, width)
     if lengths.min() < 1 or lengths.max() > MAX_ID_BYTES or any(a >= b for a, b in pairwise(ids)):
         raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE

@@ -20,7 +20,7 @@ from streameval._evaluator import Evaluator
 from streameval._projection.delay_panes import DelayPanes
 from streameval._time.changes import apply_one, changes_by_group
 from streameval._time.coverage import CoverageCell
-from streameval._time.evaluator_panes import num_references
+from streameval._time.evaluator_panes import Totals, num_references
 from streameval._time.panes import Panes
 from streameval._time.times import to_datetime
 from streameval._time.windowed import WindowedEvaluator
@@ -66,10 +66,19 @@ class EffectCounter:
         self.beyond_retention = 0
         self._plain = evaluator
 
-    def check_room(self, added: int) -> None:
-        """Raise InvalidInputError if `added` more references could exceed the count limit. O(1)."""
-        if num_references(self._plain) + added >= MAX_TOTAL:
-            raise too_many()
+    def check_room(self, added: int, units: int | None = None) -> None:
+        """Raise InvalidInputError if `added` more references could exceed a limit.
+
+        `units` is what they weigh together, None where each weighs 1. O(1), after the merge of
+        the evaluator's changes where cases have weights.
+        """
+        if units is None:
+            if num_references(self._plain) + added >= MAX_TOTAL:
+                raise too_many()
+            return
+        excess = Totals.of(self._plain).with_weighted(added, units).excess()
+        if excess is not None:
+            raise excess
 
     def oldest_us(self, now_us: int) -> int:
         """Return the earliest time that is still kept at `now_us`. O(1)."""
@@ -87,9 +96,9 @@ class EffectCounter:
 
     def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:  # noqa: ARG002 - panes use it
         """Count a few effects of one moment, row by row. O(n log panes)."""
-        for kind, _, score in rows:
+        for kind, _, score, group, units in rows:
             self.overall.add_one(kind, score)
-            apply_one(kind, score, lambda: self._plain)
+            apply_one(kind, score, lambda: self._plain, group, units)
 
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         """Return the coverage of the panes that overlap [start, end). O(panes)."""
@@ -138,8 +147,8 @@ class PaneEffectCounter(EffectCounter):
             self.delays = DelayPanes(self._panes.tiers, evaluator.scale)
             self.delays.advance(self._panes.now_us)
 
-    def check_room(self, added: int) -> None:
-        self._panes.check_room(added)
+    def check_room(self, added: int, units: int | None = None) -> None:
+        self._panes.check_room(added, units)
 
     def oldest_us(self, now_us: int) -> int:
         return self._panes.grid_at(max(now_us, self._panes.now_us)).oldest_us
@@ -172,16 +181,16 @@ class PaneEffectCounter(EffectCounter):
     def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:
         grid = self._panes.grid
         if self.delays is not None:
-            kept = [row for row in rows if row.event_us >= grid.oldest_us]
+            kept = [row[:3] for row in rows if row.event_us >= grid.oldest_us]
             self.delays.count_rows(kept, now_us)
-        for kind, event_us, score in rows:
+        for kind, event_us, score, group, units in rows:
             self.overall.add_one(kind, score)
             if event_us < grid.oldest_us:
                 self.beyond_retention += 1
                 continue
             start_us = grid.start_of(event_us)
             self._cells.at(start_us).add_one(kind, score)
-            apply_one(kind, score, partial(self._panes.at, start_us))
+            apply_one(kind, score, partial(self._panes.at, start_us), group, units)
 
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         self._cells.advance(self._panes.now_us)

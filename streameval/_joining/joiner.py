@@ -8,14 +8,19 @@ Cost: O(1) an id, about 1 us in columns (`bench/join.py`).
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
+    EARLY_POSITIVE,
     JOIN_COUNTERS,
+    LABELLED_NEGATIVE,
+    LABELLED_POSITIVE,
     NO_EFFECT,
     PENDING,
     UNKNOWN,
@@ -39,6 +44,19 @@ if TYPE_CHECKING:
 _EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
 _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
+_IS_LABEL = np.isin(np.arange(len(Op)), range(Op.LABEL_NEGATIVE, Op.RETRACT))
+_HAS_LABEL = np.isin(np.arange(Rules.STATES), range(LABELLED_NEGATIVE, EARLY_POSITIVE + 1))
+_REPEAT_OF = np.array(
+    [
+        Op.LABEL_POSITIVE if state in {LABELLED_POSITIVE, EARLY_POSITIVE} else Op.LABEL_NEGATIVE
+        for state in range(Rules.STATES)
+    ],
+    dtype=np.uint8,
+)
+"""For each state with a label, the operation that repeats this label."""
+_SETS_UNITS = (_IS_LABEL[:, None] & ~_HAS_LABEL).ravel()
+"""Whether a rule gives an id its first label: then it takes the label's weight."""
+
 
 class EffectRow(NamedTuple):
     """One row of `Effects`, without segment codes."""
@@ -46,6 +64,8 @@ class EffectRow(NamedTuple):
     kind: int
     event_us: int
     score: float
+    group: int | None = None
+    units: int = WEIGHT_UNITS
 
 
 class Joiner:
@@ -56,6 +76,9 @@ class Joiner:
     settings : JoinSettings
     keys : int
         How many segment codes each prediction carries.
+    has_clusters : bool
+        Whether each prediction carries the group of its cluster. The table keeps it as the
+        first of the row's codes.
 
     Attributes
     ----------
@@ -71,12 +94,15 @@ class Joiner:
     expire at its end.
     """
 
-    def __init__(self, settings: JoinSettings, keys: int = 0) -> None:
+    def __init__(
+        self, settings: JoinSettings, keys: int = 0, *, has_clusters: bool = False
+    ) -> None:
         self.settings = settings
         self.keys = keys
+        self.has_clusters = has_clusters
         self.now_us = 0
         self.due_limit_us = MAX_TIME_US
-        self.table = JoinTable(keys)
+        self.table = JoinTable(keys + has_clusters)
         self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
         self._bucket_us = settings.bucket_us
@@ -98,6 +124,7 @@ class Joiner:
         event_us: IntArray,
         now_us: int,
         codes: CodeArray | None = None,
+        clusters: CodeArray | None = None,
     ) -> Effects:
         """Take predictions. O(n).
 
@@ -111,10 +138,14 @@ class Joiner:
             When they arrived. A time before the latest one counts as the latest.
         codes : uint16[n, keys] or None
             Segment codes; None is 0 for all.
+        clusters : uint16[n] or None
+            The groups of clusters, if predictions have clusters.
         """
         ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
         if codes is None:
-            codes = self._no_codes(len(ids))
+            codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
+        if clusters is not None:
+            codes = np.column_stack((clusters, codes))
         return self._join(Operations(ids, ops, scores, event_us, codes), now_us)
 
     def label(
@@ -125,8 +156,12 @@ class Joiner:
         now_us: int,
         event_us: IntArray | None = None,
         scores: FloatArray | None = None,
+        units: IntArray | None = None,
     ) -> Effects:
         """Take labels. O(n).
+
+        An id's label keeps its weight as long as the id is kept: a label with another one
+        changes nothing, and counts as a repeated label.
 
         Parameters
         ----------
@@ -139,6 +174,8 @@ class Joiner:
         scores : float64[n] or None
             Scores of the predictions, if known, with `event_us`: the label then
             stands for its prediction too.
+        units : int64[n] or None
+            The weight of each, in units of 2**-16; None where each weighs 1.
         """
         ops = positives.astype(np.uint8)
         ops += int(Op.LABEL_NEGATIVE if scores is None else Op.FULL_NEGATIVE)
@@ -146,7 +183,10 @@ class Joiner:
             scores = np.full(len(ids), np.nan)
         if event_us is None:
             event_us = np.full(len(ids), max(now_us, self.now_us), dtype=np.int64)
-        return self._join(Operations(ids, ops, scores, event_us, self._no_codes(len(ids))), now_us)
+        if units is not None:
+            self.table.keep_units()
+        codes = self._no_codes(len(ids))
+        return self._join(Operations(ids, ops, scores, event_us, codes, units), now_us)
 
     def retract(self, ids: Sequence[bytes], *, now_us: int) -> Effects:
         """Retract predictions, labelled or not. O(n)."""
@@ -163,12 +203,23 @@ class Joiner:
             return NO_EFFECTS
         return self._expire(self.table.pop_due(due))
 
-    def join_one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[EffectRow]:
-        """Apply one operation at `now_us`; return its effects.
+    def join_one(
+        self,
+        op: Op,
+        id_: bytes,
+        *,
+        score: float,
+        event_us: int,
+        group: int = 0,
+        units: int = WEIGHT_UNITS,
+    ) -> list[EffectRow]:
+        """Apply one operation at `now_us`; return its effects. `group` is of its cluster.
 
         The caller calls `advance` before it and `settle` after it.
         """
-        return [row[0] for row in self._join_row(op, id_, score, event_us, 0)]
+        if units != WEIGHT_UNITS:
+            self.table.keep_units()
+        return [row[0] for row in self._join_row(op, id_, score, event_us, group, units)]
 
     def settle(self) -> Effects:
         """Expire what the last operations made due; return the effects.
@@ -182,14 +233,14 @@ class Joiner:
 
     def copy(self) -> Joiner:
         """Return an independent joiner. O(n)."""
-        other = Joiner(self.settings, self.keys)
+        other = Joiner(self.settings, self.keys, has_clusters=self.has_clusters)
         other.now_us = self.now_us
         other.table = self.table.copy()
         other.tally = self.tally.copy()
         return other
 
     def _no_codes(self, rows: int) -> CodeArray:
-        return np.zeros((rows, self.keys), dtype=np.uint16)
+        return np.zeros((rows, self.table.codes.shape[1]), dtype=np.uint16)
 
     def _join(self, rows: Operations, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
@@ -201,7 +252,7 @@ class Joiner:
 
     def _join_distinct(self, rows: Operations) -> Effects:
         """Apply one operation to each of distinct ids, as columns."""
-        ids, ops, scores, event_us, codes = rows
+        ids, ops, scores, event_us, codes, _ = rows
         table, rules = self.table, self._rules
         slots = table.find(ids)
         known = slots >= 0
@@ -210,6 +261,10 @@ class Joiner:
         else:
             states = np.full(len(ids), UNKNOWN, dtype=np.uint8)
             states[known] = table.state[slots[known]]
+        if table.units is not None:
+            held = np.full(len(ids), WEIGHT_UNITS)
+            held[known] = table.units[slots[known]]
+            ops = _without_reweighted(rows, states, held)
         rule = ops.astype(np.intp) * Rules.STATES + states
         after = rules.after[rule]
         self.tally += np.bincount(rules.counter[rule], minlength=self.tally.size)
@@ -224,6 +279,9 @@ class Joiner:
             table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
             table.event_us[at] = event_us[stored]
             table.codes[at] = codes[stored]
+        if table.units is not None and rows.units is not None:
+            first = np.flatnonzero(_SETS_UNITS[rule])
+            table.set_units(slots[first], rows.units[first])
         kinds = (rules.first_effect[rule], rules.second_effect[rule])
         effects = Effects.concat([self._effects_at(slots, each) for each in kinds])
         kept = after != UNKNOWN
@@ -235,8 +293,10 @@ class Joiner:
     def _join_in_order(self, rows: Operations) -> Iterator[Effects]:
         """Apply operations one by one, in order; ids may repeat."""
         happened: list[tuple[EffectRow, CodeArray]] = []
-        ids, ops, scores, event_us, codes = rows
-        for row in zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True):
+        ids, ops, scores, event_us, codes, units = rows
+        weights = repeat(WEIGHT_UNITS, len(ids)) if units is None else units.tolist()
+        columns = (ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, weights)
+        for row in zip(*columns, strict=True):
             happened += self._join_row(*row)
             late = self.advance(self.now_us)
             if len(late):
@@ -253,16 +313,28 @@ class Joiner:
             np.array([row.event_us for row, _ in happened], dtype=np.int64),
             np.full(len(happened), self.now_us, dtype=np.int64),
             np.array([row.score for row, _ in happened]),
-            np.array([codes for _, codes in happened], dtype=np.uint16),
+            *self._split(np.array([codes for _, codes in happened], dtype=np.uint16)),
+            units=unless_one(np.array([row.units for row, _ in happened], dtype=np.int64)),
         )
 
-    def _join_row(
-        self, op: int, id_: bytes, score: float, event_us: int, codes: CodeArray | int
+    def _split(self, codes: CodeArray) -> tuple[CodeArray, CodeArray | None]:
+        """Return the segment codes of rows of the table, and the groups of their clusters."""
+        return (codes[:, 1:], codes[:, 0]) if self.has_clusters else (codes, None)
+
+    def _join_row(  # noqa: PLR0917 - a row of `Operations`
+        self,
+        op: int,
+        id_: bytes,
+        score: float,
+        event_us: int,
+        codes: CodeArray | int,
+        units: int = WEIGHT_UNITS,
     ) -> list[tuple[EffectRow, CodeArray]]:
         """Apply one operation: as `_join_distinct`, without columns."""
         table = self.table
         slot = table.find_one(id_)
         state = UNKNOWN if slot < 0 else int(table.state[slot])
+        op = self._without_reweighting(op, state, slot, units)
         rule = self._rules.rules[op * Rules.STATES + state]
         assert rule is not None, (op, state)
         if rule.counter is not None:
@@ -275,9 +347,11 @@ class Joiner:
             table.score[slot] = score + 0.0
             table.event_us[slot] = event_us
             table.codes[slot] = codes
+        units = self._set_unit(slot, units, is_first=bool(_SETS_UNITS[op * Rules.STATES + state]))
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
+        group = int(table.codes[slot, 0]) if self.has_clusters else None
         happened = [
-            (EffectRow(int(kind), event_us, score), table.codes[slot].copy())
+            (EffectRow(int(kind), event_us, score, group, units), table.codes[slot].copy())
             for kind in rule.effects
         ]
         if rule.after == UNKNOWN:
@@ -288,6 +362,22 @@ class Joiner:
             table.schedule_one(slot, self._due_bucket(rule.due, event_us))
         return happened
 
+    def _without_reweighting(self, op: int, state: int, slot: int, units: int) -> int:
+        """Return the operation, one that would change a label's weight as a mere repeat."""
+        held = self.table.units
+        if held is None or not (_IS_LABEL[op] and _HAS_LABEL[state]) or held[slot] == units:
+            return op
+        return int(_REPEAT_OF[state])
+
+    def _set_unit(self, slot: int, units: int, *, is_first: bool) -> int:
+        """Set the weight of an id's first label; return that of its label."""
+        table = self.table
+        if table.units is None:
+            return WEIGHT_UNITS
+        if is_first:
+            table.set_units(np.array([slot]), np.array([units]))
+        return int(table.units[slot])
+
     def _effects_at(self, slots: SlotArray, kinds: KindArray) -> Effects:
         rows = np.flatnonzero(kinds != NO_EFFECT)
         if not rows.size:
@@ -296,7 +386,14 @@ class Joiner:
             slots, kinds = slots[rows], kinds[rows]
         table = self.table
         at_us = np.full(slots.size, self.now_us, dtype=np.int64)
-        return Effects(kinds, table.event_us[slots], at_us, table.score[slots], table.codes[slots])
+        return Effects(
+            kinds,
+            table.event_us[slots],
+            at_us,
+            table.score[slots],
+            *self._split(table.codes[slots]),
+            units=None if table.units is None else unless_one(table.units[slots]),
+        )
 
     def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
         for due in (Due.TTL_AFTER_EVENT, Due.TTL_AFTER_NOW, Due.RELABEL_TTL_AFTER_NOW):
@@ -341,3 +438,10 @@ class Joiner:
         oldest = self.table.oldest_bucket()
         passed_us = min(self.now_us, self.due_limit_us)
         assert oldest is None or oldest >= passed_us // self._bucket_us
+
+
+def _without_reweighted(rows: Operations, states: KindArray, held: IntArray) -> KindArray:
+    """Return the operations, those that would change a label's weight as mere repeats. O(n)."""
+    units = WEIGHT_UNITS if rows.units is None else rows.units
+    refused = _IS_LABEL[rows.ops] & _HAS_LABEL[states] & (held != units)
+    return np.where(refused, _REPEAT_OF[states], rows.ops)

@@ -19,6 +19,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.keywords import by_keyword
 from streameval._common.names import check_id, check_ids
+from streameval._counts.cluster_keys import check_cluster, check_clusters
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -26,6 +27,8 @@ from streameval._counts.columns import (
     check_score,
     check_scores,
 )
+from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
 from streameval._joining import codec
 from streameval._joining.effect_counter import (
@@ -34,7 +37,9 @@ from streameval._joining.effect_counter import (
     read_effect_counter,
 )
 from streameval._joining.joiner import Joiner
+from streameval._joining.kept_weights import check_weights_kept
 from streameval._joining.rules import PENDING, JoinSettings, Op
+from streameval._joining.table import FREE_SLOT
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.times import (
@@ -74,7 +79,7 @@ class LabelJoiner:
     ----------
     into : WindowedEvaluator or Evaluator
         The evaluator that counts the cases. The caller may add other cases to it, but
-        must not remove joined ones.
+        must not remove joined ones. If it declares clusters, predictions carry them.
     ttl : timedelta
         How long after its time a prediction waits for its label, and a label for
         its prediction. At most the retention of a `WindowedEvaluator`.
@@ -85,13 +90,15 @@ class LabelJoiner:
         first expire early.
     orphans : {"drop", "miss"}
         Whether a label whose prediction never arrived is dropped, or counts as a
-        reference that was never scored.
+        reference that was never scored. Such a label has no cluster, so an evaluator with
+        clusters takes none.
     expired : {"drop", "negative"}
         Whether a prediction whose label never arrived is dropped, or counts as a
         negative case. The latter is biased unless labels are missing at random.
     keep_delays : bool
         Whether to keep, by pane and score, how long labels took: `projection` needs it.
-        About 20 B for each cell of score, class and bucket of delay in use.
+        About 20 B for each cell of score, class and bucket of delay in use. Not with
+        clusters: the interval of a projection takes predictions as independent.
 
     Raises
     ------
@@ -136,9 +143,6 @@ class LabelJoiner:
         if not isinstance(into, WindowedEvaluator | Evaluator):
             message = f"into must be a WindowedEvaluator or an Evaluator, got {into!r}"
             raise InvalidInputError(message, field="into")
-        if into.cluster_groups is not None:
-            message = "predictions that wait for labels have no clusters: join into an evaluator "
-            raise InvalidInputError(f"{message}without cluster_groups", field="into")
         settings = JoinSettings(
             span_us(ttl, field="ttl"),
             span_us(relabel_ttl, field="relabel_ttl"),
@@ -149,11 +153,19 @@ class LabelJoiner:
         if keep_delays and not isinstance(into, WindowedEvaluator):
             message = "keep_delays needs a WindowedEvaluator: delays are kept by pane"
             raise InvalidInputError(message, field="keep_delays")
+        has_clusters = into.cluster_groups is not None
+        if has_clusters and keep_delays:
+            message = "the interval of a projection takes predictions as independent: "
+            message += "keep_delays needs an evaluator without cluster_groups"
+            raise InvalidInputError(message, field="keep_delays")
+        if has_clusters and settings.orphans == "miss":
+            message = "a label without a prediction has no cluster: with cluster_groups, "
+            raise InvalidInputError(f"{message}orphans must be 'drop'", field="orphans")
         counter = effect_counter_for(into, keep_delays=keep_delays)
         if not _fits(settings, counter):
             message = f"ttl must be at most the evaluator's retention, got {ttl}"
             raise InvalidInputError(message, field="ttl")
-        self._begin(Joiner(settings), counter)
+        self._begin(Joiner(settings, has_clusters=has_clusters), counter)
 
     def _begin(self, joiner: Joiner, counter: EffectCounter) -> None:
         self._joiner = joiner
@@ -161,7 +173,15 @@ class LabelJoiner:
 
     # -- predictions and labels ----------------------------------------------
 
-    def log(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
+    def log(
+        self,
+        id_: str | bytes,
+        /,
+        score: float,
+        *,
+        at: datetime,
+        cluster: str | int | bytes | None = None,
+    ) -> None:
         """Log a prediction.
 
         Parameters
@@ -172,6 +192,9 @@ class LabelJoiner:
             As for `Evaluator.add_case`.
         at : datetime
             When it was made: its case will count in the pane of this time.
+        cluster : str, int or bytes, optional
+            Where the evaluator declares clusters: which one the prediction is of. Its
+            label counts in the cluster of the prediction.
 
         Raises
         ------
@@ -193,13 +216,15 @@ class LabelJoiner:
         """
         key, at_us = check_id(id_), to_us(at)
         value = check_score(score, scale=self._counter.overall.scale)
+        hashed = check_cluster(cluster, self._counter.evaluator.cluster_groups)
         oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
             raise too_old_error(at_us, oldest_us)
-        self._apply_one(Op.PREDICT, key, value, at_us)
+        group = 0 if hashed is None else int(hashed.groups[0])
+        self._apply_one(Op.PREDICT, key, value, at_us, group=group)
 
     @by_keyword
-    def log_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
+    def log_cases(self, *, ids: Any, scores: Any, at: Any, clusters: Any = None) -> None:
         """Log columns of predictions, all or none.
 
         Parameters
@@ -208,6 +233,8 @@ class LabelJoiner:
         scores : column of float
         at : datetime, sequence of datetime, or datetime64[n]
             When each was made: one time for all rows, or one per row.
+        clusters : column of str, int or bytes, optional
+            Where the evaluator declares clusters: which one each row is of.
 
         Raises
         ------
@@ -226,21 +253,39 @@ class LabelJoiner:
         >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.coverage().pending
         2
+        >>> users = LabelJoiner(WindowedEvaluator(cluster_groups=32), ttl=timedelta(days=7))
+        >>> users.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon, clusters=["ann", "bo"])
         """
         keys = check_ids(ids)
         values = check_scores(scores, scale=self._counter.overall.scale)
         check_length("scores", values.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
+        num_groups = self._counter.evaluator.cluster_groups
+        hashed = check_clusters(clusters, num_groups, len(keys), like="ids")
+        groups = None if hashed is None else hashed.groups.astype(np.uint16)
         if keys:
             check_none_older(times_us, self._counter.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
             self._counter.count(
                 self._joiner.predict(
-                    keys[rows], scores=values[rows], event_us=times_us[rows], now_us=now_us
+                    keys[rows],
+                    scores=values[rows],
+                    event_us=times_us[rows],
+                    now_us=now_us,
+                    clusters=None if groups is None else groups[rows],
                 )
             )
 
-    def label(self, id_: str | bytes, /, positive: bool, *, at: datetime) -> None:
+    def label(
+        self,
+        id_: str | bytes,
+        /,
+        positive: bool,
+        *,
+        at: datetime,
+        weight: float | None = None,
+        label_probability: float | None = None,
+    ) -> None:
         """Add a label. It may arrive before its prediction, or replace an earlier label.
 
         Parameters
@@ -251,11 +296,16 @@ class LabelJoiner:
             Whether the reference is positive.
         at : datetime
             When the label arrived; the case counts at the time of its prediction.
+        weight, label_probability : float, optional
+            What the case weighs, as in `Evaluator.add_case`. The weight belongs to the
+            label: as long as the id is kept, a label that repeats or changes it must have
+            the same. To change it, retract the id.
 
         Raises
         ------
         InvalidInputError
-            When a value is invalid.
+            When a value is invalid, the id has a label of another weight, or weights come
+            where clusters are declared, delays are kept or orphans are misses.
 
         Examples
         --------
@@ -269,10 +319,26 @@ class LabelJoiner:
         """
         key, is_positive = check_id(id_), check_label(positive)
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
-        self._apply_one(op, key, math.nan, to_us(at))
+        at_us, units = to_us(at), WEIGHT_UNITS
+        if weight is not None or label_probability is not None:
+            self._check_takes_weights("weight")
+            units = check_unit(weight, label_probability)
+        if units != WEIGHT_UNITS or self._joiner.table.units is not None:
+            check_weights_kept(
+                self._joiner, [key], np.array([units]), np.array([at_us]), is_column=False
+            )
+        self._apply_one(op, key, math.nan, at_us, units=units)
 
     @by_keyword
-    def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
+    def label_cases(
+        self,
+        *,
+        ids: Any,
+        labels: Any,
+        at: Any,
+        weights: Any = None,
+        label_probability: Any = None,
+    ) -> None:
         """Add columns of labels, all or none.
 
         Parameters
@@ -281,6 +347,11 @@ class LabelJoiner:
         labels : column of bool or of 0 and 1
         at : datetime, sequence of datetime, or datetime64[n]
             When each arrived: one time for all rows, or one per row.
+        weights : column of float, optional
+            What each case weighs, as in `Evaluator.add_cases`; as for `label`, an id
+            keeps the weight of its label. The rows of one id must have one weight.
+        label_probability : float or column of float, optional
+            As in `Evaluator.add_cases`: for one label in ten, 0.1.
 
         Raises
         ------
@@ -301,10 +372,21 @@ class LabelJoiner:
         positives = check_labels(labels)
         check_length("labels", positives.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
-        for rows, now_us in self._runs(times_us):
+        units: IntArray | None = None
+        if weights is not None or label_probability is not None:
+            self._check_takes_weights("weights")
+            units = check_units(weights, label_probability, size=len(keys), counts=None)
+        if units is not None or self._joiner.table.units is not None:
+            every = np.full(len(keys), WEIGHT_UNITS) if units is None else units
+            check_weights_kept(self._joiner, keys, every, times_us)
+        for rows, now_us in self._runs(times_us, units):
             self._counter.count(
                 self._joiner.label(
-                    keys[rows], positives=positives[rows], event_us=times_us[rows], now_us=now_us
+                    keys[rows],
+                    positives=positives[rows],
+                    event_us=times_us[rows],
+                    now_us=now_us,
+                    units=None if units is None else units[rows],
                 )
             )
 
@@ -355,7 +437,7 @@ class LabelJoiner:
         1
         """
         now_us = to_us(now, field="now")
-        self._counter.check_room(len(self._joiner))
+        self._check_room(0, 0)
         self._pass_time(now_us)
 
     # -- outcomes ------------------------------------------------------------
@@ -564,24 +646,61 @@ class LabelJoiner:
 
     # -- internals -------------------------------------------------------------
 
-    def _apply_one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
-        self._counter.check_room(len(self._joiner) + 1)
+    def _apply_one(
+        self,
+        op: Op,
+        key: bytes,
+        score: float,
+        at_us: int,
+        *,
+        group: int = 0,
+        units: int = WEIGHT_UNITS,
+    ) -> None:
+        self._check_room(1, units)
         self._pass_time(at_us)
-        rows = self._joiner.join_one(op, key, score=score, event_us=at_us)
+        rows = self._joiner.join_one(op, key, score=score, event_us=at_us, group=group, units=units)
         self._counter.count_rows(rows, self._joiner.now_us)
         self._counter.count(self._joiner.settle())
+
+    def _check_room(self, added: int, units: int) -> None:
+        """Refuse rows, and what they weigh, that all ids together may count too much with."""
+        table = self._joiner.table
+        if table.units is None and units == added * WEIGHT_UNITS:
+            self._counter.check_room(len(self._joiner) + added)
+        else:
+            held = table.total_units or len(table) * WEIGHT_UNITS
+            self._counter.check_room(len(table) + added, held + units)
+
+    def _check_takes_weights(self, field: str) -> None:
+        """Refuse weights where clusters are declared, delays kept, or orphans misses."""
+        check_weights_allowed(self._counter.evaluator.cluster_groups, field=field)
+        if self._counter.delays is not None:
+            message = (
+                "a joiner that keeps delays takes no weights and no label probabilities: "
+                "a projection weighs the labels itself"
+            )
+            raise InvalidInputError(message, field=field)
+        if self._joiner.settings.orphans == "miss":
+            message = (
+                "with orphans='miss' there are no weights and no label probabilities: "
+                "a miss weighs 1"
+            )
+            raise InvalidInputError(message, field=field)
 
     def _pass_time(self, now_us: int) -> None:
         self._counter.advance(now_us)
         self._counter.count(self._joiner.advance(now_us))
 
-    def _runs(self, times_us: IntArray) -> Iterator[tuple[slice, int]]:
+    def _runs(
+        self, times_us: IntArray, units: IntArray | None = None
+    ) -> Iterator[tuple[slice, int]]:
         """Yield runs of rows, each with its `now`, cut where a new bucket begins.
 
         Within a run all rows expire, and make ids due, in the same buckets, so it can
         be joined as one batch.
         """
-        self._counter.check_room(len(self._joiner) + times_us.size)
+        size = times_us.size
+        self._check_room(size, size * WEIGHT_UNITS if units is None else int(units.sum()))
         if not times_us.size:
             return
         settings = self._joiner.settings
@@ -618,5 +737,11 @@ def _fits(settings: JoinSettings, counter: EffectCounter) -> bool:
 
 
 def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
-    """Return whether as many ids are pending as the coverage says."""
+    """Return whether as many ids are pending as the coverage says, in groups that exist."""
+    num_groups = counter.evaluator.cluster_groups
+    if joiner.has_clusters != (num_groups is not None):
+        return False
+    table = joiner.table
+    if num_groups is not None and (table.codes[table.state != FREE_SLOT] >= num_groups).any():
+        return False
     return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

@@ -26,12 +26,19 @@ class Operations(NamedTuple):
     scores: FloatArray
     event_us: IntArray
     codes: CodeArray
+    units: IntArray | None = None
+    """The weight of each label in units of 2**-16; None where each weighs 1."""
 
     def at(self, rows: list[int]) -> Operations:
         """Return some of the rows."""
         ids = [self.ids[row] for row in rows]
         return Operations(
-            ids, self.ops[rows], self.scores[rows], self.event_us[rows], self.codes[rows]
+            ids,
+            self.ops[rows],
+            self.scores[rows],
+            self.event_us[rows],
+            self.codes[rows],
+            None if self.units is None else self.units[rows],
         )
 
 

@@ -120,8 +120,8 @@ class JoinCounts:
     duplicate_predictions : int
         Predictions of an id that already had one; the first one counts.
     duplicate_labels : int
-        Labels that repeated the id's label, or replaced one that still waits for
-        its prediction.
+        Labels that repeated the id's label, replaced one that still waits for
+        its prediction, or had another weight than it and changed nothing.
     relabelled : int
         Labels that changed the label of a prediction.
     unknown_retractions : int

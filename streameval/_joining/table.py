@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._joining.expiry_index import UNLISTED_BUCKET, ExpiryIndex
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class JoinTable(ExpiryIndex):
     due : uint32[capacity]
         As of `ExpiryIndex`.
     codes : uint16[capacity, keys]
+    units : int64[capacity] or None
+        The weight of each label in units of 2**-16, that of 1 until there is a label; None
+        before the first weight other than 1.
+    total_units : int
+        The sum of `units` over the slots in use; 0 while they are None.
     """
 
     def __init__(self, keys: int = 0) -> None:
@@ -85,6 +91,8 @@ class JoinTable(ExpiryIndex):
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
         self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
+        self.units: IntArray | None = None
+        self.total_units = 0
 
     def __len__(self) -> int:
         return len(self._ids) - len(self._free) - len(self._dropped)
@@ -94,8 +102,10 @@ class JoinTable(ExpiryIndex):
         """Memory that it takes, to within a few percent. O(1)."""
         int_bytes = 32
         columns = (self.state, self.score, self.event_us, self.due, self.codes)
+        units_bytes = 0 if self.units is None else self.units.nbytes
         return (
             sum(column.nbytes for column in columns)
+            + units_bytes
             + sum(map(sys.getsizeof, self._shards))
             + sys.getsizeof(self._ids)
             + sys.getsizeof(self._free)
@@ -135,7 +145,23 @@ class JoinTable(ExpiryIndex):
             kept[slot] = id_
             shards[shard_of[hash(id_) & mask]][id_] = slot
         self._id_bytes += _memory_of(ids)
+        if self.units is not None:
+            self.units[slots] = WEIGHT_UNITS
+            self.total_units += WEIGHT_UNITS * slots.size
         return slots
+
+    def keep_units(self) -> IntArray:
+        """Return `units`, from now on a column. O(1), O(capacity) at first."""
+        if self.units is None:
+            self.units = np.full(self.state.size, WEIGHT_UNITS, dtype=np.int64)
+            self.total_units = WEIGHT_UNITS * len(self)
+        return self.units
+
+    def set_units(self, slots: SlotArray, units: IntArray) -> None:
+        """Set the weights of labels at distinct slots. O(n)."""
+        held = self.keep_units()
+        self.total_units += int(units.sum()) - int(held[slots].sum())
+        held[slots] = units
 
     def drop(self, slots: SlotArray) -> None:
         """Drop the ids at distinct slots. O(n log n).
@@ -146,6 +172,8 @@ class JoinTable(ExpiryIndex):
         if not slots.size:
             return
         self._leave(slots)
+        if self.units is not None:
+            self.total_units -= int(self.units[slots].sum())
         self.due[slots] = UNLISTED_BUCKET
         self.state[slots] = FREE_SLOT
         self._dropped.frombytes(slots.astype(np.intc).tobytes())
@@ -167,6 +195,8 @@ class JoinTable(ExpiryIndex):
         other._free = self._free[:]
         for name in ("state", "score", "event_us", "codes"):
             setattr(other, name, getattr(self, name).copy())
+        if self.units is not None:
+            other.units, other.total_units = self.units.copy(), self.total_units
         self._copy_buckets_to(other)
         return other
 
@@ -206,6 +236,8 @@ class JoinTable(ExpiryIndex):
         for column in (self.state, self.score, self.event_us, self.due):
             column.resize(capacity, refcheck=False)
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
+        if self.units is not None:
+            self.units.resize(capacity, refcheck=False)
         self.state[before:] = FREE_SLOT
         self.due[before:] = UNLISTED_BUCKET
 
@@ -223,6 +255,8 @@ class JoinTable(ExpiryIndex):
         assert sorted([*self._free, *kept]) == list(range(len(self._ids)))
         assert ((self.state != FREE_SLOT).nonzero()[0] == sorted(used)).all()
         assert self._id_bytes == _memory_of([id_ for id_ in self._ids if id_ is not None])
+        total = 0 if self.units is None else int(self.units[sorted(used)].sum())
+        assert self.total_units == total, (self.total_units, total)
         self._check_buckets(used)
 
 

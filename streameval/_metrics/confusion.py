@@ -76,6 +76,11 @@ class Confusion:
         return _ratio(self.tn, self.tn + self.fn, empty=1.0)
 
     @property
+    def flagged_share(self) -> float:
+        """(TP+FP)/(P+N), the share called positive; nan without references."""
+        return _ratio(self.tp + self.fp, self.tp + self.fp + self.fn + self.tn)
+
+    @property
     def accuracy(self) -> float:
         """(TP+TN)/(P+N); nan without references."""
         return _ratio(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)

@@ -54,6 +54,14 @@ def f_measure_gradient(cells: Groups, threshold: float, beta: float = 1.0) -> Gr
     return Gradient(positive, np.multiply(called, -of_precision * tp / whole**2))
 
 
+def flagged_share_gradient(cells: Groups, threshold: float) -> Gradient:
+    """Return that of (TP + FP)/(P + N)."""
+    called, tp, fp = _called(cells, threshold)
+    total = cells.P + cells.N
+    derivative = (called - (tp + fp) / total) / total
+    return Gradient(derivative, derivative)
+
+
 def prevalence_gradient(cells: Groups) -> Gradient:
     """Return that of P/(P + N)."""
     total = cells.P + cells.N

@@ -9,3 +9,21 @@
 - `label_limits`: limits that hold whatever the missing labels are.
 - `projection`: the public answer, with its backtest and the reasons to refuse.
 """
+
+# The names that the server may use; the library imports from the modules.
+from streameval._projection.delay_counts import DelayCounts, DelayRows, encode_rows, sum_of_rows
+from streameval._projection.delay_panes import rows_by_pane
+from streameval._projection.label_table import LabelTable
+from streameval._projection.projection import ProjectedFigure, Projection, RefusalReason
+
+__all__ = [
+    "DelayCounts",
+    "DelayRows",
+    "LabelTable",
+    "ProjectedFigure",
+    "Projection",
+    "RefusalReason",
+    "encode_rows",
+    "rows_by_pane",
+    "sum_of_rows",
+]

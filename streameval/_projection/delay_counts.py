@@ -21,9 +21,11 @@ import numpy.typing as npt
 
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.resolution import quantise
-from streameval._time.effects import COVERAGE, Effect
+from streameval._time.effects import COVERAGE, NEGATIVE_CASES, POSITIVE_CASES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.effects import KindArray
@@ -42,17 +44,18 @@ BUCKET_EDGES_US: IntArray = np.array(
 
 FRAME = Frame(b"SEVD", 1, "label delays")
 _ROWS = struct.Struct("<q")
-_MIN_PENDING_ROWS = 1024
+_ROW_BYTES = 18
+_PART_BYTES = 640
+"""Memory of a part besides its rows: a tuple and the heads of three arrays."""
+_MIN_PENDING_BYTES = 8 * _PART_BYTES
+"""Parts that are always allowed to wait: about eight small ones."""
+_MAX_BYTES_RATIO = 3
+"""Memory at which parts are summed, for that of the first one: a row is sorted O(log n) times."""
 
 _PREDICTIONS = COVERAGE["predictions"] - COVERAGE["retracted"]
-_LABELS = np.zeros((2, len(Effect)), dtype=np.int64)
-"""What each effect adds to the labels of each class."""
-_LABELS[1, [Effect.LABELLED_POSITIVE, Effect.UNLABELLED_POSITIVE]] = 1, -1
-_LABELS[0, [Effect.LABELLED_NEGATIVE, Effect.UNLABELLED_NEGATIVE, Effect.EXPIRED_NEGATIVE]] = (
-    1,
-    -1,
-    1,
-)
+_ADDED = _PREDICTIONS + POSITIVE_CASES + NEGATIVE_CASES
+"""What each effect adds to the predictions, or else to the labels of its class."""
+_IS_LABEL, _IS_POSITIVE = _PREDICTIONS == 0, POSITIVE_CASES != 0
 
 SlotColumn = npt.NDArray[np.uint16]
 
@@ -82,47 +85,57 @@ class DelayCounts:
     ----------
     scale : {"plain", "probability"}
         Selects the cells of score.
+
+    Attributes
+    ----------
+    nbytes : int
+        Memory of the rows, an upper bound.
     """
 
-    __slots__ = ("_num_pending", "_parts", "scale")
+    __slots__ = ("_is_summed", "_parts", "nbytes", "scale")
 
     def __init__(self, scale: Scale = "plain") -> None:
         self.scale: Scale = scale
         self._parts: list[DelayRows] = []
-        self._num_pending = 0
+        self._is_summed = False
+        self.nbytes = 0
 
     def add(self, kinds: KindArray, scores: FloatArray, delays_us: IntArray) -> None:
         """Count effects. O(n), and amortised O(n log n).
 
         Parameters
         ----------
-        kinds : uint8[n]
-            `Effect` of each row; those that neither predict nor label are passed over.
-        scores : float64[n]
-            Of the prediction; nan for the kinds that are passed over.
-        delays_us : int64[n]
-            Time from the prediction to the effect; negative ones count as 0.
+        kinds, scores, delays_us
+            As for `rows_of_effects`.
         """
-        bucket = np.searchsorted(BUCKET_EDGES_US, np.maximum(delays_us, 0), side="right") - 1
-        columns = [(_PREDICTIONS[kinds], np.zeros(kinds.size, dtype=np.int64))]
-        columns += [(_LABELS[label][kinds], 1 + 2 * bucket + label) for label in (0, 1)]
-        for counts, slots in columns:
-            rows = np.flatnonzero(counts)
-            if rows.size:
-                cells = quantise(scores[rows], CELL_BITS, self.scale)
-                self._append(DelayRows(cells, slots[rows].astype(np.uint16), counts[rows]))
+        self.add_rows(rows_of_effects(kinds, scores, delays_us, self.scale)[1])
+
+    def add_rows(self, rows: DelayRows) -> None:
+        """Count rows in any order; the columns are kept. O(1), and amortised O(n log n)."""
+        if not rows.counts.size:
+            return
+        self._parts.append(rows)
+        self._is_summed = False
+        self.nbytes += _part_bytes(rows)
+        if self.nbytes > max(_MAX_BYTES_RATIO * _part_bytes(self._parts[0]), _MIN_PENDING_BYTES):
+            self.rows()
 
     def merge(self, *others: DelayCounts) -> None:
         """Add the counts of others. O(rows)."""
-        for other in others:
-            self._append(other.rows())
+        self.add_rows(sum_of_rows([part for other in others for part in other.parts]))
 
     def rows(self) -> DelayRows:
         """Return all rows, in their one order. O(rows), O(n log n) after a change."""
-        if len(self._parts) != 1 or self._num_pending:
-            self._parts = [_summed(self._parts)]
-            self._num_pending = 0
+        if not self._is_summed:
+            self._parts = [sum_of_rows(self._parts)]
+            self._is_summed = True
+            self.nbytes = _part_bytes(self._parts[0])
         return self._parts[0]
+
+    @property
+    def parts(self) -> tuple[DelayRows, ...]:
+        """What `sum_of_rows` makes the rows of; immutable. O(1)."""
+        return tuple(self._parts)
 
     def copy(self) -> DelayCounts:
         """Return an independent copy."""
@@ -132,13 +145,7 @@ class DelayCounts:
 
     def to_bytes(self) -> bytes:
         """Return the rows as bytes; equal counts have equal bytes. O(rows)."""
-        rows = self.rows()
-        return FRAME.sealed(
-            _ROWS.pack(rows.counts.size),
-            rows.cells.astype("<f8").tobytes(),
-            rows.slots.astype("<u2").tobytes(),
-            rows.counts.astype("<i8").tobytes(),
-        )
+        return encode_rows(self.rows())
 
     @classmethod
     def from_bytes(
@@ -156,7 +163,7 @@ class DelayCounts:
         cells, slots, values = (reader.column(kind, size) for kind in ("<f8", "<u2", "<i8"))
         reader.end()
         counts = cls(scale)
-        counts._append(DelayRows(cells.copy(), slots.copy(), values.copy()))
+        counts.add_rows(DelayRows(cells.copy(), slots.copy(), values.copy()))
         if not counts.is_consistent() or counts.to_bytes() != bytes(data):
             raise_corrupt("the label delays are not in order or contradict one another")
         return counts
@@ -188,14 +195,45 @@ class DelayCounts:
     def __repr__(self) -> str:
         return f"<DelayCounts: {self.rows().counts.size} rows>"
 
-    def _append(self, rows: DelayRows) -> None:
-        self._parts.append(rows)
-        self._num_pending += rows.counts.size
-        if self._num_pending > max(_MIN_PENDING_ROWS, self._parts[0].counts.size):
-            self.rows()
+
+def rows_of_effects(
+    kinds: KindArray, scores: FloatArray, delays_us: IntArray, scale: Scale
+) -> tuple[IntArray, DelayRows]:
+    """Return which effects count, and a row of each. O(n).
+
+    Parameters
+    ----------
+    kinds : uint8[n]
+        `Effect` of each; those that neither predict nor label are passed over.
+    scores : float64[n]
+        Of the prediction; nan for the kinds that are passed over.
+    delays_us : int64[n]
+        Time from the prediction to the effect; negative ones count as 0.
+    scale : {"plain", "probability"}
+        Selects the cells of score.
+    """
+    places = np.flatnonzero(_ADDED[kinds])
+    kinds = kinds[places]
+    cells = quantise(scores[places], CELL_BITS, scale)
+    slots = np.zeros(places.size, dtype=np.uint16)
+    labels = np.flatnonzero(_IS_LABEL[kinds])
+    delays_us = np.maximum(delays_us[places[labels]], 0)
+    buckets = np.searchsorted(BUCKET_EDGES_US, delays_us, side="right") - 1
+    slots[labels] = 1 + 2 * buckets + _IS_POSITIVE[kinds[labels]]
+    return places, DelayRows(cells, slots, _ADDED[kinds])
 
 
-def _summed(parts: list[DelayRows]) -> DelayRows:
+def encode_rows(rows: DelayRows) -> bytes:
+    """Return the bytes of a sum of rows, as `DelayCounts.to_bytes`. O(rows)."""
+    return FRAME.sealed(
+        _ROWS.pack(rows.counts.size),
+        rows.cells.astype("<f8").tobytes(),
+        rows.slots.astype("<u2").tobytes(),
+        rows.counts.astype("<i8").tobytes(),
+    )
+
+
+def sum_of_rows(parts: Sequence[DelayRows]) -> DelayRows:
     """Return the sum of rows, in order. O(n log n)."""
     if not parts:
         return DelayRows(np.empty(0), np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64))
@@ -209,3 +247,7 @@ def _summed(parts: list[DelayRows]) -> DelayRows:
         kept = starts[counts != 0]
         cells, slots, counts = cells[kept], slots[kept], counts[counts != 0]
     return DelayRows(cells, slots, counts)
+
+
+def _part_bytes(rows: DelayRows) -> int:
+    return _PART_BYTES + _ROW_BYTES * rows.counts.size

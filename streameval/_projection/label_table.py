@@ -15,7 +15,10 @@ import numpy as np
 from streameval._projection.delay_counts import BUCKET_EDGES_US, NUM_BUCKETS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._projection.delay_counts import DelayRows
     from streameval._projection.delay_panes import DelayPanes
 
 _DELAYS_PER_BUCKET = 8
@@ -55,21 +58,28 @@ class LabelTable:
     def of(cls, panes: DelayPanes) -> LabelTable:
         """Return the table of all panes. O(rows log rows)."""
         held = list(panes)
-        rows = [pane.content.rows() for pane in held]
+        spans = [(pane.start_us, pane.end_us) for pane in held]
+        return cls.of_rows(spans, [pane.content.rows() for pane in held], panes.now_us)
+
+    @classmethod
+    def of_rows(
+        cls, spans: Sequence[tuple[int, int]], rows: Sequence[DelayRows], now_us: int
+    ) -> LabelTable:
+        """Return the table of panes, given each one's span and its rows. O(rows log rows)."""
         if rows:
             scores, slots, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
         else:
             scores, slots, counts = np.empty(0), np.empty(0, np.uint16), np.empty(0, np.int64)
-        pane = np.repeat(np.arange(len(held)), [each.counts.size for each in rows])
+        pane = np.repeat(np.arange(len(rows)), [each.counts.size for each in rows])
         cells, cell = np.unique(scores, return_inverse=True)
-        predictions = np.zeros((len(held), cells.size), dtype=np.int64)
+        predictions = np.zeros((len(rows), cells.size), dtype=np.int64)
         first = slots == 0
         predictions[pane[first], cell[first]] = counts[first]
         slot = slots[~first].astype(np.int64) - 1
-        ends = [min(each.end_us, max(panes.now_us, each.start_us + 1)) for each in held]
+        ends = [min(end, max(now_us, start + 1)) for start, end in spans]
         return cls(
             cells=cells,
-            starts_us=np.array([each.start_us for each in held], dtype=np.int64),
+            starts_us=np.array([start for start, _ in spans], dtype=np.int64),
             ends_us=np.array(ends, dtype=np.int64),
             predictions=predictions,
             pane=pane[~first],
@@ -77,7 +87,7 @@ class LabelTable:
             label=slot % 2,
             bucket=slot // 2,
             count=counts[~first],
-            now_us=panes.now_us,
+            now_us=now_us,
         )
 
     def arrived_shares(self, chosen: IntArray, at_us: int) -> FloatArray:

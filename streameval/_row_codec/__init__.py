@@ -9,6 +9,8 @@ this library writes because it takes about 1 ns a value instead of 80 ns.
 - Event times: one for all rows, one for each row, or none (the server's time).
 - Segments: for each key its distinct values, and a code for each row, or one code for
   all rows. Codes are little-endian uint16 unless a key has more than 65,536 values.
+- Weights: float64, divided by the label probabilities. Clusters: the CRC-32 of each
+  row's key, little-endian uint32.
 
 Decoding accepts every form of the contract, and checks that columns fit together and
 that values are valid, with the library's own messages. The `field` of an
@@ -19,9 +21,11 @@ Cost: O(rows), a few nanoseconds a value; the number of calls does not depend on
 
 - `rows`: a message for each kind of rows; columns of scores, labels and times.
 - `segments`: columns of segments.
+- `weights`, `clusters`: columns of weights and label probabilities, and of clusters.
 """
 
 # The names that the server may use; the library imports from the modules.
+from streameval._row_codec.clusters import decode_clusters
 from streameval._row_codec.rows import (
     EventTimes,
     decode_cases,
@@ -39,6 +43,7 @@ from streameval._row_codec.segments import (
     decode_segments,
     encode_segment,
 )
+from streameval._row_codec.weights import decode_units
 
 __all__ = [
     "BatchCodes",
@@ -47,11 +52,13 @@ __all__ = [
     "Segments",
     "check_distinct",
     "decode_cases",
+    "decode_clusters",
     "decode_labels",
     "decode_misses",
     "decode_predictions",
     "decode_segments",
     "decode_times",
     "encode_segment",
+    "decode_units",
     "row_count",
 ]

@@ -15,13 +15,16 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
+from streameval._row_codec.clusters import encode_clusters
 from streameval._row_codec.segments import check_distinct, decode_segments, encode_segment
+from streameval._row_codec.weights import encode_units
 from streameval.v1 import ingest_pb2, types_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._counts.cluster_keys import ClusterChecksums
     from streameval._row_codec.segments import SegmentPairs, Segments
 
 EventTimes = int | IntArray | None
@@ -69,6 +72,9 @@ def encode_cases(
     counts: IntArray | None,
     times: EventTimes,
     segments: Segments,
+    *,
+    units: IntArray | None = None,
+    clusters: ClusterChecksums | None = None,
 ) -> ingest_pb2.Cases:
     """Return cases as a message. O(rows)."""
     return ingest_pb2.Cases(
@@ -77,6 +83,8 @@ def encode_cases(
         counts=None if counts is None else counts.tolist(),
         event_times_us=encode_times(times),
         segments=[encode_segment(column) for column in segments],
+        weights=encode_units(units),
+        clusters_u32le=encode_clusters(clusters),
     )
 
 
@@ -112,7 +120,12 @@ def decode_cases(
 
 
 def encode_predictions(
-    ids: list[str], scores: FloatArray, times: EventTimes, segments: Segments
+    ids: list[str],
+    scores: FloatArray,
+    times: EventTimes,
+    segments: Segments,
+    *,
+    clusters: ClusterChecksums | None = None,
 ) -> ingest_pb2.Predictions:
     """Return predictions as a message. O(rows)."""
     return ingest_pb2.Predictions(
@@ -120,6 +133,7 @@ def encode_predictions(
         scores=scores.tolist(),
         event_times_us=encode_times(times),
         segments=[encode_segment(column) for column in segments],
+        clusters_u32le=encode_clusters(clusters),
     )
 
 
@@ -143,7 +157,12 @@ def decode_predictions(
 
 
 def encode_labels(
-    ids: list[str], positives: BoolArray, times: EventTimes, scores: FloatArray | None
+    ids: list[str],
+    positives: BoolArray,
+    times: EventTimes,
+    scores: FloatArray | None,
+    *,
+    units: IntArray | None = None,
 ) -> ingest_pb2.Labels:
     """Return labels as a message. O(rows)."""
     return ingest_pb2.Labels(
@@ -151,6 +170,7 @@ def encode_labels(
         positives=positives.tolist(),
         event_times_us=encode_times(times),
         scores=None if scores is None else scores.tolist(),
+        weights=encode_units(units),
     )
 
 

@@ -3,14 +3,15 @@
 - `times`: datetimes as microseconds; `panes`: event time cut into panes that coarsen
   with age.
 - `windowed`: the public evaluator; `evaluator_panes`: its state, with its bytes.
-- `window`, `decay`: sums of panes, and weighted sums of panes.
+- `window`, `decay`: sums of panes, and weighted sums of panes; `decayed_weights`: such sums
+  of cases that have weights of their own.
 - `window_cache`, `parts_cache`: caches that hold while panes stay the same.
 - `effects`: what joining did to each prediction; `changes`: effects summed by pane or
   slice; `coverage`: how many predictions have their label.
 """
 
 # What the server may use; the library imports the modules themselves.
-from streameval._time.changes import Change, changes_by_group, rows_by_group
+from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
 from streameval._time.coverage import CoverageCell, ScoreBand
 from streameval._time.decay import decayed_window
 from streameval._time.effects import CodeArray, Effect, Effects
@@ -22,6 +23,7 @@ from streameval._time.window_cache import WindowCache
 
 __all__ = [
     "MAX_TIME_US",
+    "Cases",
     "Change",
     "CodeArray",
     "CoverageCell",

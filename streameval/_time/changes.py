@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.cluster_keys import HashedClusters
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.effects import (
     NEGATIVE_CASES,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._evaluator import Evaluator
-    from streameval._time.effects import Effects
+    from streameval._time.effects import CodeArray, Effects
 
 _CASE_WEIGHTS = POSITIVE_CASES + NEGATIVE_CASES
 _IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
@@ -44,11 +46,24 @@ _REMOVED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE
 
 
 class Cases(NamedTuple):
-    """Columns of cases, as `Evaluator.add_cases` takes them."""
+    """Columns of cases, as `Evaluator.add_cases` takes them; clusters as their groups."""
 
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
+    clusters: CodeArray | None = None
+    units: IntArray | None = None
+    """The weight of each row in units of 2**-16; None where each weighs 1."""
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The weight of each row. O(n)."""
+        return None if self.units is None else self.units / WEIGHT_UNITS
+
+    def rows(self, index: slice | BoolArray | IntArray) -> Cases:
+        """Return some of the rows. O(rows)."""
+        given = {name: each[index] for name, each in self._asdict().items() if each is not None}
+        return self._replace(**given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +73,7 @@ class Change:
     Attributes
     ----------
     added, removed : Cases or None
-        No score of a class is in both.
+        No score of a class, of a group of clusters and of a weight is in both.
     missed_positives, missed_negatives : int
         References that were never scored, added.
     coverage : CoverageCell
@@ -78,14 +93,25 @@ class Change:
 
     def apply_to(self, evaluator: Evaluator) -> None:
         """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
-        if self.added:
-            labels, scores, counts = self.added
-            evaluator.add_cases(labels=labels, scores=scores, counts=counts)
-        if self.removed:
-            labels, scores, counts = self.removed
-            evaluator.remove_cases(labels=labels, scores=scores, counts=counts)
-        evaluator.add_misses(self.missed_positives)
-        evaluator.add_negative_misses(self.missed_negatives)
+        for cases, change in (
+            (self.added, evaluator.add_cases),
+            (self.removed, evaluator.remove_cases),
+        ):
+            if cases:
+                change(
+                    labels=cases.labels,
+                    scores=cases.scores,
+                    counts=cases.counts,
+                    weights=cases.weights,
+                    clusters=_hashed(cases.clusters),
+                )
+        if self.missed_positives or self.missed_negatives:
+            evaluator.add_misses(self.missed_positives)
+            evaluator.add_negative_misses(self.missed_negatives)
+
+
+def _hashed(groups: CodeArray | None) -> HashedClusters | None:
+    return None if groups is None else HashedClusters(groups.astype(np.int64))
 
 
 def changes_by_group(
@@ -134,16 +160,31 @@ def changes_by_group(
         yield key, Change(added, removed, positives, negatives, cell)
 
 
-def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
+def apply_one(
+    kind: int,
+    score: float,
+    evaluator: Callable[[], Evaluator],
+    group: int | None = None,
+    units: int = WEIGHT_UNITS,
+) -> None:
     """Apply one effect to an evaluator. O(log n).
+
+    `group` is of its cluster, if there are clusters, `units` the weight of the label.
 
     `evaluator` is called only if the effect changes counts, so that no pane is made
     for one that does not.
     """
-    if kind in _ADDED_LABEL:
-        evaluator().add_case(_ADDED_LABEL[kind], score)
+    weight = None if units == WEIGHT_UNITS else units / WEIGHT_UNITS
+    if kind in _LABEL_OF_KIND and group is not None:
+        label, clusters = _LABEL_OF_KIND[kind], HashedClusters(np.array([group]))
+        change = evaluator().add_cases if kind in _ADDED_LABEL else evaluator().remove_cases
+        change(labels=[label], scores=[score], clusters=clusters)
+    elif kind in _LABEL_OF_KIND and not units:
+        return
+    elif kind in _ADDED_LABEL:
+        evaluator().add_case(_ADDED_LABEL[kind], score, weight=weight)
     elif kind in _REMOVED_LABEL:
-        evaluator().remove_case(_REMOVED_LABEL[kind], score)
+        evaluator().remove_case(_REMOVED_LABEL[kind], score, weight=weight)
     elif kind == Effect.MISSED_POSITIVE:
         evaluator().add_misses(1)
     elif kind == Effect.MISSED_NEGATIVE:
@@ -163,45 +204,43 @@ def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
     """Yield the cases that each group's evaluator gains, and those that it loses."""
-    weights = _CASE_WEIGHTS[effects.kinds]
-    rows = np.flatnonzero(weights)
-    weights = weights[rows]
-    scores, labels = effects.scores[rows], POSITIVE_CASES[effects.kinds[rows]] != 0
+    signs = _CASE_WEIGHTS[effects.kinds]
+    if effects.units is not None:
+        signs = signs * (effects.units > 0)  # of weight 0, a case changes nothing
+    rows = np.flatnonzero(signs)
+    signs = signs[rows]
+    labels = POSITIVE_CASES[effects.kinds] != 0
+    cases = Cases(labels, effects.scores, None, effects.clusters, effects.units).rows(rows)
     index = index[rows]
     counts: IntArray | None = None
-    if (weights > 0).all():
-        order = np.argsort(index, kind="stable")
-        index, labels, scores = index[order], labels[order], scores[order]
+    if (signs > 0).all():
+        kept = np.argsort(index, kind="stable")
     else:
-        order = np.lexsort((scores, labels, index))
-        index, labels, scores = index[order], labels[order], scores[order]
+        columns = (cases.units, cases.clusters, cases.scores, cases.labels, index)
+        given = [each for each in columns if each is not None]
+        order = np.lexsort(given)
         new = np.ones(rows.size, dtype=np.bool_)
-        new[1:] = (np.diff(index) != 0) | (labels[1:] != labels[:-1]) | (np.diff(scores) != 0)
+        new[1:] = np.any([each[order][1:] != each[order][:-1] for each in given], axis=0)
         firsts = np.flatnonzero(new)
-        counts = np.add.reduceat(weights[order], firsts)
+        counts = np.add.reduceat(signs[order], firsts)
         left = counts != 0
-        firsts, counts = firsts[left], counts[left]
-        index, labels, scores = index[firsts], labels[firsts], scores[firsts]
+        kept, counts = order[firsts[left]], counts[left]
+    index, cases = index[kept], cases.rows(kept)._replace(counts=counts)
     cuts = np.searchsorted(index, np.arange(groups + 1)).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)
         if start == end:
             yield None, None
-        elif counts is None:
-            yield Cases(labels[part], scores[part], None), None
         else:
-            yield _signed(labels[part], scores[part], counts[part])
+            yield _signed(cases.rows(part))
 
 
-def _signed(
-    labels: BoolArray, scores: FloatArray, counts: IntArray
-) -> tuple[Cases | None, Cases | None]:
-    gained = counts > 0
-    lost = ~gained
-    return (
-        Cases(labels[gained], scores[gained], counts[gained]) if gained.any() else None,
-        Cases(labels[lost], scores[lost], -counts[lost]) if lost.any() else None,
-    )
+def _signed(cases: Cases) -> tuple[Cases | None, Cases | None]:
+    if cases.counts is None:
+        return cases, None
+    gained = cases.counts > 0
+    lost = cases.rows(~gained)._replace(counts=-cases.counts[~gained])
+    return cases.rows(gained) if gained.any() else None, None if gained.all() else lost
 
 
 def _bands(

@@ -3,6 +3,9 @@
 Each pane counts round(2^16 2^(-age/half-life)) times. Figures are ratios of counts,
 so the scale of the weights cancels. A weighted count is no sample size, so intervals
 sum variances with squared weights and use Kish's effective sample sizes (Kish 1965).
+
+Where cases have weights of their own, each is multiplied by its pane's and rounded to a
+multiple of 2^-16, and the window is one of weighted cases (`weighted_variance`).
 """
 
 from __future__ import annotations
@@ -13,12 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
+from streameval._counts.state import with_weights
+from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME
 from streameval._snapshot import Snapshot, take_snapshot
+from streameval._time.decayed_weights import decayed_weights, without_decayed
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
 from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
@@ -34,7 +41,6 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
-    from streameval._evaluator import Evaluator
     from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
     from streameval._uncertainty.design_effect import DesignEffect
@@ -50,14 +56,21 @@ class DecayedWindow(Window):
     ----------
     state : State
         Counts times weights.
-    squares : State
-        Counts times squared weights, over `WEIGHT_ONE`.
+    squares : State or None
+        Counts times squared weights, over `WEIGHT_ONE`; None where cases have weights of
+        their own, whose squares `state` has.
     counted : WindowCounts
         Its counts, undecayed.
     """
 
     def __init__(
-        self, state: State, squares: State, counted: WindowCounts, *, start_us: int, end_us: int
+        self,
+        state: State,
+        squares: State | None,
+        counted: WindowCounts,
+        *,
+        start_us: int,
+        end_us: int,
     ) -> None:
         super().__init__(state, start_us, end_us)
         self.squares = squares
@@ -66,8 +79,12 @@ class DecayedWindow(Window):
     def evaluator(self) -> Evaluator:
         """Return an evaluator of the weighted counts.
 
-        Its intervals are too narrow: it takes weighted counts for a sample size.
+        Its intervals are too narrow where no case has a weight of its own: it takes weighted
+        counts for a sample size. Where some have, misses are rounded down to whole ones.
         """
+        if self._state.weighted is not None:
+            state = with_weights(self._state, self._state.weighted, unit=WEIGHT_ONE)
+            return Evaluator._of(state)
         return super().evaluator()
 
     def _figures(self) -> Snapshot:
@@ -81,15 +98,21 @@ class DecayedWindow(Window):
         """Return the rest without a part with the same half-life and the same `now`."""
         if not isinstance(part, DecayedWindow):
             raise mixed_decay_error()
-        return DecayedWindow(
-            subtract_states(self._state, part._view()),
-            subtract_states(self.squares, part.squares),
-            self.counted.without(part.counted),
-            start_us=self._span_us[0],
-            end_us=self._span_us[1],
-        )
+        if (self.squares is None) != (part.squares is None):
+            message = "of two decayed windows, both or neither must have cases with weights"
+            raise InvalidInputError(message, field="part")
+        if self.squares is None or part.squares is None:
+            state, squares = without_decayed(self._state, part._view()), None
+        else:
+            state = subtract_states(self._state, part._view())
+            squares = subtract_states(self.squares, part.squares)
+        start_us, end_us = self._span_us
+        counted = self.counted.without(part.counted)
+        return DecayedWindow(state, squares, counted, start_us=start_us, end_us=end_us)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
+        if self.squares is None:
+            return super()._figure(name, prevalence)
         return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
 
     def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
@@ -102,6 +125,8 @@ class DecayedWindow(Window):
         )
 
     def _share_figure(self, name: str, threshold: float) -> Figure:
+        if self.squares is None:
+            return super()._share_figure(name, threshold)
         weighted = share_counts(self._state, name, threshold)
         effective = _effective(sum(weighted), sum(share_counts(self.squares, name, threshold)))
         hits = effective * weighted[0] / (sum(weighted) or 1)
@@ -109,7 +134,12 @@ class DecayedWindow(Window):
 
 
 def decayed_window(
-    panes: Sequence[PaneState], half_life_us: int, *, now_us: int, empty: State
+    panes: Sequence[PaneState],
+    half_life_us: int,
+    *,
+    now_us: int,
+    empty: State,
+    has_weights: bool = False,
 ) -> DecayedWindow:
     """Return the sum of panes, each weighted by 2^(-age / half_life). O(S log S).
 
@@ -121,17 +151,28 @@ def decayed_window(
         A pane's age is counted from its end to `now_us`.
     empty : State
         The sum of no panes.
+    has_weights : bool
+        Whether the window is a part of one whose cases have weights; it is taken as true
+        where a case of `panes` has one.
     """
     weights = [_weight(max(0, now_us - pane.end_us), half_life_us) for pane in panes]
     kept = [(pane.state, weight) for pane, weight in zip(panes, weights, strict=True) if weight]
-    # At least 1, so that both sums have the same scores.
-    squares = [
-        _scaled(state, max(1, round(weight * weight / WEIGHT_ONE))) for state, weight in kept
-    ]
+    squares = None
+    if has_weights or any(state.weighted is not None for state, _ in kept):
+        summed = decayed_weights(kept, empty)
+    else:
+        summed = merge_states(
+            [_scaled(state, weight) for state, weight in kept] or [empty], revision=0
+        )
+        # At least 1, so that both sums have the same scores.
+        scaled = [
+            _scaled(state, max(1, round(weight * weight / WEIGHT_ONE))) for state, weight in kept
+        ]
+        squares = merge_states(scaled or [empty], revision=0)
     each = [WindowCounts.of(state) for state, _ in kept] or [WindowCounts.of(empty)]
     return DecayedWindow(
-        merge_states([_scaled(state, weight) for state, weight in kept] or [empty], revision=0),
-        merge_states(squares or [empty], revision=0),
+        summed,
+        squares,
         WindowCounts(*map(sum, zip(*each, strict=True))),
         start_us=panes[0].start_us if panes else now_us,
         end_us=panes[-1].end_us if panes else now_us,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from streameval._counts.weights import WEIGHT_UNITS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -93,6 +95,10 @@ class Effects:
         Score of the prediction; nan for an orphan.
     codes : uint16[n, k]
         The prediction's segment codes, one column for each declared key.
+    clusters : uint16[n] or None
+        The group of the prediction's cluster; None where no clusters are declared.
+    units : int64[n] or None
+        The weight of the label, in units of 2**-16; None where each weighs 1.
     """
 
     kinds: KindArray = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
@@ -100,6 +106,8 @@ class Effects:
     at_us: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     scores: FloatArray = field(default_factory=lambda: np.empty(0))
     codes: CodeArray = field(default_factory=_no_codes)
+    clusters: CodeArray | None = None
+    units: IntArray | None = None
 
     def __len__(self) -> int:
         return self.kinds.size
@@ -107,8 +115,16 @@ class Effects:
     @property
     def nbytes(self) -> int:
         """Memory of the columns. O(1)."""
-        columns = (self.kinds, self.event_us, self.at_us, self.scores, self.codes)
-        return sum(column.nbytes for column in columns)
+        columns = (
+            self.kinds,
+            self.event_us,
+            self.at_us,
+            self.scores,
+            self.codes,
+            self.clusters,
+            self.units,
+        )
+        return sum(column.nbytes for column in columns if column is not None)
 
     @classmethod
     def concat(cls, parts: Sequence[Effects]) -> Effects:
@@ -116,12 +132,20 @@ class Effects:
         parts = [part for part in parts if len(part)]
         if len(parts) <= 1:
             return parts[0] if parts else NO_EFFECTS
-        return cls(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("kinds", "event_us", "at_us", "scores", "codes")
-            )
-        )
+        names = ["kinds", "event_us", "at_us", "scores", "codes"]
+        if parts[0].clusters is not None:
+            names.append("clusters")
+        units = None
+        if any(part.units is not None for part in parts):
+            units = np.concatenate([part.unit_column() for part in parts])
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(**columns, units=units)
+
+    def unit_column(self) -> IntArray:
+        """Return the weight of each row in units. O(n)."""
+        if self.units is not None:
+            return self.units
+        return np.full(len(self), WEIGHT_UNITS, dtype=np.int64)
 
     def __getitem__(self, rows: npt.NDArray[np.bool_] | IntArray | slice) -> Effects:
         return Effects(
@@ -130,6 +154,8 @@ class Effects:
             self.at_us[rows],
             self.scores[rows],
             self.codes[rows],
+            None if self.clusters is None else self.clusters[rows],
+            None if self.units is None else self.units[rows],
         )
 
 

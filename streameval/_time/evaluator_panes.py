@@ -6,25 +6,31 @@ stay below 2**62, so that coarsening panes and summing windows cannot overflow.
 Layout, little-endian: pane, retention and now in microseconds, number of panes;
 the empty evaluator; then for each pane that is not empty its start and its
 evaluator. Each evaluator is its length, then the bytes of `Evaluator.to_bytes`.
+Panes of which one has weights are format 2, others format 1.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._counts.evaluator_codec import decode_unweighted
+from streameval._counts.evaluator_codec import decode_evaluator, decode_unweighted
 from streameval._counts.exact import MAX_TOTAL, too_many
+from streameval._counts.weights import MAX_WEIGHTED_CASES, WEIGHT_UNITS, too_many_weighted
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Panes, tiers_of
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
-    from streameval._common.frame import Reader
+    from collections.abc import Callable
 
-FRAME = Frame(b"SEVW", 1, "a windowed evaluator")
+    from streameval._common.frame import Reader
+    from streameval._counts.state import State
+
+FRAME = Frame(b"SEVW", 1, "a windowed evaluator", newest=2)
+_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
 _HEADER = struct.Struct("<qqqq")
 _PANE = struct.Struct("<q")
 _LENGTH = struct.Struct("<q")
@@ -51,19 +57,37 @@ class EvaluatorPanes(Panes[Evaluator]):
         self.pane_us = pane_us
         self.retention_us = retention_us
         self.empty = empty
-        self._total_bound = 0
+        self._bound = Totals()
+        self._unit_bound = 0
 
-    def check_room(self, added: int) -> None:
+    def check_room(self, added: int, units: int | None = None) -> None:
         """Reserve room for `added` references; raise InvalidInputError if there is none.
 
-        O(1) amortised: `_total_bound` is an upper bound, recomputed only when it reaches
-        the limit.
+        O(1) amortised: `_bound`, and `_unit_bound` cases of weight 1 beside it, is an upper
+        bound, recomputed only when it reaches a limit.
+
+        Parameters
+        ----------
+        added : int
+        units : int or None
+            What they weigh together, in units of 2**-16; None if each weighs 1.
         """
-        if self._total_bound + added >= MAX_TOTAL:
-            self._total_bound = sum(num_references(pane.content) for pane in self)
-            if self._total_bound + added >= MAX_TOTAL:
-                raise too_many()
-        self._total_bound += added
+        bound = self._bound
+        if units is not None:
+            self._reserve(Totals().with_weighted(added, units))
+        elif not bound.has_weights and bound.references + self._unit_bound + added < MAX_TOTAL:
+            self._unit_bound += added
+        else:
+            self._reserve(Totals.of_unit_cases(added))
+
+    def _reserve(self, added: Totals) -> None:
+        after = self._bound + Totals.of_unit_cases(self._unit_bound) + added
+        if after.excess() is not None:
+            after = self._total() + added
+            excess = after.excess()
+            if excess is not None:
+                raise excess
+        self._bound, self._unit_bound = after, 0
 
     def merge(self, other: EvaluatorPanes) -> None:
         """Add the counts of another, pane by pane. O(S log S).
@@ -80,7 +104,7 @@ class EvaluatorPanes(Panes[Evaluator]):
                 "resolution, scale, max_cells and cluster_groups must be the same to merge",
                 field="resolution",
             )
-        self.check_room(sum(num_references(pane.content) for pane in other))
+        self._reserve(other._total())
         self.advance(other.now_us)
         for pane in list(other):
             if pane.start_us >= self.grid.oldest_us:
@@ -92,8 +116,12 @@ class EvaluatorPanes(Panes[Evaluator]):
         twin.advance(self.now_us)
         for pane in self:
             twin.put(pane.start_us, pane.content.copy())
-        twin._total_bound = self._total_bound
+        twin._bound, twin._unit_bound = self._bound, self._unit_bound
         return twin
+
+    def _total(self) -> Totals:
+        """Return what all panes count together. O(panes), after the merge of their changes."""
+        return sum((Totals.of(pane.content) for pane in self), Totals())
 
     def non_empty(self) -> list[tuple[int, Evaluator]]:
         """Return the starts and evaluators of the panes that are not empty. O(cells)."""
@@ -116,7 +144,8 @@ class EvaluatorPanes(Panes[Evaluator]):
         parts = [header, *_with_length(self.empty)]
         for start_us, evaluator in counted:
             parts += [_PANE.pack(start_us), *_with_length(evaluator)]
-        return FRAME.sealed(*parts)
+        has_weights = any(evaluator._view().weighted is not None for _, evaluator in counted)
+        return (_WEIGHTED_FRAME if has_weights else FRAME).sealed(*parts)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> EvaluatorPanes:
@@ -127,9 +156,10 @@ class EvaluatorPanes(Panes[Evaluator]):
         CorruptStateError
             When the bytes are not exactly that.
         """
-        reader = FRAME.reader(data)
+        has_weights = _WEIGHTED_FRAME.begins(data)
+        reader = (_WEIGHTED_FRAME if has_weights else FRAME).reader(data)
         pane_us, retention_us, now_us, count = reader.fields(_HEADER)
-        empty = _read_evaluator(reader)
+        empty = _read_evaluator(reader, decode_unweighted)
         if (
             min(pane_us, retention_us) <= 0
             or not 0 <= now_us <= MAX_TIME_US
@@ -147,15 +177,67 @@ class EvaluatorPanes(Panes[Evaluator]):
             if not last_us < start_us <= MAX_TIME_US or panes.grid.start_of(start_us) != start_us:
                 raise_corrupt(f"the windowed evaluator has a pane at {start_us} us")
             last_us = start_us
-            panes.put(start_us, _check_pane(_read_evaluator(reader), empty))
+            decode = decode_evaluator if has_weights else decode_unweighted
+            panes.put(start_us, _check_pane(_read_evaluator(reader, decode), empty))
         reader.end()
+        if has_weights and all(pane.content._view().weighted is None for pane in panes):
+            raise_corrupt("the windowed evaluator has the format of weights, and none")
         if count < 0:
             raise_corrupt(f"the windowed evaluator announces {count} panes")
         try:
-            panes.check_room(sum(num_references(pane.content) for pane in panes))
+            panes._reserve(panes._total())
         except InvalidInputError:
             raise_corrupt("the windowed evaluator's counts together are out of range")
         return panes
+
+
+class Totals(NamedTuple):
+    """What some references are together.
+
+    Attributes
+    ----------
+    references : int
+        How many, misses included.
+    units : int
+        What they weigh, in units of 2**-16.
+    has_weights : bool
+        Whether one may weigh other than 1: then the limits of weighted states apply.
+    """
+
+    references: int = 0
+    units: int = 0
+    has_weights: bool = False
+
+    @classmethod
+    def of_unit_cases(cls, references: int) -> Totals:
+        """Return those of references of weight 1. O(1)."""
+        return cls(references, references * WEIGHT_UNITS)
+
+    @classmethod
+    def of(cls, evaluator: Evaluator) -> Totals:
+        """Return those of an evaluator. O(1), after the merge of its changes."""
+        references, state = num_references(evaluator), evaluator._view()
+        if state.weighted is None:
+            return cls.of_unit_cases(references)
+        return cls(references, state.total, has_weights=True)
+
+    def __add__(self, other: Totals) -> Totals:  # type: ignore[override]  # sums, not joins
+        return Totals(
+            self.references + other.references,
+            self.units + other.units,
+            self.has_weights or other.has_weights,
+        )
+
+    def with_weighted(self, references: int, units: int) -> Totals:
+        """Return these with references that may weigh other than 1. O(1)."""
+        return self + Totals(references, units, has_weights=True)
+
+    def excess(self) -> InvalidInputError | None:
+        """Return the error if the limits of exact sums are exceeded. O(1)."""
+        if not self.has_weights:
+            return too_many() if self.references >= MAX_TOTAL else None
+        fits = self.references < MAX_WEIGHTED_CASES and self.units < MAX_TOTAL
+        return None if fits else too_many_weighted()
 
 
 def num_references(evaluator: Evaluator) -> int:
@@ -168,10 +250,9 @@ def _with_length(evaluator: Evaluator) -> tuple[bytes, bytes]:
     return _LENGTH.pack(len(data)), data
 
 
-def _read_evaluator(reader: Reader) -> Evaluator:
+def _read_evaluator(reader: Reader, decode: Callable[[memoryview], State]) -> Evaluator:
     (length,) = reader.fields(_LENGTH)
-    # Panes have no weights: a weighted evaluator is not read.
-    return Evaluator._of(decode_unweighted(reader.blob(length)))
+    return Evaluator._of(decode(reader.blob(length)))
 
 
 def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:

@@ -14,6 +14,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.merge import subtract_states
 from streameval._evaluator import Evaluator
 from streameval._evaluator_queries import EvaluatorQueries
+from streameval._metrics.weighting import ReferenceCounts
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.times import to_datetime
 
@@ -42,8 +43,8 @@ class WindowCounts(NamedTuple):
 
     @classmethod
     def of(cls, state: State) -> WindowCounts:
-        """Return the counts of a state. O(1)."""
-        return cls(state.P, state.N, state.missed_positives, state.missed_negatives)
+        """Return the counts of a state. O(1), O(n) where cases have weights."""
+        return cls(*ReferenceCounts.of(state))
 
     @property
     def num_cases(self) -> int:
@@ -216,10 +217,9 @@ class Window(EvaluatorQueries):
 
     def __repr__(self) -> str:
         # No metrics: the debugger's list of a month's panes would compute a snapshot of each.
-        view = self._view()
         return (
             f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
-            f"{view.P:,} positive, {view.N:,} negative references>"
+            f"{self.num_positive_ref:,} positive, {self.num_negative_ref:,} negative references>"
         )
 
     def __str__(self) -> str:
@@ -238,7 +238,7 @@ def newest_panes(panes: Sequence[PaneState], count: int) -> Sequence[PaneState]:
     first = len(panes)
     while first and count > 0:
         first -= 1
-        count -= panes[first].state.counts.total
+        count -= sum(panes[first].state.num_scored)
     return panes[first:]
 
 

@@ -15,6 +15,8 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._counts.cluster_keys import check_cluster, check_clusters
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
 from streameval._time.decay import DecayedWindow, decayed_window
@@ -50,8 +52,22 @@ class _TimedCases(NamedTuple):
     positives: BoolArray
     scores: FloatArray
     counts: IntArray | None
+    units: IntArray | None
+    """The weight of each case in units of 2**-16; None where each weighs 1."""
     times_us: IntArray
     clusters: HashedClusters | None
+
+    @property
+    def num_references(self) -> int:
+        """How many cases they are."""
+        return self.times_us.size if self.counts is None else int(self.counts.sum())
+
+    @property
+    def total_units(self) -> int | None:
+        """What all weigh together, in units; None where each weighs 1."""
+        if self.units is None:
+            return None
+        return int((self.units if self.counts is None else self.units * self.counts).sum())
 
 
 class WindowedEvaluator:
@@ -165,9 +181,18 @@ class WindowedEvaluator:
         score: float,
         *,
         at: datetime,
+        weight: float | None = None,
+        label_probability: float | None = None,
         cluster: str | int | bytes | None = None,
     ) -> None:
         """Add one case at its event time.
+
+        Parameters
+        ----------
+        positive, score, weight, label_probability, cluster
+            As `Evaluator.add_case`.
+        at : datetime
+            When it happened.
 
         Raises
         ------
@@ -189,19 +214,33 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
+        units = self._checked_unit(weight, label_probability)
         check_cluster(cluster, self.cluster_groups)
-        pane = self._pane(to_us(at), added=1)
-        pane.add_case(checked_label, checked_score, cluster=cluster)
+        pane = self._pane(to_us(at), added=1, units=units)
+        pane.add_case(
+            checked_label,
+            checked_score,
+            weight=None if units is None else units / WEIGHT_UNITS,
+            cluster=cluster,
+        )
 
     @by_keyword
     def add_cases(
-        self, *, labels: Any, scores: Any, at: Any, counts: Any = None, clusters: Any = None
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        at: Any,
+        counts: Any = None,
+        weights: Any = None,
+        label_probability: Any = None,
+        clusters: Any = None,
     ) -> None:
         """Add columns of cases, all or none.
 
         Parameters
         ----------
-        labels, scores, counts, clusters
+        labels, scores, counts, weights, label_probability, clusters
             As `Evaluator.add_cases`.
         at : datetime, sequence of datetime, or datetime64[n]
             When each case happened: one time for all rows, or one per row.
@@ -220,10 +259,17 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=3)).num_cases
         (1, 2)
         """
-        rows = self._checked(labels, scores, at, counts, clusters)
+        rows = self._checked(
+            labels,
+            scores,
+            at,
+            counts=counts,
+            weights=weights,
+            label_probability=label_probability,
+            clusters=clusters,
+        )
         if rows.times_us.size:
-            added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
-            self._panes.check_room(added)
+            self._panes.check_room(rows.num_references, rows.total_units)
             self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
             self._change_panes(rows, Evaluator.add_cases)
 
@@ -233,9 +279,11 @@ class WindowedEvaluator:
         score: float,
         *,
         at: datetime,
+        weight: float | None = None,
+        label_probability: float | None = None,
         cluster: str | int | bytes | None = None,
     ) -> None:
-        """Remove one case.
+        """Remove one case; arguments as of `add_case`.
 
         Raises
         ------
@@ -254,13 +302,27 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
+        units = self._checked_unit(weight, label_probability)
         at_us = self._retained_us(to_us(at))
         pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
-        pane.remove_case(checked_label, checked_score, cluster=cluster)
+        pane.remove_case(
+            checked_label,
+            checked_score,
+            weight=None if units is None else units / WEIGHT_UNITS,
+            cluster=cluster,
+        )
 
     @by_keyword
     def remove_cases(
-        self, *, labels: Any, scores: Any, at: Any, counts: Any = None, clusters: Any = None
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        at: Any,
+        counts: Any = None,
+        weights: Any = None,
+        label_probability: Any = None,
+        clusters: Any = None,
     ) -> None:
         """Remove columns of cases, all or none; arguments as of `add_cases`.
 
@@ -279,7 +341,15 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
-        rows = self._checked(labels, scores, at, counts, clusters)
+        rows = self._checked(
+            labels,
+            scores,
+            at,
+            counts=counts,
+            weights=weights,
+            label_probability=label_probability,
+            clusters=clusters,
+        )
         self._change_panes(rows, Evaluator.remove_cases)
 
     def add_misses(
@@ -402,7 +472,8 @@ class WindowedEvaluator:
 
         Notes
         -----
-        O(S log S). Intervals use squared weights; counts are reported undecayed.
+        O(S log S). Intervals use squared weights; counts are reported undecayed. A
+        case's own weight is multiplied by that of its pane's age, rounded to 2**-16.
 
         Examples
         --------
@@ -539,10 +610,10 @@ class WindowedEvaluator:
         """Return the panes, for a joiner that counts into them."""
         return self._panes
 
-    def _pane(self, at_us: int, *, added: int) -> Evaluator:
+    def _pane(self, at_us: int, *, added: int, units: int | None = None) -> Evaluator:
         """Return the pane of a time, to add references to; advance to it if it is later."""
         self._retained_us(at_us)
-        self._panes.check_room(added)
+        self._panes.check_room(added, units)
         self._panes.advance(at_us)
         return self._panes.at(self._panes.grid.start_of(at_us))
 
@@ -553,22 +624,41 @@ class WindowedEvaluator:
             raise too_old_error(at_us, oldest_us)
         return at_us
 
+    def _checked_unit(self, weight: Any, label_probability: Any) -> int | None:
+        """Return one case's weight in units of 2**-16; None if it has none."""
+        if weight is None and label_probability is None:
+            return None
+        check_weights_allowed(self.cluster_groups, field="weight")
+        return check_unit(weight, label_probability)
+
     def _checked(
-        self, labels: Any, scores: Any, at: Any, counts: Any, clusters: Any
+        self,
+        labels: Any,
+        scores: Any,
+        at: Any,
+        *,
+        counts: Any,
+        weights: Any,
+        label_probability: Any,
+        clusters: Any,
     ) -> _TimedCases:
         """Return checked columns; raise InvalidInputError for times past retention.
 
         Retention is that after the newest of the rows has advanced the time.
         """
-        positives, values, weights = check_columns(
+        positives, values, repeats = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._empty.scale
         )
+        units = None
+        if weights is not None or label_probability is not None:
+            check_weights_allowed(self.cluster_groups, field="weights")
+            units = check_units(weights, label_probability, size=values.size, counts=repeats)
         hashed = check_clusters(clusters, self.cluster_groups, values.size)
         times_us = column_us(at, values.size)
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
-        return _TimedCases(positives, values, weights, times_us, hashed)
+        return _TimedCases(positives, values, repeats, units, times_us, hashed)
 
     def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
         """Apply `change` to the rows of each pane, all or none."""
@@ -581,6 +671,7 @@ class WindowedEvaluator:
                 labels=rows.positives[here],
                 scores=rows.scores[here],
                 counts=None if rows.counts is None else rows.counts[here],
+                weights=None if rows.units is None else rows.units[here] / WEIGHT_UNITS,
                 clusters=None if rows.clusters is None else rows.clusters.rows(here),
             )
             changed.append((start, pane))

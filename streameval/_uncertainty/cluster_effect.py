@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.state import at_resolution
+from streameval._counts.state import LABELS, at_resolution
 from streameval._metrics.gradients import Gradient, cells_of
 from streameval._metrics.rate_gradients import prevalence_gradient
 from streameval._uncertainty.design_effect import (
@@ -25,14 +25,17 @@ from streameval._uncertainty.design_effect import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._counts.view import View
 
     GradientOf = Callable[[Groups], Gradient]
+    _Sums = tuple[FloatArray, IntArray, FloatArray]
+    """Scores, the sums of their cases' weights, and of the squares of these."""
 
 _MAX_BLUR = 2.0
 """By this factor the variance over coarse cells may differ from the exact one."""
@@ -106,28 +109,42 @@ def pane_effect(view: View, panes: Sequence[State], gradient_of: GradientOf) -> 
         return math.nan
     cells = cells_of(view)
     size = cells.scores.size
-    scores, counts, labels, block = [], [], [], []
+    scores, counts, squares, labels, block = [], [], [], [], []
     for index, pane in enumerate(panes):
-        for label, missed in ((True, pane.missed_positives), (False, pane.missed_negatives)):
-            run = at_resolution(pane.run(label), view.resolution, view.scale)
-            scores += [run.scores, np.full(int(missed > 0), -np.inf)]
-            counts += [run.multiplicities(), np.full(int(missed > 0), missed)]
-            rows = run.scores.size + (missed > 0)
-            labels.append(np.full(rows, label))
-            block.append(np.full(rows, index))
+        for label in LABELS:
+            for each in _columns(pane, label, view):
+                scores.append(each[0])
+                counts.append(each[1])
+                squares.append(each[2])
+                labels.append(np.full(each[0].size, label))
+                block.append(np.full(each[0].size, index))
     cell = size - 1 - np.searchsorted(cells.scores[::-1], np.concatenate(scores))
-    number = np.concatenate(counts)
     return least_effect(
         block_sums(
             gradient_of(cells),
             cell,
             is_positive=np.concatenate(labels),
-            counts=number,
-            squares=number.astype(np.float64),
+            counts=np.concatenate(counts),
+            squares=np.concatenate(squares),
             block=np.concatenate(block),
             num_blocks=len(panes),
         )
     )
+
+
+def _columns(pane: State, label: bool, view: View) -> Iterator[_Sums]:
+    """Yield a class's scores in a pane, then its misses: counts and squares in `view.unit`."""
+    if view.weighted is None:
+        run = at_resolution(pane.run(label), view.resolution, view.scale)
+        counts = run.multiplicities()
+        yield run.scores, counts, counts.astype(np.float64)
+    else:
+        weighted = pane.weighted_counts().run(label).at_resolution(view.resolution, view.scale)
+        yield weighted.scores, weighted.units, weighted.squares()
+    missed = (pane.missed_positives if label else pane.missed_negatives) // pane.unit
+    if missed:
+        squares = np.array([float(missed) * view.unit**2])
+        yield np.array([-np.inf]), np.array([missed * view.unit]), squares
 
 
 def rank_gradient(cells: Groups) -> Gradient:

@@ -26,7 +26,9 @@ from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
+    check_threshold,
     uncertain_metric,
+    uncertain_rate,
 )
 from streameval._uncertainty.limits import UNDEFINED
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray
     from streameval._uncertainty.interval import Interval
-    from streameval._uncertainty.intervals import UncertaintyQueries
+    from streameval._uncertainty.intervals import UncertainMetric, UncertaintyQueries
     from streameval._uncertainty.limits import Limits
 
 CommonPrevalence: TypeAlias = float | Literal["common", "own"]
@@ -110,6 +112,7 @@ def compare(
     metric: str = "auc_pr",
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
+    threshold: float | tuple[float, float] | None = None,
 ) -> Comparison:
     """Compare one metric of two evaluators that share no case.
 
@@ -119,14 +122,18 @@ def compare(
         Independent: different windows, segments, or days. Do not compare a
         part with a total that contains it; merge the other parts and compare
         the part with those.
-    metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
-        The metric.
+    metric : str
+        "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
+        "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share".
     level : float
         Nominal coverage of the interval.
     prevalence : float, "common" or "own"
         For the areas in precision-recall space. AUC-PR of an unchanged model
         changes with the prevalence, so by default both are rescaled to the
         prevalence of the two taken together. "own" compares them unscaled.
+    threshold : float or (float, float), optional
+        Of the rates at a threshold: that of both, or of a and of b. It was chosen on other
+        data.
 
     Returns
     -------
@@ -154,18 +161,18 @@ def compare(
     """
     check_level(level)
     fixed = _common_prevalence(a, b, metric, prevalence)
+    at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     uncertain_a, uncertain_b = (
-        uncertain_metric(a, metric, fixed),
-        uncertain_metric(b, metric, fixed),
+        _uncertain(side, metric, fixed, at) for side, at in ((a, at_a), (b, at_b))
     )
-    difference = uncertain_a.figure.estimate - uncertain_b.figure.estimate
+    difference = uncertain_a.estimate - uncertain_b.estimate
     shared = correlation(uncertain_a.effect, uncertain_b.effect)
 
     def limits(alpha: float) -> Limits:
         return square_and_add(
-            uncertain_a.figure.estimate,
+            uncertain_a.estimate,
             uncertain_a.limits(alpha),
-            uncertain_b.figure.estimate,
+            uncertain_b.estimate,
             uncertain_b.limits(alpha),
             shared,
         )
@@ -183,6 +190,16 @@ def compare(
         b=uncertain_b.interval(level),
         reason=TOO_FEW if math.isnan(lower) else None,
     )
+
+
+def _uncertain(
+    side: UncertaintyQueries, metric: str, prevalence: float | None, threshold: float | None
+) -> UncertainMetric:
+    """Return a side's metric, at a prevalence or at a threshold."""
+    check_threshold(threshold, metric)
+    if threshold is None:
+        return uncertain_metric(side, metric, prevalence)
+    return uncertain_rate(side, metric, threshold)
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:

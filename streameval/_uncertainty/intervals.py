@@ -32,7 +32,7 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
-from streameval._uncertainty.rates import rate_interval, share_counts, share_figure
+from streameval._uncertainty.rates import rate_limits, share_counts, share_figure
 from streameval._uncertainty.weighted_variance import weighted_figure, weighted_share
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class UncertaintyQueries(BoundsQueries):
         ----------
         metric : str
             "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-            "precision", "recall", "fpr", "specificity", "f_measure". A hull and a
+            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share". A hull and a
             maximum over thresholds have no interval: they are chosen on the data that
             they are scored on, so they are biased estimates for new data, and no
             interval around them would hold its nominal coverage.
@@ -141,13 +141,9 @@ class UncertaintyQueries(BoundsQueries):
                 message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
                 raise InvalidInputError(message, field="method")
         if threshold is not None:
-            rate = BY_NAME[metric]
-            estimate = rate.function(self, threshold=threshold)
-            figure = self._share_figure(metric, threshold)
-            if not math.isnan(figure.estimate):
-                figure = self._design_effect(metric, threshold).widened(figure)
-            found = rate_interval(rate, estimate, figure, level, anytime=anytime)
-            return self._with_least_effect(found, metric, threshold)
+            estimate = BY_NAME[metric].function(self, threshold=threshold)
+            found = uncertain_rate(self, metric, threshold).interval(level, anytime=anytime)
+            return self._with_least_effect(replace(found, estimate=estimate), metric, threshold)
         if method == "bootstrap":
             figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
@@ -210,15 +206,27 @@ class UncertaintyQueries(BoundsQueries):
 
 @dataclass(frozen=True, slots=True)
 class UncertainMetric:
-    """A metric, and the figures whose limits its interval encloses: itself, for exact counts."""
+    """A metric, and the figures whose limits its interval encloses: itself, for exact counts.
+
+    The figure of a rate at a threshold is that of its share.
+    """
 
     name: str
     figure: Figure
     figures: tuple[Figure, ...]
     effect: DesignEffect = INDEPENDENT
 
+    @property
+    def estimate(self) -> float:
+        """The metric; nan where it, or a rate's share, is undefined."""
+        share = BY_NAME[self.name].share
+        return self.figure.estimate if share is None else share.rate(self.figure.estimate)
+
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
+        share = BY_NAME[self.name].share
+        if share is not None:
+            return rate_limits(self.name, share, self.figure, alpha, anytime=anytime)
         if len(self.figures) == 1:
             return limits_of(self.figure, self.name, alpha, anytime=anytime)
         lower, upper = limits_between(self.figures, self.name, alpha, anytime=anytime)
@@ -236,7 +244,7 @@ class UncertainMetric:
             upper,
             level,
             method,
-            figure.estimate,
+            self.estimate,
             anytime,
             figure.design_effect,
             figure.refused,
@@ -274,6 +282,15 @@ def uncertain_metric(
         lambda: hidden_figures(view, figure, bounds, name, prevalence),
     )
     return UncertainMetric(name, figure, figures, effect)
+
+
+def uncertain_rate(queries: UncertaintyQueries, name: str, threshold: float) -> UncertainMetric:
+    """Return a rate at a threshold with its limits at every level. O(log K), O(n) of clusters."""
+    figure, effect = queries._share_figure(name, threshold), INDEPENDENT
+    if not math.isnan(figure.estimate):
+        effect = queries._design_effect(name, threshold)
+        figure = effect.widened(figure)
+    return UncertainMetric(name, figure, (figure,), effect)
 
 
 def gradient_function(name: str, argument: float | None) -> Callable[[Groups], Gradient]:

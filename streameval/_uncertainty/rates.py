@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.queries import ViewQueries
 from streameval._uncertainty.estimates import limits_of
-from streameval._uncertainty.interval import Interval
-from streameval._uncertainty.limits import UNDEFINED, Figure
+from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
 if TYPE_CHECKING:
     from streameval._counts.view import View
-    from streameval._metric_registry import Metric
+    from streameval._metric_registry import Share
 
 
 def share_counts(view: View, name: str, threshold: float) -> tuple[int, int]:
@@ -36,15 +35,11 @@ def share_figure(hits: float, others: float) -> Figure:
     return Figure(share, share * (1 - share) / cases if cases > 0 else math.nan, hits, others)
 
 
-def rate_interval(
-    metric: Metric, estimate: float, figure: Figure, level: float, *, anytime: bool = False
-) -> Interval:
-    """Return the interval of a rate, from the figure of its share. O(1)."""
-    assert metric.share is not None, metric.name
-    limits = UNDEFINED
-    if not math.isnan(estimate) and not math.isnan(figure.estimate):
-        lower, upper = limits_of(figure, metric.name, 1 - level, anytime=anytime)
-        limits = metric.share.rate(lower), metric.share.rate(upper)
-    return Interval(
-        *limits, level, "wilson", estimate, anytime, figure.design_effect, figure.refused
-    )
+def rate_limits(
+    name: str, share: Share, figure: Figure, alpha: float, *, anytime: bool = False
+) -> Limits:
+    """Return the limits of a rate, from the figure of its share. O(1)."""
+    if math.isnan(figure.estimate):
+        return UNDEFINED
+    lower, upper = limits_of(figure, name, alpha, anytime=anytime)
+    return share.rate(lower), share.rate(upper)

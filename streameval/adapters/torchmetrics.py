@@ -1,9 +1,10 @@
 """A torchmetrics metric that is exact, for AUC-PR, average precision and AUC-ROC.
 
-Its state is two columns of scores, one for each class. torchmetrics concatenates
-them across the processes of a job, across batches in ``forward``, and in
-``merge_state``. A case takes 8 B on the metric's device; ``update`` is O(n) for a
-batch of n, ``compute`` sorts: O(N log N) for N cases in all.
+Its state is two columns of scores, one for each class, and two of cases with weights, in
+which each score is followed by its weight: torchmetrics concatenates columns across the
+processes of a job, across batches in ``forward``, and in ``merge_state``, and a weight has
+to stay beside its score. A case takes 8 B on the metric's device, with a weight 16 B;
+``update`` is O(n) for a batch of n, ``compute`` sorts: O(N log N) for N cases in all.
 
 Needs torch and torchmetrics.
 """
@@ -17,7 +18,8 @@ import torch
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from streameval._counts.columns import check_columns
+from streameval._counts.columns import check_columns, check_length
+from streameval._counts.weight_columns import round_weights
 from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
 
@@ -68,16 +70,23 @@ class BinaryArea(Metric):
 
     positives: list[torch.Tensor] | torch.Tensor
     negatives: list[torch.Tensor] | torch.Tensor
+    weighted_positives: list[torch.Tensor] | torch.Tensor
+    weighted_negatives: list[torch.Tensor] | torch.Tensor
 
     def __init__(self, metric: str = "auc_pr", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.metric = area_of(metric).name
         # The empty column of a process without data needs this type, too.
         self.set_dtype(torch.float64)
-        self.add_state("positives", default=[], dist_reduce_fx="cat")
-        self.add_state("negatives", default=[], dist_reduce_fx="cat")
+        for name in ("positives", "negatives", "weighted_positives", "weighted_negatives"):
+            self.add_state(name, default=[], dist_reduce_fx="cat")
 
-    def update(self, preds: torch.Tensor, target: torch.Tensor) -> None:
+    def update(
+        self,
+        preds: torch.Tensor,
+        target: torch.Tensor,
+        sample_weight: torch.Tensor | None = None,
+    ) -> None:
         """Add a batch.
 
         Parameters
@@ -86,6 +95,9 @@ class BinaryArea(Metric):
             Finite scores of any shape; higher means more positive.
         target : tensor
             As many labels, 0 or 1, or booleans.
+        sample_weight : tensor, optional
+            As many weights from 0 to 2**31, rounded to multiples of 2**-16. Cases without
+            one weigh 1.
 
         Raises
         ------
@@ -93,13 +105,16 @@ class BinaryArea(Metric):
             With the first invalid value. The metric is unchanged then.
         """
         # Columns are checked as numpy arrays on the CPU; numpy has no bfloat16.
-        scores, targets = (column.detach().flatten().cpu() for column in (preds, target))
-        labels, values, _ = check_columns(
-            labels=targets.numpy(),
-            scores=(scores.double() if scores.is_floating_point() else scores).numpy(),
-        )
-        self.positives.append(self._column(values[labels]))
-        self.negatives.append(self._column(values[~labels]))
+        labels, values, _ = check_columns(labels=_column(target), scores=_column(preds))
+        if sample_weight is None:
+            self.positives.append(self._kept(values[labels]))
+            self.negatives.append(self._kept(values[~labels]))
+            return
+        weights = round_weights(_column(sample_weight))
+        check_length("sample_weight", weights.size, like="target", length=values.size)
+        rows = np.stack((values, weights), axis=1)
+        self.weighted_positives.append(self._kept(rows[labels].ravel()))
+        self.weighted_negatives.append(self._kept(rows[~labels].ravel()))
 
     def compute(self) -> torch.Tensor:
         """Return the area as a scalar tensor; nan where it is undefined."""
@@ -111,11 +126,26 @@ class BinaryArea(Metric):
         Within ``sync_context()`` it has the cases of all processes. O(N log N).
         """
         counted = Evaluator()
-        for positive, column in ((True, self.positives), (False, self.negatives)):
-            if len(column):
-                scores = dim_zero_cat(column).cpu().numpy()
-                counted.add_cases(labels=np.full(scores.size, positive), scores=scores)
+        for positive, column, weighted in (
+            (True, self.positives, self.weighted_positives),
+            (False, self.negatives, self.weighted_negatives),
+        ):
+            scores = _joined(column)
+            counted.add_cases(labels=np.full(scores.size, positive), scores=scores)
+            scores, weights = _joined(weighted).reshape(-1, 2).T
+            counted.add_cases(labels=np.full(scores.size, positive), scores=scores, weights=weights)
         return counted
 
-    def _column(self, scores: FloatArray) -> torch.Tensor:
-        return torch.from_numpy(scores).to(self.device)
+    def _kept(self, column: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(column).to(self.device)
+
+
+def _column(values: torch.Tensor) -> Any:
+    """Return a tensor as a column on the CPU; floats of fewer bits are widened."""
+    flat = values.detach().flatten().cpu()
+    return (flat.double() if flat.is_floating_point() else flat).numpy()
+
+
+def _joined(state: list[torch.Tensor] | torch.Tensor) -> FloatArray:
+    """Return a state of this process, or of all in a `sync_context`, as one column."""
+    return dim_zero_cat(state).cpu().numpy() if len(state) else np.empty(0)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from streameval._common.errors import StreamEvalError
-from streameval._metric_registry import SUMMARY_NAMES, title_of
+from streameval._metric_registry import RATE_NAMES, SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,7 @@ REASONS = {
     "NO_POSITIVES": "no positives yet",
     "NO_NEGATIVES": "no negatives yet",
     "TOO_FEW": "too few cases",
+    "NO_THRESHOLD": "no threshold",
 }
 
 out = Console(highlight=False)
@@ -95,17 +96,21 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     table.add_column("95 % interval", justify="right")
     if snapshot.resolution is not None:
         table.add_column("exact figure within", justify="right")
-    for name in SUMMARY_NAMES:
+    rates = [name for name in RATE_NAMES if name in snapshot.figures]
+    for name in (*SUMMARY_NAMES, *rates):
         title = title_of(name)
         reason = snapshot.reasons.get(name)
         if reason is not None:
             table.add_row(title, REASONS[reason])
             continue
-        cells = [title, f"{getattr(snapshot, name):.6f}", _interval(snapshot, name)]
+        value = snapshot.figures[name] if name in rates else getattr(snapshot, name)
+        cells = [title, f"{value:.6f}", _interval(snapshot, name)]
         if snapshot.resolution is not None and name in snapshot.bounds:
             lower, upper = snapshot.bounds[name]
             cells.append(f"{lower:.6f} to {upper:.6f}")
         table.add_row(*cells)
+    if snapshot.operating_point is not None:
+        table.add_row("Declared threshold", f"{snapshot.operating_point.threshold:g}")
     table.add_row("Positives", f"{snapshot.num_positive_ref:,}")
     table.add_row("Negatives", f"{snapshot.num_negative_ref:,}")
     misses = snapshot.num_misses + snapshot.num_negative_misses
@@ -114,6 +119,11 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     if snapshot.resolution is not None:
         table.add_row("Bits of a score kept", f"{snapshot.resolution}")
     out.print(table)
+    _print_notes(snapshot)
+
+
+def _print_notes(snapshot: Snapshot) -> None:
+    """Print the time that a snapshot covers, its labels and its warnings."""
     if snapshot.window is not None:
         start, end = (f"{time:%Y-%m-%d %H:%M:%S}" for time in snapshot.window)
         out.print(f"covers {start} to {end} UTC", soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
@@ -55,6 +56,13 @@ ExpiredOption = Annotated[
     Expired | None,
     typer.Option(help="How a prediction without a label counts. [default: drop]"),
 ]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The score at which the model runs: answers have the rates at it. [default: none]",
+        show_default=False,
+    ),
+]
 
 
 @streams.command(name="list")
@@ -93,9 +101,25 @@ def create(
     segment: Annotated[
         list[str] | None, typer.Option(help="Key of segments; may be given several times.")
     ] = None,
+    cluster_key: Annotated[
+        str | None,
+        typer.Option(
+            help="What rows share a cluster by, as user_id: every case and prediction then "
+            "needs a cluster, and intervals allow for rows that depend on one another."
+        ),
+    ] = None,
+    cluster_groups: Annotated[
+        int | None,
+        typer.Option(
+            min=8,
+            max=1024,
+            help="Groups that clusters are hashed into. [default: 32 with --cluster-key]",
+        ),
+    ] = None,
+    threshold: ThresholdOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a stream. --pane, --resolution and --scale cannot change later."""
+    """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
     with one_line_errors():
         from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
 
@@ -110,6 +134,9 @@ def create(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            cluster_key=cluster_key,
+            cluster_groups=cluster_groups,
+            threshold=threshold,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)
 
@@ -133,6 +160,10 @@ def update(
             "first, so the token needs the scope query beside admin."
         ),
     ] = None,
+    threshold: ThresholdOption = None,
+    no_threshold: Annotated[
+        bool, typer.Option("--no-threshold", help="Declare no threshold any more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a stream; those that are not given stay as they are."""
@@ -147,7 +178,12 @@ def update(
             orphans=orphans,
             expired=expired,
             segment_keys=segment,
+            threshold=threshold,
         )
+        if no_threshold:
+            if threshold is not None:
+                raise StreamEvalError("give --threshold or --no-threshold, not both")
+            settings["threshold"] = None
         _stream_admin.update(address, stream, settings, as_json=as_json)
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval._common.errors import StreamEvalError
-from streameval._metric_registry import COMPARED_NAMES, HEADLINE
+from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE, RANKED_RATE_NAMES
 from streameval.cli._connect import transport
 from streameval.cli._options import parse_span
 from streameval.cli._top_reading import Board, Reading, TopQuery, read
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
     from streameval.client._wire.transport import Transport
 
-METRICS = tuple(sorted(COMPARED_NAMES))
+METRICS = (
+    *sorted(COMPARED_NAMES),
+    *(name for name in RANKED_RATE_NAMES if BY_NAME[name].better == "higher"),
+)
+"""What the table is sorted by, the least first."""
 
 _REDRAW_S = 1.0
 _KEYS = "q quit   s sort   w window"

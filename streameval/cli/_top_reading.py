@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streameval._metric_registry import HEADLINE
+from streameval._metric_registry import HEADLINE, POINT_NAMES
 from streameval.client._wire.calls import Call, list_streams
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import duration
 from streameval.v1 import query_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import timedelta
 
     from streameval._snapshot import Snapshot
@@ -65,6 +65,9 @@ class Row:
         The end of the newest pane; None without panes.
     arrived : int
         Cases and predictions since the stream was created.
+    rates : mapping of str to float
+        Those at the threshold that the stream declares, by name; nan where undefined, and
+        empty where it declares none.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Row:
     labelled_share: float | None
     newest: datetime | None
     arrived: int
+    rates: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def read(server: Transport, query: TopQuery) -> Reading:
     arrived = dict(_arrived(server, names))
     rows = tuple(
         _row(message, query.metric, arrived.get(message.snapshot.stream, 0))
-        for message in _snapshots(server, names, query.metric, query.window)
+        for message in _snapshots(server, names, (query.metric, *POINT_NAMES), query.window)
     )
     return Reading(query, rows, time.monotonic(), datetime.now(UTC))
 
@@ -111,11 +115,11 @@ def _names(server: Transport, prefix: str) -> list[str]:
 
 
 def _snapshots(
-    server: Transport, names: list[str], metric: str, window: timedelta | None
+    server: Transport, names: list[str], metrics: Iterable[str], window: timedelta | None
 ) -> Iterator[query_pb2.StreamSnapshot]:
     for start in range(0, len(names), _MAX_STREAMS_PER_CALL):
         request = query_pb2.BatchGetSnapshotsRequest(
-            streams=names[start : start + _MAX_STREAMS_PER_CALL], metrics=[metric]
+            streams=names[start : start + _MAX_STREAMS_PER_CALL], metrics=metrics
         )
         if window is not None:
             request.last.CopyFrom(duration(window, field="window"))
@@ -127,7 +131,7 @@ def _snapshots(
 
 def _arrived(server: Transport, names: list[str]) -> Iterator[tuple[str, int]]:
     """Yield the number of arrivals of each stream, of all time: a window's counts can fall."""
-    for message in _snapshots(server, names, "prevalence", None):
+    for message in _snapshots(server, names, ["prevalence"], None):
         snapshot = message.snapshot
         references = snapshot.num_positive_ref + snapshot.num_negative_ref
         # A prediction counts once, labelled or not.
@@ -153,6 +157,9 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
         labelled_share=coverage.labelled_share if coverage.HasField("labelled_share") else None,
         newest=newest,
         arrived=arrived,
+        rates={}
+        if snapshot.operating_point is None
+        else {name: snapshot.figures[name] for name in POINT_NAMES},
     )
 
 

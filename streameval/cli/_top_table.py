@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval._metric_registry import title_of
+from streameval._metric_registry import BY_NAME, POINT_NAMES, title_of
 from streameval.cli._errors import one_line
 from streameval.cli._output import REASONS
 from streameval.cli._status import format_duration
@@ -38,6 +38,9 @@ SORTS: dict[str, Callable[[Line], object]] = {
 _MIN_NAME_COLUMNS = 12
 _MAX_NAME_COLUMNS = 40
 _GAP_COLUMNS = 2
+
+_RATES = {name: (BY_NAME[name].short, 7) for name in POINT_NAMES}
+"""Heads and widths of the columns of rates at the declared threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ def _table(lines: list[Line], reading: Reading, width: int, *, dim: bool) -> Tab
 def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
     """Return the columns that fit a width, the most important ones, in their usual order."""
     by_id = any(line.row.labelled_share is not None for line in lines)
+    has_point = any(line.row.rates for line in lines)
     has_rates = any(not math.isnan(line.rate) for line in lines)
     wanted = [
         (0, True, _Column(title, max(len(title), 6), _figure)),
@@ -175,6 +179,7 @@ def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
         (6, True, _Column("cases", 7, _cases)),
         (4, True, _Column("latest", 9, _freshness)),
         (7, has_rates, _Column("new/s", 6, _rate)),
+        *((4.5, has_point, _Column(*each, _at_threshold(name))) for name, each in _RATES.items()),
     ]
     chosen: list[int] = []
     longest = max(len(line.row.name) for line in lines)
@@ -200,6 +205,16 @@ def _interval(line: Line, _now: datetime) -> Text:
     if math.isnan(row.lower):
         return Text("too few", style="dim")
     return Text(f"{row.lower:.3f} to {row.upper:.3f}"[:14])
+
+
+def _at_threshold(name: str) -> Callable[[Line, datetime], Text]:
+    """Return the cell of a rate at the declared threshold."""
+
+    def cell(line: Line, _now: datetime) -> Text:
+        rate = line.row.rates.get(name, math.nan)
+        return Text("-", style="dim") if math.isnan(rate) else Text(f"{rate:.1%}")
+
+    return cell
 
 
 def _movement(line: Line, _now: datetime) -> Text:

@@ -179,8 +179,9 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
             The sides: `Stream.select` chooses windows and segments, a name
             means all of a stream. When b contains a, a is compared with the rest
             of b; any other overlap is refused.
-        metric : {"auc_pr", "average_precision", "auc_roc"}
-            The figure.
+        metric : str
+            "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
+            also "precision", "recall", "fpr", "specificity", "f_measure".
         prevalence : float, "common" or "own"
             The prevalence at which figures of precision and recall are compared;
             "common" is that of both sides pooled, "own" keeps each side's own.

@@ -125,8 +125,8 @@ class ClientVerbs(Generic[C]):
         ----------
         name : str
         **settings
-            As in `StreamSettings`, but for ``pane``, ``resolution`` and ``scale``,
-            which cannot change; ``segment_keys`` lists the present keys and those
+            As in `StreamSettings`, but for ``pane``, ``resolution``, ``scale`` and the
+            clusters, which cannot change; ``segment_keys`` lists the present keys and those
             to add.
 
         Raises

@@ -327,9 +327,10 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         ----------
         key : str
             A declared segment key; all of them by default.
-        metric : {"auc_pr", "average_precision", "auc_roc"}
-            The figure; figures of precision and recall are compared at one common
-            prevalence.
+        metric : str
+            "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
+            also "precision", "recall", "fpr", "specificity", "f_measure". Areas of precision
+            and recall are compared at one common prevalence.
         window, half_life, mature_after
             Which cases: see `Selection`.
         level : float

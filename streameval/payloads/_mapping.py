@@ -179,6 +179,23 @@ class PayloadMapping:
             raise InvalidInputError("stream is needed: the name of the stream", field="stream")
         return cls(**{known[name].name: value for name, value in merged.items()})
 
+    def to_table(self) -> dict[str, Any]:
+        """Return the table that `of` makes this mapping of; a preset's keys are its own. O(keys).
+
+        Examples
+        --------
+        >>> mapping = PayloadMapping.of({"stream": "fraud", "id": "body.id", "score": "body.p"})
+        >>> mapping.to_table()
+        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id'}
+        """
+        table = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.init and value not in ("", None, (), [], {}):
+                name = each.name.rstrip("_")
+                table[name] = tuple(value) if name in ("types", "classes") else value
+        return table
+
 
 def mappings_of(tables: object) -> list[PayloadMapping]:
     """Return the mappings of ``[[ingest]]`` tables, in their order.

@@ -318,6 +318,10 @@ class Cases(_message.Message):
     SEGMENTS_FIELD_NUMBER: _builtins.int
     SCORES_F64LE_FIELD_NUMBER: _builtins.int
     POSITIVES_BITS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_U32LE_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITIES_FIELD_NUMBER: _builtins.int
     scores_f64le: _builtins.bytes
     """The scores as little-endian IEEE float64, eight bytes each: faster
     for bulk loads. Use this or scores, not both.
@@ -325,6 +329,10 @@ class Cases(_message.Message):
     positives_bits: _builtins.bytes
     """The labels as bits, least significant bit first, unused bits zero. Use
     this or positives, not both.
+    """
+    clusters_u32le: _builtins.bytes
+    """The clusters as little-endian uint32, four bytes each: faster. Use this or
+    clusters, not both.
     """
     @_builtins.property
     def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
@@ -348,6 +356,26 @@ class Cases(_message.Message):
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentColumn]:
         """The slices that the rows belong to, one column per declared segment key."""
 
+    @_builtins.property
+    def weights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The weight of each row: finite, from 0 to 2^31, a multiple of 2^-16; empty
+        means 1 each. A weight of 0 drops the row. A stream with clusters takes none.
+        """
+
+    @_builtins.property
+    def clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The cluster of each row: the CRC-32 (zlib's) of its key, where an integer is
+        its decimal digits and text its UTF-8. Required where the stream declares
+        clusters, refused elsewhere. Empty when clusters_u32le is used.
+        """
+
+    @_builtins.property
+    def label_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The probability with which a row was chosen to be labelled, above 0 and at
+        most 1: one value for all rows, or one per row. The weight is divided by it
+        and rounded to a multiple of 2^-16; it may then be 2^31 at most.
+        """
+
     def __init__(
         self,
         *,
@@ -358,10 +386,14 @@ class Cases(_message.Message):
         segments: _abc.Iterable[Global___SegmentColumn] | None = ...,
         scores_f64le: _builtins.bytes = ...,
         positives_bits: _builtins.bytes = ...,
+        weights: _abc.Iterable[_builtins.float] | None = ...,
+        clusters: _abc.Iterable[_builtins.int] | None = ...,
+        clusters_u32le: _builtins.bytes = ...,
+        label_probabilities: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "event_times_us", b"event_times_us", "positives", b"positives", "positives_bits", b"positives_bits", "scores", b"scores", "scores_f64le", b"scores_f64le", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "clusters_u32le", b"clusters_u32le", "counts", b"counts", "event_times_us", b"event_times_us", "label_probabilities", b"label_probabilities", "positives", b"positives", "positives_bits", b"positives_bits", "scores", b"scores", "scores_f64le", b"scores_f64le", "segments", b"segments", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,6 +453,10 @@ class Predictions(_message.Message):
     SCORES_FIELD_NUMBER: _builtins.int
     EVENT_TIMES_US_FIELD_NUMBER: _builtins.int
     SEGMENTS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_U32LE_FIELD_NUMBER: _builtins.int
+    clusters_u32le: _builtins.bytes
+    """As in Cases."""
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Id of each prediction, unique while its label is awaited. 1 to 128 bytes
@@ -439,6 +475,10 @@ class Predictions(_message.Message):
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentColumn]:
         """As in Cases."""
 
+    @_builtins.property
+    def clusters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in Cases."""
+
     def __init__(
         self,
         *,
@@ -446,10 +486,12 @@ class Predictions(_message.Message):
         scores: _abc.Iterable[_builtins.float] | None = ...,
         event_times_us: _abc.Iterable[_builtins.int] | None = ...,
         segments: _abc.Iterable[Global___SegmentColumn] | None = ...,
+        clusters: _abc.Iterable[_builtins.int] | None = ...,
+        clusters_u32le: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_times_us", b"event_times_us", "ids", b"ids", "scores", b"scores", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "clusters_u32le", b"clusters_u32le", "event_times_us", b"event_times_us", "ids", b"ids", "scores", b"scores", "segments", b"segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -465,6 +507,8 @@ class Labels(_message.Message):
     POSITIVES_FIELD_NUMBER: _builtins.int
     EVENT_TIMES_US_FIELD_NUMBER: _builtins.int
     SCORES_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the predictions."""
@@ -483,6 +527,14 @@ class Labels(_message.Message):
     def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """Score of the prediction, when the producer knows it."""
 
+    @_builtins.property
+    def weights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The weight of each label, as in Cases."""
+
+    @_builtins.property
+    def label_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """As in Cases."""
+
     def __init__(
         self,
         *,
@@ -490,10 +542,12 @@ class Labels(_message.Message):
         positives: _abc.Iterable[_builtins.bool] | None = ...,
         event_times_us: _abc.Iterable[_builtins.int] | None = ...,
         scores: _abc.Iterable[_builtins.float] | None = ...,
+        weights: _abc.Iterable[_builtins.float] | None = ...,
+        label_probabilities: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_times_us", b"event_times_us", "ids", b"ids", "positives", b"positives", "scores", b"scores"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_times_us", b"event_times_us", "ids", b"ids", "label_probabilities", b"label_probabilities", "positives", b"positives", "scores", b"scores", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -70,7 +70,8 @@ class GetSnapshotRequest(_message.Message):
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which figures, by name; none means auc_roc, auc_roc_hull, auc_pr,
-        auc_pr_hull, average_precision and prevalence.
+        auc_pr_hull, average_precision and prevalence, and, where the stream declares a
+        threshold, precision, recall, fpr, f_measure and flagged_share at it.
         """
 
     def __init__(
@@ -289,7 +290,7 @@ class GetCurveResponse(_message.Message):
     @_builtins.property
     def curve(self) -> _types_pb2.Curve:
         """The points. With a half-life they count weighted cases, as do the two
-        numbers above.
+        numbers above; where cases have weights of their own, only the points do.
         """
 
     @_builtins.property
@@ -386,6 +387,12 @@ class GetHistogramResponse(_message.Message):
     COVERAGE_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    WEIGHTED_POSITIVES_FIELD_NUMBER: _builtins.int
+    WEIGHTED_NEGATIVES_FIELD_NUMBER: _builtins.int
+    WEIGHTED_POSITIVES_BELOW_FIELD_NUMBER: _builtins.int
+    WEIGHTED_NEGATIVES_BELOW_FIELD_NUMBER: _builtins.int
+    WEIGHTED_POSITIVES_ABOVE_FIELD_NUMBER: _builtins.int
+    WEIGHTED_NEGATIVES_ABOVE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     positives_below: _builtins.int
@@ -402,6 +409,14 @@ class GetHistogramResponse(_message.Message):
     """Negative references that were never scored."""
     resolution: _builtins.int
     """Significant bits of a score that are kept; absent when the state is exact."""
+    weighted_positives_below: _builtins.float
+    """What the positives below the first bin weigh."""
+    weighted_negatives_below: _builtins.float
+    """What the negatives below the first bin weigh."""
+    weighted_positives_above: _builtins.float
+    """What the positives above the last bin weigh."""
+    weighted_negatives_above: _builtins.float
+    """What the negatives above the last bin weigh."""
     @_builtins.property
     def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """Edges of the bins, ascending: one more than there are
@@ -431,6 +446,14 @@ class GetHistogramResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """As in Snapshot."""
 
+    @_builtins.property
+    def weighted_positives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """What the positives in each bin weigh; these six only where cases have weights."""
+
+    @_builtins.property
+    def weighted_negatives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """What the negatives in each bin weigh."""
+
     def __init__(
         self,
         *,
@@ -448,10 +471,16 @@ class GetHistogramResponse(_message.Message):
         coverage: _types_pb2.Coverage | None = ...,
         resolution: _builtins.int | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        weighted_positives: _abc.Iterable[_builtins.float] | None = ...,
+        weighted_negatives: _abc.Iterable[_builtins.float] | None = ...,
+        weighted_positives_below: _builtins.float = ...,
+        weighted_negatives_below: _builtins.float = ...,
+        weighted_positives_above: _builtins.float = ...,
+        weighted_negatives_above: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "resolution", b"resolution", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "edges", b"edges", "negatives", b"negatives", "negatives_above", b"negatives_above", "negatives_below", b"negatives_below", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "positives", b"positives", "positives_above", b"positives_above", "positives_below", b"positives_below", "resolution", b"resolution", "revision", b"revision", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "edges", b"edges", "negatives", b"negatives", "negatives_above", b"negatives_above", "negatives_below", b"negatives_below", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "positives", b"positives", "positives_above", b"positives_above", "positives_below", b"positives_below", "resolution", b"resolution", "revision", b"revision", "warnings", b"warnings", "weighted_negatives", b"weighted_negatives", "weighted_negatives_above", b"weighted_negatives_above", "weighted_negatives_below", b"weighted_negatives_below", "weighted_positives", b"weighted_positives", "weighted_positives_above", b"weighted_positives_above", "weighted_positives_below", b"weighted_positives_below", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
@@ -471,6 +500,7 @@ class GetDecisionRequest(_message.Message):
     PRECISION_FIELD_NUMBER: _builtins.int
     RECALL_FIELD_NUMBER: _builtins.int
     FPR_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """This one: cases are called positive at this score and above."""
     precision: _builtins.float
@@ -479,6 +509,8 @@ class GetDecisionRequest(_message.Message):
     """The highest one with at least this recall."""
     fpr: _builtins.float
     """The lowest one with at most this false positive rate."""
+    level: _builtins.float
+    """Nominal coverage of the intervals; 0 means 0.95."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -496,10 +528,11 @@ class GetDecisionRequest(_message.Message):
         precision: _builtins.float = ...,
         recall: _builtins.float = ...,
         fpr: _builtins.float = ...,
+        level: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr"]  # noqa: Y015
     _WhichOneofArgType_wanted: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
@@ -554,6 +587,8 @@ class GetDecisionResponse(_message.Message):
     COVERAGE_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    WEIGHTED_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     threshold: _builtins.float
@@ -593,6 +628,20 @@ class GetDecisionResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """As in Snapshot."""
 
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
+        """The rates at the threshold with their intervals: precision, recall, fpr,
+        specificity, f_measure and flagged_share. Where the threshold was chosen on these
+        cases the intervals have no limits, but the reason CHOSEN_ON_SAME_CASES. Empty
+        when no threshold meets the condition.
+        """
+
+    @_builtins.property
+    def weighted(self) -> _types_pb2.OperatingPoint:
+        """The four counts in sums of weights, which the rates read; only where cases have
+        weights.
+        """
+
     def __init__(
         self,
         *,
@@ -611,10 +660,12 @@ class GetDecisionResponse(_message.Message):
         coverage: _types_pb2.Coverage | None = ...,
         resolution: _builtins.int | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        metrics: _abc.Iterable[_types_pb2.Metric] | None = ...,
+        weighted: _types_pb2.OperatingPoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "metrics", b"metrics", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__f_measure: _TypeAlias = _typing.Literal["f_measure"]  # noqa: Y015
     _WhichOneofArgType__f_measure: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure"]  # noqa: Y015
@@ -759,7 +810,9 @@ class ListWindowsRequest(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which figures; none means auc_pr and auc_roc."""
+        """Which figures; none means auc_pr and auc_roc, and, where the stream declares a
+        threshold, the rates of GetSnapshot at it.
+        """
 
     def __init__(
         self,
@@ -826,7 +879,10 @@ class CompareStreamsRequest(_message.Message):
     OWN_PREVALENCE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
-    """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr."""
+    """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr. Between streams
+    that declare a threshold also "precision", "recall", "fpr", "specificity" or
+    "f_measure", each side at its own; FAILED_PRECONDITION where a side has none.
+    """
     prevalence: _builtins.float
     """For the figures of precision and recall: the prevalence to compare at; 0
     means that of both sides pooled.
@@ -1008,8 +1064,8 @@ class RankSegmentsResponse(_message.Message):
     """Log revision that the answer includes."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSegment]:
-        """By the upper limit of the difference from the rest; those without one come
-        last. Values without references in the window are left out.
+        """By the upper limit of the difference from the rest (for fpr, which is better
+        lower, by the lower one, falling); those without one come last. Values without references in the window are left out.
         """
 
     @_builtins.property

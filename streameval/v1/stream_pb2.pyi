@@ -230,6 +230,9 @@ class StreamSettings(_message.Message):
     ORPHANS_FIELD_NUMBER: _builtins.int
     EXPIRED_FIELD_NUMBER: _builtins.int
     SEGMENT_KEYS_FIELD_NUMBER: _builtins.int
+    CLUSTER_KEY_FIELD_NUMBER: _builtins.int
+    CLUSTER_GROUPS_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
     resolution: _builtins.int
     """Significant bits of a score that a pane keeps; 12. Cannot change."""
     scale: Global___Scale.ValueType
@@ -242,6 +245,21 @@ class StreamSettings(_message.Message):
     """
     expired: Global___ExpiryPolicy.ValueType
     """What happens to predictions without a label; dropped."""
+    cluster_key: _builtins.str
+    """Names what rows share a cluster by, for instance "user_id": [A-Za-z0-9._-]+
+    and at most 64 characters. A name only; rows carry checksums of the keys.
+    Cannot change.
+    """
+    cluster_groups: _builtins.int
+    """Declares that every case and prediction has a cluster, and how many groups
+    clusters are hashed into, 8 to 1,024. 0 means 32 where cluster_key is set,
+    and no clusters otherwise. Cannot change.
+    """
+    threshold: _builtins.float
+    """The threshold at which the model runs: cases are called positive at this score and
+    above. Finite, and in [0, 1] on the probability scale; absent declares none. Can
+    change; answers about any time are then at the new one.
+    """
     @_builtins.property
     def pane(self) -> _duration_pb2.Duration:
         """Smallest time slice kept apart; 1 min. Cannot change."""
@@ -279,12 +297,17 @@ class StreamSettings(_message.Message):
         orphans: Global___OrphanPolicy.ValueType = ...,
         expired: Global___ExpiryPolicy.ValueType = ...,
         segment_keys: _abc.Iterable[_builtins.str] | None = ...,
+        cluster_key: _builtins.str = ...,
+        cluster_groups: _builtins.int = ...,
+        threshold: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "cluster_groups", b"cluster_groups", "cluster_key", b"cluster_key", "expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
 
 Global___StreamSettings: _TypeAlias = StreamSettings  # noqa: Y015
 

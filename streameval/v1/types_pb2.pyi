@@ -39,6 +39,16 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """An interval needs two references of each class that it uses."""
     UNDEFINED_REASON_NOT_PROBABILITIES: _UndefinedReason.ValueType  # 5
     """The figure reads scores as probabilities, and some are outside [0, 1]."""
+    UNDEFINED_REASON_TOO_FEW_EFFECTIVE: _UndefinedReason.ValueType  # 6
+    """An interval needs 50 effective references (Kish) of each class that it uses,
+    and their weights are too unequal.
+    """
+    UNDEFINED_REASON_NO_THRESHOLD: _UndefinedReason.ValueType  # 20
+    """The figure is that of a threshold, and the stream declares none."""
+    UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: _UndefinedReason.ValueType  # 21
+    """The threshold was chosen on these cases, so no interval of a rate at it holds its
+    nominal coverage.
+    """
 
 class UndefinedReason(_UndefinedReason, metaclass=_UndefinedReasonEnumTypeWrapper):
     """Why a figure has no value."""
@@ -55,6 +65,16 @@ UNDEFINED_REASON_TOO_FEW: UndefinedReason.ValueType  # 4
 """An interval needs two references of each class that it uses."""
 UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
 """The figure reads scores as probabilities, and some are outside [0, 1]."""
+UNDEFINED_REASON_TOO_FEW_EFFECTIVE: UndefinedReason.ValueType  # 6
+"""An interval needs 50 effective references (Kish) of each class that it uses,
+and their weights are too unequal.
+"""
+UNDEFINED_REASON_NO_THRESHOLD: UndefinedReason.ValueType  # 20
+"""The figure is that of a threshold, and the stream declares none."""
+UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: UndefinedReason.ValueType  # 21
+"""The threshold was chosen on these cases, so no interval of a rate at it holds its
+nominal coverage.
+"""
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
 @_typing.final
@@ -71,7 +91,9 @@ class Metric(_message.Message):
     name: _builtins.str
     """"auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision",
     "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
-    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini".
+    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini"; at the
+    stream's declared threshold "precision", "recall", "fpr", "specificity",
+    "f_measure", "flagged_share".
     """
     value: _builtins.float
     """Absent when undefined."""
@@ -117,6 +139,7 @@ class Interval(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
+    DESIGN_EFFECT_FIELD_NUMBER: _builtins.int
     lower: _builtins.float
     """Lower limit; absent with too few cases."""
     upper: _builtins.float
@@ -127,6 +150,10 @@ class Interval(_message.Message):
     """Set when the limits are absent."""
     anytime: _builtins.bool
     """Whether it is valid under repeated evaluation (a confidence sequence)."""
+    design_effect: _builtins.float
+    """How many times the figure's variance is that of as many independent cases
+    of equal weight; absent where it is 1.
+    """
     def __init__(
         self,
         *,
@@ -135,15 +162,20 @@ class Interval(_message.Message):
         level: _builtins.float = ...,
         undefined_reason: Global___UndefinedReason.ValueType = ...,
         anytime: _builtins.bool = ...,
+        design_effect: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_upper", b"_upper", "design_effect", b"design_effect", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "anytime", b"anytime", "level", b"level", "lower", b"lower", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_upper", b"_upper", "anytime", b"anytime", "design_effect", b"design_effect", "level", b"level", "lower", b"lower", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__design_effect: _TypeAlias = _typing.Literal["design_effect"]  # noqa: Y015
+    _WhichOneofArgType__design_effect: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect"]  # noqa: Y015
     _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
     _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
     _WhichOneofReturnType__upper: _TypeAlias = _typing.Literal["upper"]  # noqa: Y015
     _WhichOneofArgType__upper: _TypeAlias = _typing.Literal["_upper", b"_upper"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__design_effect) -> _WhichOneofReturnType__design_effect | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lower) -> _WhichOneofReturnType__lower | None: ...
     @_typing.overload
@@ -315,13 +347,15 @@ class Curve(_message.Message):
     FP_FIELD_NUMBER: _builtins.int
     TP_FIELD_NUMBER: _builtins.int
     THRESHOLDS_FIELD_NUMBER: _builtins.int
+    WEIGHTED_FP_FIELD_NUMBER: _builtins.int
+    WEIGHTED_TP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def fp(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """False positives at each point."""
+        """False positives at each point; empty where cases have weights."""
 
     @_builtins.property
     def tp(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """True positives at each point."""
+        """True positives at each point; empty where cases have weights."""
 
     @_builtins.property
     def thresholds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
@@ -329,20 +363,70 @@ class Curve(_message.Message):
         misses are.
         """
 
+    @_builtins.property
+    def weighted_fp(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """What the false positives at each point weigh together; only where cases have
+        weights.
+        """
+
+    @_builtins.property
+    def weighted_tp(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """What the true positives at each point weigh together, in the same way."""
+
     def __init__(
         self,
         *,
         fp: _abc.Iterable[_builtins.int] | None = ...,
         tp: _abc.Iterable[_builtins.int] | None = ...,
         thresholds: _abc.Iterable[_builtins.float] | None = ...,
+        weighted_fp: _abc.Iterable[_builtins.float] | None = ...,
+        weighted_tp: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fp", b"fp", "thresholds", b"thresholds", "tp", b"tp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fp", b"fp", "thresholds", b"thresholds", "tp", b"tp", "weighted_fp", b"weighted_fp", "weighted_tp", b"weighted_tp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Curve: _TypeAlias = Curve  # noqa: Y015
+
+@_typing.final
+class Weights(_message.Message):
+    """What references weigh, misses included. A case without a weight and a miss
+    weigh 1.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITIVES_FIELD_NUMBER: _builtins.int
+    NEGATIVES_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_POSITIVES_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_NEGATIVES_FIELD_NUMBER: _builtins.int
+    positives: _builtins.float
+    """The sum over the positive references."""
+    negatives: _builtins.float
+    """The sum over the negative references."""
+    effective_positives: _builtins.float
+    """Kish's effective number of positive references, (sum w)^2 / sum w^2: as many
+    of equal weight tell as much.
+    """
+    effective_negatives: _builtins.float
+    """The same of the negative ones."""
+    def __init__(
+        self,
+        *,
+        positives: _builtins.float = ...,
+        negatives: _builtins.float = ...,
+        effective_positives: _builtins.float = ...,
+        effective_negatives: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_negatives", b"effective_negatives", "effective_positives", b"effective_positives", "negatives", b"negatives", "positives", b"positives"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Weights: _TypeAlias = Weights  # noqa: Y015
 
 @_typing.final
 class Coverage(_message.Message):
@@ -467,6 +551,52 @@ class ScoreBand(_message.Message):
 Global___ScoreBand: _TypeAlias = ScoreBand  # noqa: Y015
 
 @_typing.final
+class OperatingPoint(_message.Message):
+    """What a threshold does. With a half-life, and where cases have weights, the four
+    numbers are sums of weights.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    LOWEST_SCORE_FIELD_NUMBER: _builtins.int
+    TP_FIELD_NUMBER: _builtins.int
+    FP_FIELD_NUMBER: _builtins.int
+    FN_FIELD_NUMBER: _builtins.int
+    TN_FIELD_NUMBER: _builtins.int
+    threshold: _builtins.float
+    """The threshold."""
+    lowest_score: _builtins.float
+    """Cases are called positive at this score and above: the threshold, or the lower
+    edge of its cell where few bits of scores are kept.
+    """
+    tp: _builtins.float
+    """Positives that are called positive."""
+    fp: _builtins.float
+    """Negatives that are called positive."""
+    fn: _builtins.float
+    """Positives that are called negative, misses included."""
+    tn: _builtins.float
+    """Negatives that are called negative, misses included."""
+    def __init__(
+        self,
+        *,
+        threshold: _builtins.float = ...,
+        lowest_score: _builtins.float = ...,
+        tp: _builtins.float = ...,
+        fp: _builtins.float = ...,
+        fn: _builtins.float = ...,
+        tn: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fn", b"fn", "fp", b"fp", "lowest_score", b"lowest_score", "threshold", b"threshold", "tn", b"tn", "tp", b"tp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatingPoint: _TypeAlias = OperatingPoint  # noqa: Y015
+
+@_typing.final
 class Snapshot(_message.Message):
     """A live answer."""
 
@@ -487,6 +617,8 @@ class Snapshot(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     NUM_CASES_FIELD_NUMBER: _builtins.int
     NUM_SCORED_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    OPERATING_POINT_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -529,6 +661,16 @@ class Snapshot(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Warnings about the figures, for people."""
 
+    @_builtins.property
+    def weights(self) -> Global___Weights:
+        """What the references weigh; absent where each weighs 1. Figures, hull and
+        operating point read weights; the numbers of references never do.
+        """
+
+    @_builtins.property
+    def operating_point(self) -> Global___OperatingPoint:
+        """The counts at the declared threshold; absent where the stream declares none."""
+
     def __init__(
         self,
         *,
@@ -547,10 +689,12 @@ class Snapshot(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         num_cases: _builtins.int = ...,
         num_scored: _builtins.int = ...,
+        weights: Global___Weights | None = ...,
+        operating_point: Global___OperatingPoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "resolution", b"resolution", "segment", b"segment", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "resolution", b"resolution", "segment", b"segment", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "operating_point", b"operating_point", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

@@ -61,7 +61,10 @@ def segments(size: int) -> list[ingest_pb2.SegmentColumn]:
 def stream(name: str) -> stream_pb2.Stream:
     """Return a stream with slices and settings of its own."""
     settings = stream_pb2.StreamSettings(
-        segment_keys=["country", "k"], label_ttl=Duration(seconds=86_400), resolution=10
+        segment_keys=["country", "k"],
+        label_ttl=Duration(seconds=86_400),
+        resolution=10,
+        threshold=0.5,
     )
     return stream_pb2.Stream(name=name, settings=settings)
 

@@ -63,7 +63,7 @@ def _sources(core: ServerCore, name: str) -> dict[str, int]:
 
 
 def _stream(view: StreamView) -> dict[str, Any]:
-    settings = asdict(view.info.settings)
+    settings = view.info.settings.to_fields()
     settings["segment_keys"] = list(settings["segment_keys"])
     slices = {"": _slice(view.whole)}
     for key in view.info.settings.segment_keys:

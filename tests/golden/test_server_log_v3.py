@@ -30,8 +30,8 @@ DATA = Path(__file__).parent / "data" / "server_log_v3"
 STATE_HASH = "559678a3f9cbaced997952bc25d2a12d16d3c6009e3a9f097987094dc26a3190"
 """The hash of the state that this version computes from that log, as for version 1's."""
 
-FORMATS = set(Format) - {Format.INGEST_REQUEST, Format.INGEST_BATCH_REQUEST}
-"""Those that are written; version 2's log has the others."""
+FORMATS = set(range(Format.REFUSAL, Format.EXTENDED_INGEST_REQUEST))
+"""Those that were written then; version 2's log has the older ones."""
 HOLD_REVISION, CHECKPOINT_REVISION, RELEASE_REVISION, LAST_REVISION = 14, 15, 17, 27
 
 

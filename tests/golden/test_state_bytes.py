@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +72,106 @@ def test_golden_state_with_clusters():
     assert ev.to_bytes() == data
 
 
+def weights() -> Evaluator:
+    """Weights of both classes: of several cases a score, and of one; tiny and great ones."""
+    ev = Evaluator()
+    scores = np.arange(-12, 28) / 8
+    ev.add_cases(labels=scores > 1, scores=scores, weights=(np.arange(40) + 1) / 8)
+    ev.add_cases(
+        labels=[1, 1, 1, 1], scores=[0.1, 0.1, 3.0, 5e300], weights=[2.0**-16, 70_000.5, 1.5, 2e9]
+    )
+    ev.add_cases(labels=[1, 0], scores=[0.25, 0.3], label_probability=[0.1, 0.3])
+    ev.add_misses(3)
+    ev.add_negative_misses(4)
+    return ev
+
+
+def weighted_cells() -> Evaluator:
+    """Weights in cells of the probability scale, with a cap that drops bits."""
+    ev = Evaluator(resolution=12, scale="probability", max_cells=20)
+    places = np.arange(400)
+    ev.add_cases(
+        labels=places % 7 == 0, scores=places / 399, label_probability=(places % 5 + 1) / 8
+    )
+    return ev
+
+
+@pytest.mark.parametrize("make", [weights, weighted_cells])
+def test_golden_states_with_weights(make):
+    """Format 3: readable, equal to today's, and written again."""
+    data = (DATA / f"state-3-{make.__name__.replace('_', '-')}.bin").read_bytes()
+    ev = make()
+    assert Evaluator.from_bytes(data) == ev
+    assert ev.to_bytes() == data
+
+
+def unpacked(data: bytes, *fields: str) -> tuple[list[tuple], int]:
+    """Return columns of one format of struct each, `count x type`, and the bytes taken."""
+    at, found = 0, []
+    for field in fields:
+        found.append(struct.unpack_from(f"<{field}", data, at))
+        at += struct.calcsize(f"<{field}")
+    return found, at
+
+
+def test_the_page_describes_format_3():
+    """A reader that knows docs/state-format.md alone finds the sums of the cases' weights."""
+    data = (DATA / "state-3-weights.bin").read_bytes()
+    (head,), at = unpacked(data, "4sHBbqqq")
+    assert head == (b"SEVL", 3, 0, 0, 0, 3, 4)
+    assert struct.unpack("<I", data[-4:]) == (zlib.crc32(data[:-4]),)
+    found = []
+    for label in (1, 0):
+        ((size,), widths), used = unpacked(data[at:], "q", "4B")
+        at += used
+        types = ("", "B", "H", "", "I", "", "", "", "Q")
+        scores, cases, units, high = (
+            f"{size}{letter}" if letter else "0s"
+            for letter in ({4: "f", 8: "d"}[widths[0]], *(types[width] for width in widths[1:]))
+        )
+        rests = f"{size}q" if widths[3] else "0s"
+        columns, used = unpacked(data[at:], scores, cases, units, high, rests)
+        at += used
+        for place, score in enumerate(columns[0]):
+            number, total = columns[1][place] if widths[1] else 1, columns[2][place]
+            square = (columns[3][place] << 48) + columns[4][place] if widths[3] else total**2
+            found.append((label, score, number, total, square))
+    assert at == len(data) - 4
+    scores = np.arange(-12, 28) / 8
+    rows = [(score > 1, score, (place + 1) / 8) for place, score in enumerate(scores.tolist())]
+    rows += [(1, 0.1, 2.0**-16), (1, 0.1, 70_000.5), (1, 3.0, 1.5), (1, 5e300, 2e9)]
+    rows += [(1, 0.25, 10.0), (0, 0.3, round(65_536 / 0.3) / 65_536)]
+    sums: dict[tuple[int, float], list[int]] = {}
+    for label, score, weight in rows:
+        entry = sums.setdefault((int(label), score), [0, 0, 0])
+        units_of_row = int(weight * 65_536)
+        for place, value in enumerate((1, units_of_row, units_of_row**2)):
+            entry[place] += value
+    expected = [(*key, *sums[key]) for key in sums]
+    assert sorted(found) == sorted(expected)
+
+
+def test_the_page_describes_format_2():
+    """A reader that knows docs/state-format.md alone finds the groups' rows of the table."""
+    data = (DATA / "state-2-clusters.bin").read_bytes()
+    (head,), at = unpacked(data, "4sHHqqB")
+    magic, number, groups, length, size, width = head
+    assert (magic, number, groups, width) == (b"SEVL", 2, 32, 4)
+    assert struct.unpack("<I", data[-4:]) == (zlib.crc32(data[:-4]),)
+    whole = Evaluator.from_bytes(data[at : at + length])
+    (edges, codes, counts), used = unpacked(data[at + length :], f"{size}d", f"{size}H", f"{size}I")
+    assert at + length + used == len(data) - 4
+    rows = list(zip(edges, codes, counts, strict=True))
+    assert rows == sorted(rows)
+    added = [sum(count for _, code, count in rows if code % 2 == label) for label in (0, 1)]
+    assert added == [whole.num_negative_ref, whole.num_positive_ref]
+    # The positives that were never scored are ann's: SplitMix64's mix of her key's CRC-32.
+    key = (zlib.crc32(b"ann") + 0x9E3779B97F4A7C15) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        key = (key ^ key >> shift) * factor % 2**64
+    assert (-math.inf, 2 * (key % 32) + 1, 3) in rows
+
+
 def golden(name: str) -> bytes:
     """Return the bytes of a golden file."""
     return (DATA / f"state-1-{name}.bin").read_bytes()
@@ -96,7 +199,7 @@ def test_the_golden_sum():
 
 def add_by_node(node: str, into: Path, *names: str) -> subprocess.CompletedProcess[str]:
     """Add golden states in Node."""
-    paths = [str(DATA / f"state-1-{name}.bin") for name in names]
+    paths = [str(DATA / f"state-{name}.bin") for name in names]
     return subprocess.run(
         [node, str(STATE_TOOL), str(into), *paths],
         capture_output=True,
@@ -110,7 +213,7 @@ def add_by_node(node: str, into: Path, *names: str) -> subprocess.CompletedProce
 def test_another_language_writes_the_same_bytes(names, tmp_path, require_command):
     """Node decodes, adds and encodes: one state is unchanged, two are the sum."""
     into = tmp_path / "sum.bin"
-    done = add_by_node(require_command("node"), into, *names)
+    done = add_by_node(require_command("node"), into, *(f"1-{name}" for name in names))
     assert (done.returncode, done.stderr) == (0, "")
     assert into.read_bytes() == golden(names[0] if len(names) == 1 else "sum")
 
@@ -118,6 +221,20 @@ def test_another_language_writes_the_same_bytes(names, tmp_path, require_command
 def test_another_language_refuses_what_does_not_add_up(tmp_path, require_command):
     """Another resolution; a state that may have to drop bits."""
     node, into = require_command("node"), tmp_path / "sum.bin"
-    assert "resolution differs" in add_by_node(node, into, "exact", "probability").stderr
-    assert "max_cells" in add_by_node(node, into, "bounded").stderr
+    assert "resolution differs" in add_by_node(node, into, "1-exact", "1-probability").stderr
+    assert "max_cells" in add_by_node(node, into, "1-bounded").stderr
+    assert not into.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [("2-clusters", "format 2 (clusters)"), ("3-weights", "format 3 (weights)")],
+)
+def test_another_language_names_a_format_that_it_does_not_read(
+    name, format_, tmp_path, require_command
+):
+    """Groups of clusters, or weights, are not dropped: the state is refused by name."""
+    into = tmp_path / "sum.bin"
+    done = add_by_node(require_command("node"), into, name)
+    assert f"{format_}: only format 1 is read here" in done.stderr
     assert not into.exists()

@@ -73,18 +73,79 @@ def plain_label_joiner() -> LabelJoiner:
     return made
 
 
+def clustered_label_joiner() -> LabelJoiner:
+    """Predictions that wait, were labelled and relabelled, each with the group of its cluster."""
+    made = LabelJoiner(WindowedEvaluator(cluster_groups=8), ttl=DAY, relabel_ttl=DAY)
+    ids = [f"prediction {number}" for number in range(30)]
+    users = [f"user {number // 3}" for number in range(30)]
+    made.log_cases(ids=ids, scores=np.arange(30) / 32, at=NOON, clusters=users)
+    made.label_cases(ids=ids[::2], labels=np.arange(15) > 9, at=NOON + MINUTE)
+    made.label(ids[0], True, at=NOON + MINUTE)
+    made.label("early", True, at=NOON + MINUTE)
+    return made
+
+
 FORMS = {
-    "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
-    "joiner": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
-    "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
-    "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "windowed-1": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
+    "joiner-1": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
+    "label-joiner-1": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "plain-label-joiner-1": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "label-joiner-clusters": (
+        clustered_label_joiner,
+        LabelJoiner.to_bytes,
+        LabelJoiner.from_bytes,
+    ),
 }
+
+
+def weighted_windows() -> WindowedEvaluator:
+    """Format 2: panes with weights beside panes without, misses, and a removal."""
+    ev = windowed()
+    weights = 1 + np.arange(120) % 7 / 64
+    columns = {"labels": np.arange(120) % 4 == 0, "scores": np.arange(120) % 50 / 32 - 0.5}
+    times = [NOON - int(age) * MINUTE for age in np.arange(120) * 11]
+    ev.add_cases(**columns, weights=weights, at=times)
+    ev.add_case(True, 0.75, label_probability=0.3, at=NOON - 30 * MINUTE)
+    ev.remove_case(False, columns["scores"][1], weight=weights[1], at=times[1])
+    return ev
+
+
+def weighted_label_joiner() -> LabelJoiner:
+    """Labels with weights: early, repeated, changed, retracted, expired; and one without."""
+    made = LabelJoiner(WindowedEvaluator(), ttl=DAY, relabel_ttl=DAY, expired="negative")
+    ids = [f"prediction {number}" for number in range(40)]
+    times = [NOON + number * 9 * MINUTE for number in range(40)]
+    weights = 1 + np.arange(20) % 9 / 16
+    made.label("prediction 39", True, weight=0.5, at=NOON)
+    made.label("never predicted", True, weight=7, at=times[-1])
+    made.log_cases(ids=ids, scores=np.arange(40) ** 2 / 64, at=times)
+    made.label_cases(ids=ids[::2], labels=np.arange(20) > 12, weights=weights, at=times[-1])
+    made.label_cases(ids=ids[:3:2], labels=[1, 1], weights=weights[:2], at=times[-1])
+    made.label("prediction 5", True, label_probability=0.3, at=times[-1])
+    made.label("prediction 7", False, at=times[-1])
+    made.retract("prediction 4", at=times[-1])
+    made.advance(times[30] + DAY)
+    return made
+
+
+def test_golden_weighted_label_joiner() -> None:
+    """Joiners of format 2 are readable, equal to today's, and written again."""
+    data = (DATA / "label-joiner-weights.bin").read_bytes()
+    assert LabelJoiner.from_bytes(data).to_bytes() == data
+    assert weighted_label_joiner().to_bytes() == data
+
+
+def test_golden_weighted_windows() -> None:
+    """Format 2 is readable, equal to today's, and written again."""
+    data = (DATA / "windowed-2.bin").read_bytes()
+    assert WindowedEvaluator.from_bytes(data).to_bytes() == data
+    assert weighted_windows().to_bytes() == data
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_golden_states(name: str) -> None:
     """The bytes of version 0.1 are readable, equal to today's, and written again."""
     make, encode, decode = FORMS[name]
-    data = (DATA / f"{name}-1.bin").read_bytes()
+    data = (DATA / f"{name}.bin").read_bytes()
     assert encode(decode(data)) == data
     assert encode(make()) == data

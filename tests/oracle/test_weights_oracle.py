@@ -47,6 +47,41 @@ def roc_curve(
     return points.fpr, points.tpr, points.thresholds
 
 
+def precision_recall_curve(
+    y_true: Any, y_score: Any, *, sample_weight: Any = None, drop_intermediate: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the points in scikit-learn's order: its last one is at recall 0."""
+    assert not drop_intermediate
+    points = functional.operating_points(
+        labels=_labels(y_true), scores=y_score, weights=_weights(y_true, y_score, sample_weight)
+    )
+    return points.precision[::-1], points.recall[::-1], points.thresholds[:0:-1]
+
+
+def brier_score_loss(y_true: Any, y_score: Any, *, sample_weight: Any = None) -> float:
+    """Return the Brier score with scikit-learn's arguments."""
+    return functional.brier_score(
+        labels=_labels(y_true), scores=y_score, weights=_weights(y_true, y_score, sample_weight)
+    )
+
+
+def log_loss(y_true: Any, y_score: Any, *, sample_weight: Any = None) -> float:
+    """Return log loss with scikit-learn's arguments."""
+    return functional.log_loss(
+        labels=_labels(y_true), scores=y_score, weights=_weights(y_true, y_score, sample_weight)
+    )
+
+
+def rate_at(
+    y_true: Any, y_score: Any, *, name: str, threshold: float, sample_weight: Any = None
+) -> float:
+    """Return a rate of the cases called positive at a threshold."""
+    filled = functional.evaluator(
+        labels=_labels(y_true), scores=y_score, weights=_weights(y_true, y_score, sample_weight)
+    )
+    return getattr(filled.confusion_at(threshold), name)
+
+
 def _labels(y_true: Any) -> np.ndarray:
     return np.asarray(y_true) == 1
 
@@ -63,7 +98,7 @@ def ranking(require, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return scikit-learn's tests of ranking metrics, in which ours take the metrics' names."""
     require("sklearn")
     module = require("sklearn.metrics.tests.test_ranking")
-    for ours in (roc_auc_score, average_precision_score, roc_curve):
+    for ours in (roc_auc_score, average_precision_score, roc_curve, precision_recall_curve):
         monkeypatch.setattr(module, ours.__name__, ours)
     return module
 
@@ -77,6 +112,7 @@ def ranking(require, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ("test_roc_curve_fpr_tpr_increasing", {}),
         ("test_score_scale_invariance", {}),
         ("test_average_precision_constant_values", {}),
+        ("test_precision_recall_curve", {"drop": False}),
         ("test_partial_roc_auc_score", {}),
     ],
 )
@@ -85,13 +121,22 @@ def test_their_tests_hold_for_ours(ranking: ModuleType, test: str, arguments: di
     getattr(ranking, test)(**arguments)
 
 
-def test_their_zero_weights(ranking: ModuleType) -> None:
+@pytest.mark.parametrize("curve", [roc_curve, precision_recall_curve])
+def test_their_zero_weights(ranking: ModuleType, curve: Callable[..., Any]) -> None:
     """A row of weight 0 is no row."""
-    ranking.test_confusion_matrix_at_thresholds_zero_sample_weight(roc_curve)
+    ranking.test_confusion_matrix_at_thresholds_zero_sample_weight(curve)
 
 
 @pytest.mark.parametrize(
-    "metric", [roc_auc_score, average_precision_score, partial(roc_auc_score, max_fpr=0.3)]
+    "metric",
+    [
+        roc_auc_score,
+        average_precision_score,
+        partial(roc_auc_score, max_fpr=0.3),
+        brier_score_loss,
+        log_loss,
+        *(partial(rate_at, name=name, threshold=0.5) for name in ("precision", "recall", "mcc")),
+    ],
 )
 def test_their_invariances_of_sample_weights(
     require: Callable[[str], ModuleType],
@@ -104,7 +149,7 @@ def test_their_invariances_of_sample_weights(
     common = require("sklearn.metrics.tests.test_common")
     rng = np.random.RandomState(7)
     y_true = rng.randint(0, 2, size=50)
-    y_score = rng.random_sample(50).round(1)
+    y_score = rng.random_sample(50).round(1).clip(0.05, 0.95)  # log loss is infinite at 0 and 1
     common.check_sample_weight_invariance("ours", metric, y_true, y_score)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._metric_registry import SERVED_NAMES
+from streameval._metric_registry import RATE_NAMES, SERVED_NAMES
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.curves import curve, parse_curve_request, state
@@ -207,7 +207,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
         (
             {"metrics": ["auc_pr", "accuracy"]},
             "metrics[1]",
-            f"no figure is called 'accuracy': choose from {', '.join(SERVED_NAMES)}",
+            f"no figure is called 'accuracy': choose from {', '.join(SERVED_NAMES + RATE_NAMES)}",
         ),
         ({"level": 1.0}, "level", "level must be between 0 and 1, got 1"),
         ({"level": -0.5}, "level", "level must be between 0 and 1, got -0.5"),

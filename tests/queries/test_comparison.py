@@ -230,7 +230,10 @@ def test_overlaps_are_refused_by_name(a, b, text: str) -> None:
         (
             {"metric": "prevalence"},
             "metric",
-            "metric must be one of auc_pr, average_precision, auc_roc, got 'prevalence'",
+            (
+                "metric must be one of auc_pr, average_precision, auc_roc, precision, recall, "
+                "fpr, specificity, f_measure, got 'prevalence'"
+            ),
         ),
         (
             {"metric": "auc_roc", "prevalence": 0.5},

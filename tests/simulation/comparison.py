@@ -56,6 +56,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
         }, f"ids of {name}"
         assert dict(engine.catalog()[name].sources) == wanted.sources, f"sources of {name}"
         _compare_counts(view, wanted, oracle.due_us)
+        _compare_delays(view, wanted, oracle.due_us)
 
 
 def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
@@ -84,6 +85,31 @@ def _compare_counts(view: StreamView, wanted: StreamOracle, now_us: int) -> None
             mine = rounded(mine, resolution)
             theirs = rounded(theirs, resolution)
         assert strip(mine) == strip(theirs), (view.info.name, place, resolution)
+
+
+def _compare_delays(view: StreamView, wanted: StreamOracle, now_us: int) -> None:
+    """Assert that each pane has its predictions and labels, by cell, class and delay."""
+    delays = view.counts.delays
+    if delays is None:
+        assert not wanted.delays, (view.info.name, "label delays are missing")
+        return
+    assert delays.since_us == 0
+    starts = [pane.start_us for pane in delays.panes]
+    expected: dict[int, Counter[tuple[float, int]]] = defaultdict(Counter)
+    for (event_us, score, positive, delay_us), count in wanted.delays.items():
+        if count and event_us >= wanted.oldest_us(now_us):
+            slot = 0 if positive is None else 1 + 2 * bucket_of(delay_us) + positive
+            expected[starts[bisect_right(starts, event_us) - 1]][cell(score, 8), slot] += count
+    for pane in delays.panes:
+        rows = zip(*(column.tolist() for column in pane.rows), strict=True)
+        found = {(score, slot): count for score, slot, count in rows}
+        assert strip(expected[pane.start_us]) == found, (view.info.name, pane.start_us)
+
+
+def bucket_of(delay_us: int) -> int:
+    """Return the quarter octave of a delay, from 1 s on, in exact integers."""
+    power = (delay_us**4 // 10**24).bit_length()
+    return max(power, 0)
 
 
 def strip(counts: Found) -> dict:

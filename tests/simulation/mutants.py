@@ -31,6 +31,7 @@ from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
 from streameval_server._state import stream_parts
 from streameval_server._state.join_table import TrackedTable
+from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
@@ -248,6 +249,13 @@ MUTANTS = [
         "checkpoint_parts",
         "if content.revision > since",
         "if content.revision > since + 1",
+    ),
+    Mutant(
+        "a checkpoint takes label delays for unchanged",
+        StreamDelays,
+        "changes",
+        "yield pane.content.revision,",
+        "yield 1,",
     ),
     Mutant(
         "a compaction drops one row too many",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._log.entries import Format, Kind
+from streameval_server._log.entries import STREAMED, Kind
 from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class StreamOracle:
         self.sources: dict[str, int] = {}
         self.floor_us = 0
         self.held_us: int | None = None
+        self.at_us = 0
+        self.delays: Counter[tuple[int, float, bool | None, int]] = Counter()
+        """By event time, score, class of the label (None: a prediction) and the label's delay."""
 
     # -- time
 
@@ -86,7 +89,9 @@ class StreamOracle:
 
     def pass_time(self, now_us: int) -> None:
         """Expire the ids that are due: in a held log, by the time of the hold."""
-        self.expire(self.bucket(now_us if self.held_us is None else self.held_us))
+        due_us = now_us if self.held_us is None else self.held_us
+        self.at_us = max(self.at_us, due_us)
+        self.expire(self.bucket(due_us))
 
     def expire(self, before: int) -> None:
         """Expire the ids in buckets below `before`."""
@@ -96,6 +101,7 @@ class StreamOracle:
                 self.add("expired", kept)
                 if self.settings.expired == "negative":
                     self.add("N", kept)
+                    self.delay(kept, positive=False)
             elif kept.state == "early":
                 self.add("orphans", kept)
                 if self.settings.orphans == "miss":
@@ -107,13 +113,25 @@ class StreamOracle:
         """Count an event of a row."""
         self.counts[what, row.event_us, row.score, row.slices] += count
 
+    def predict(self, kept: KeptId, what: str, count: int = 1) -> None:
+        """Count a prediction, or one that was taken back."""
+        self.add(what, kept)
+        self.delays[kept.event_us, kept.score, None, 0] += count
+
+    def delay(self, kept: KeptId, *, positive: bool, count: int = 1) -> None:
+        """Count a label by the time that it took."""
+        delay_us = max(self.at_us - kept.event_us, 0)
+        self.delays[kept.event_us, kept.score, positive, delay_us] += count
+
     def label(self, kept: KeptId, positive: bool, count: int = 1) -> None:
         """Count a label, or remove it with a negative count."""
+        self.delay(kept, positive=positive, count=count)
         self.add("labelled", kept, count)
         self.add("P" if positive else "N", kept, count)
 
     def take(self, batch: ingest_pb2.Batch, now_us: int) -> None:
         """Count a batch."""
+        self.at_us = max(self.at_us, now_us)
         kind = batch.WhichOneof("rows")
         rows = getattr(batch, kind)
         if kind == "cases":
@@ -159,7 +177,7 @@ class StreamOracle:
             if kept is None:
                 kept = self.ids[each] = KeptId("pending", time_us, score + 0.0, where)
                 kept.due = self.bucket(time_us + self.settings.label_ttl_us)
-                self.add("predictions", kept)
+                self.predict(kept, "predictions")
             elif kept.state == "early":
                 self.complete(each, kept.positive, KeptId("", time_us, score + 0.0, where), now_us)
             self.pass_time(now_us)
@@ -170,7 +188,7 @@ class StreamOracle:
         row.state = "labelled"
         row.positive = positive
         row.due = self.bucket(now_us + self.settings.relabel_ttl_us)
-        self.add("predictions", row)
+        self.predict(row, "predictions")
         self.label(row, positive)
 
     def labels(self, rows: ingest_pb2.Labels, now_us: int) -> None:
@@ -206,7 +224,7 @@ class StreamOracle:
             if kept is not None and kept.state != "early":
                 if kept.state == "labelled":
                     self.label(kept, kept.positive, -1)
-                self.add("retracted", kept)
+                self.predict(kept, "retracted", -1)
 
     def make_room(self) -> None:
         """Expire the ids that are due first until `max_pending` are left."""
@@ -346,7 +364,7 @@ class Oracle:
 
 def batch_of(row: LogRow) -> ingest_pb2.Batch:
     """Return the batch of a row."""
-    if row.format == Format.CHECKED_INGEST_REQUEST:
+    if row.format in STREAMED:
         return ingest_pb2.IngestRequest.FromString(row.payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(row.payload).batch
 

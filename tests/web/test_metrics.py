@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
-from streameval._metric_registry import MONITORED_NAMES
+from streameval._metric_registry import MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
@@ -109,6 +109,37 @@ def test_figures_are_the_snapshots() -> None:
         assert at(series, "figure_difference", **labels) == compared.value
         assert at(series, "figure_difference_lower", **labels) == compared.interval.lower
         assert at(series, "figure_difference_upper", **labels) == compared.interval.upper
+
+
+def test_rates_at_the_declared_threshold() -> None:
+    """Values and limits of both windows and the threshold; without one there are no series."""
+    with site(ALWAYS_ANEW) as one:
+        settings = {"name": "fraud/v3", "settings": {"threshold": 0.75}}
+        assert one.http.post("/v1/streams", json={"stream": settings}).status_code == 200
+        fill(one, "fraud/v3", seed=1)
+        fill(one, "fraud/v4", seed=2)
+        series = scraped(one)
+        for window, selection, anytime in (
+            ("recent", types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)), False),
+            ("all", types_pb2.Selection(stream="fraud/v3"), True),
+        ):
+            request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
+            metrics = one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics
+            rates = [metric for metric in metrics if metric.name in POINT_NAMES]
+            assert len(rates) == len(POINT_NAMES)
+            for metric in rates:
+                labels = {"stream": "fraud/v3", "figure": metric.name, "window": window}
+                assert at(series, "figure", **labels) == metric.value
+                assert at(series, "figure_lower", **labels) == metric.interval.lower
+                assert at(series, "figure_upper", **labels) == metric.interval.upper
+        assert at(series, "threshold", stream="fraud/v3") == 0.75
+        of_both = {
+            stream: sum(
+                f'stream="{stream}"' in line for line in one.http.get("/metrics").text.split("\n")
+            )
+            for stream in ("fraud/v3", "fraud/v4")
+        }
+        assert of_both["fraud/v3"] == of_both["fraud/v4"] + stream_metrics.SERIES_A_POINT
 
 
 def hours_ago(hours: int) -> int:

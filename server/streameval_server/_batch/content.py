@@ -11,6 +11,10 @@ from streameval_server._log.entries import Format, crc32
 _BATCH_FIELDS = {
     Format.CHECKED_INGEST_REQUEST: 2,
     Format.CHECKED_INGEST_BATCH_REQUEST: 3,
+    Format.DELAYS_INGEST_REQUEST: 2,
+    Format.DELAYS_INGEST_BATCH_REQUEST: 3,
+    Format.CHECKED_EXTENDED_INGEST_REQUEST: 2,
+    Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST: 3,
 }
 """The number of the field ``batch`` in the messages of the formats that are checked."""
 

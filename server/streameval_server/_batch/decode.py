@@ -23,18 +23,20 @@ from streameval._common import (
     stream_name_problem,
     truncated,
 )
-from streameval._counts import check_scores
+from streameval._counts import check_scores, check_weights_allowed
 from streameval._row_codec import (
     decode_cases,
+    decode_clusters,
     decode_labels,
     decode_misses,
     decode_predictions,
     decode_segments,
     decode_times,
+    decode_units,
     row_count,
 )
 from streameval.v1 import ingest_pb2
-from streameval_server._log.entries import Format
+from streameval_server._log.entries import STREAMED
 from streameval_server._model.errors import (
     Code,
     CorruptLogError,
@@ -50,6 +52,7 @@ from streameval_server._model.rows import (
     PredictionRows,
     RetractionRows,
     Rows,
+    is_plain,
 )
 from streameval_server._model.stream_settings import DEFAULTS
 
@@ -145,7 +148,7 @@ def stored(format_: int, payload: bytes) -> Rows | None:
 
 def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
     """Return the batch of a log row's payload. Raises DecodeError."""
-    if format_ in (Format.INGEST_REQUEST, Format.CHECKED_INGEST_REQUEST):
+    if format_ in STREAMED:
         return ingest_pb2.IngestRequest.FromString(payload).batch
     return ingest_pb2.IngestBatchRequest.FromString(payload).batch
 
@@ -204,7 +207,10 @@ def _case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
     if columns is None:
         return None
     labels, scores, counts, total, event_us, segments = columns
-    return CaseRows(labels, scores, counts, scores.size, total, event_us, segments)
+    size = scores.size
+    units = decode_units(cases, size, counts, like="scores")
+    clusters = decode_clusters(cases, size, like="scores")
+    return CaseRows(labels, scores, counts, size, total, event_us, segments, units, clusters)
 
 
 def _prediction_rows(predictions: ingest_pb2.Predictions) -> PredictionRows | None:
@@ -212,7 +218,9 @@ def _prediction_rows(predictions: ingest_pb2.Predictions) -> PredictionRows | No
     if columns is None:
         return None
     ids, scores, event_us, segments = columns
-    return PredictionRows(ids, scores, len(ids), len(ids), event_us, segments)
+    size = len(ids)
+    clusters = decode_clusters(predictions, size, like="ids")
+    return PredictionRows(ids, scores, size, size, event_us, segments, clusters)
 
 
 def _label_rows(labels: ingest_pb2.Labels) -> LabelRows | None:
@@ -220,7 +228,9 @@ def _label_rows(labels: ingest_pb2.Labels) -> LabelRows | None:
     if columns is None:
         return None
     ids, positives, event_us, scores = columns
-    return LabelRows(ids, positives, len(ids), len(ids), event_us, scores)
+    size = len(ids)
+    units = decode_units(labels, size, None, like="ids")
+    return LabelRows(ids, positives, size, size, event_us, scores, units)
 
 
 def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
@@ -243,8 +253,12 @@ def _check_uncounted(batch: ingest_pb2.Batch) -> None:
     size, like = row_count(batch), "scores" if kind == "cases" else "ids"
     try:
         decode_times(rows.event_times_us, size, like=like)
-        if kind != "labels" and rows.segments:
-            decode_segments(rows.segments, size, like=like)
+        if kind != "labels":
+            if rows.segments:
+                decode_segments(rows.segments, size, like=like)
+            decode_clusters(rows, size, like=like)
+        if kind != "predictions":
+            decode_units(rows, size, None, like=like)
     except InvalidInputError as error:
         raise RefusedError(refused_input(error, kind)) from None
 
@@ -254,6 +268,8 @@ def _check(
 ) -> None:
     """Refuse rows that a limit or the stream's settings do not allow."""
     kind = rows.KIND
+    if settings.cluster_groups or not is_plain(rows):
+        _check_clusters(rows, settings)
     if isinstance(rows, MissRows):
         check_segments(rows.segments, "misses.segments", limits, settings)
         if rows.event_us is not None:
@@ -270,6 +286,37 @@ def _check(
                 check_scores(rows.scores, scale=settings.scale)
             except InvalidInputError as error:
                 raise RefusedError(refused_input(error, kind)) from None
+
+
+def _check_clusters(rows: Rows, settings: StreamSettings) -> None:
+    """Refuse clusters that are not declared; where they are, rows without one, and weights."""
+    kind, groups = rows.KIND, settings.cluster_groups or None
+    if isinstance(rows, CaseRows | PredictionRows) and (rows.clusters is None) != (groups is None):
+        if groups is None:
+            text = "the stream declares no clusters: create one with cluster_key"
+        else:
+            key = f", by {settings.cluster_key}" if settings.cluster_key else ""
+            text = f"the stream declares clusters{key}, so every row needs one: give clusters"
+        refuse(Code.INVALID_ARGUMENT, text, f"{kind}.clusters")
+    if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
+        try:
+            check_weights_allowed(groups, field="weights", holder="a stream")
+        except InvalidInputError as error:
+            raise RefusedError(refused_input(error, kind)) from None
+        if isinstance(rows, LabelRows) and settings.orphans == "miss":
+            text = "labels of a stream whose orphans are misses take no weights: a miss weighs 1"
+            refuse(Code.INVALID_ARGUMENT, text, "labels.weights")
+    if groups is None:
+        return
+    if isinstance(rows, LabelRows) and rows.scores is not None:
+        text = (
+            "labels with scores have no cluster, which the stream declares: "
+            "send the scores as predictions"
+        )
+        refuse(Code.INVALID_ARGUMENT, text, "labels.scores")
+    if isinstance(rows, MissRows):
+        text = "misses have no cluster, which the stream declares for every row"
+        refuse(Code.INVALID_ARGUMENT, text, "misses")
 
 
 def _check_columns(

@@ -198,15 +198,12 @@ def _read(header: ingest_pb2.MergeHeader, data: bytes, max_states: int | None = 
             evaluator = Evaluator.from_bytes(each.evaluator)
         except CorruptStateError as error:
             raise _invalid(f"states[{place}].evaluator", str(error)) from None
-        if evaluator.weights is not None:
-            refusal = "streams count cases without weights; this evaluator's cases have some"
-            raise _invalid(f"states[{place}].evaluator", refusal)
         if evaluator.cluster_groups is not None:
             text = "a stream has no clusters: send a state without cluster_groups"
             raise _invalid(f"states[{place}].evaluator", text)
         segments = tuple((segment.key, segment.value) for segment in each.segments)
         states.append(MergedState(each.event_time_us, segments, evaluator))
-    total = sum(each.evaluator._view().total for each in states)
+    total = sum(each.evaluator.num_cases for each in states)
     return MergeRows(header.source, header.epoch, states, 1 + len(data) // _ROW_COST_BYTES, total)
 
 

@@ -168,6 +168,8 @@ class Engine:
         if entry.rows is not None:
             state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS, due_us)
             state.on_time(due_us)
+            if entry.keeps_delays:
+                state.keep_delays(entry.received_us)
             state.take(entry.rows, entry.revision, entry.received_us, due_us)
             return state
         if isinstance(change, StreamSettings):
@@ -399,7 +401,9 @@ class Engine:
     def catalog(self) -> Catalog:
         """Return the facts about each stream, for a committer. O(streams)."""
         return {
-            name: StreamFacts(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
+            name: StreamFacts(
+                state.total, state.info.settings, dict(state.sources) or NO_SOURCES, state.weighed
+            )
             for name, state in self._streams.items()
         }
 

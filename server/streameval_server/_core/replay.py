@@ -17,7 +17,7 @@ from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
 from streameval_server._core.engine import Engine
 from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.entries import Entry, Format, Kind
+from streameval_server._log.entries import Entry, Format, Kind, keeps_delays
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
 from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
@@ -37,9 +37,15 @@ _FORMATS = {
         Format.INGEST_BATCH_REQUEST,
         Format.CHECKED_INGEST_REQUEST,
         Format.CHECKED_INGEST_BATCH_REQUEST,
+        Format.DELAYS_INGEST_REQUEST,
+        Format.DELAYS_INGEST_BATCH_REQUEST,
+        Format.EXTENDED_INGEST_REQUEST,
+        Format.EXTENDED_INGEST_BATCH_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
     ),
     Kind.REFUSED: (Format.REFUSAL,),
-    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST,),
+    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST, Format.CLUSTERED_STREAM_REQUEST),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
     Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
     Kind.TICK: (Format.TICK,),
@@ -167,6 +173,7 @@ def entry_of(row: LogRow) -> Entry:
         change,
         refused,
         content_checksum(row.format, row.payload) if row.producer else 0,
+        keeps_delays(row.format, rows),
     )
 
 

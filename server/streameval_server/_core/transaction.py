@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._common import dot_segment_problem
-from streameval._counts import MAX_TOTAL
+from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
@@ -23,6 +23,7 @@ from streameval_server._log.entries import (
     Outcome,
     Status,
     checksum,
+    keeps_delays,
 )
 from streameval_server._log.failpoints import DRAFTED, failpoint
 from streameval_server._log.producer_marks import Mark, SequenceStatus, advance, sequence_status
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from streameval_server._log.entries import RowHead
     from streameval_server._log.producer_marks import Marks
     from streameval_server._model.limits import Limits
+    from streameval_server._model.rows import Rows
 
 
 class Transaction:
@@ -215,11 +217,9 @@ class Transaction:
                 return error.refused
             if item.rows is None:
                 return None
-        return self._add_references(item.stream, facts, item.rows.total, item.rows)
+        return self._add_references(item.stream, facts, item.rows)
 
-    def _add_references(
-        self, name: str, facts: StreamFacts | None, total: int, rows: object
-    ) -> Refused | None:
+    def _add_references(self, name: str, facts: StreamFacts | None, rows: Rows) -> Refused | None:
         """Add references to a stream, which is created if need be; or return the refusal."""
         if facts is None:
             if not self._auto_create:
@@ -231,14 +231,24 @@ class Transaction:
                 return _refused(Code.RESOURCE_EXHAUSTED, "stream", _too_many_streams(self._limits))
             self._num_streams += 1
             facts = NEW
-        if facts.total + total >= MAX_TOTAL:
+        after = add_rows(facts, rows)
+        if after.total >= MAX_TOTAL:
             return _refused(
                 Code.RESOURCE_EXHAUSTED,
                 "stream",
-                f"stream {name} would hold {facts.total + total} references, "
-                "and the most is 2**62 - 1",
+                f"stream {name} would hold {after.total} references, and the most is 2**62 - 1",
             )
-        self._new[name] = add_rows(facts, total, rows)
+        if after.weighed is not None and (
+            after.total >= MAX_WEIGHTED_CASES or after.weighed >= MAX_TOTAL
+        ):
+            return _refused(
+                Code.RESOURCE_EXHAUSTED,
+                "stream",
+                f"stream {name} would hold {after.total} references with a weight of "
+                f"{after.weighed / WEIGHT_UNITS:g} together; with weights, the most are 2**38 - 1 "
+                "and less than 2**46",
+            )
+        self._new[name] = after
         return None
 
     def _count_merge(self, item: Item) -> bool:
@@ -269,7 +279,7 @@ class Transaction:
                 f"stream {item.stream} has {len(sources)} merge sources, the most allowed",
                 reason="TOO_MANY_SOURCES",
             )
-        refused = self._add_references(item.stream, facts, rows.total, rows)
+        refused = self._add_references(item.stream, facts, rows)
         if refused is not None:
             raise refused.to_error()
         return True
@@ -368,6 +378,7 @@ class Transaction:
                 item.change,
                 item.refused,
                 content,
+                keeps_delays(item.format, item.rows),
             )
         )
         self.nbytes += len(payload)

@@ -11,7 +11,7 @@ from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
-from streameval_server._model.errors import invalid
+from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.request_ids import RequestMark, request_mark
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -43,12 +43,6 @@ Response = (
     | stream_pb2.DeleteStreamResponse
     | admin_pb2.ImportStreamResponse
 )
-
-_FORMATS = {
-    Kind.CREATE_STREAM: Format.CREATE_STREAM_REQUEST,
-    Kind.UPDATE_STREAM: Format.UPDATE_STREAM_REQUEST,
-    Kind.DELETE_STREAM: Format.DELETE_STREAM_REQUEST,
-}
 
 
 class UnaryCall:
@@ -150,8 +144,16 @@ class UnaryCall:
         check_new_stream_name(name, "stream.name", self._limits.max_stream_name)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
+        format_ = Format.CREATE_STREAM_REQUEST
+        if settings.cluster_groups:
+            format_ = Format.CLUSTERED_STREAM_REQUEST
+            raise RequestError(
+                Code.UNIMPLEMENTED,
+                "this server does not count clusters yet",
+                reason="INVALID_SETTINGS",
+            )
         mark = request_mark(request)
-        self._administer(Kind.CREATE_STREAM, "stream.name", name, frame, mark, change=settings)
+        self._administer(Kind.CREATE_STREAM, format_, name, frame, mark, change=settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
@@ -159,25 +161,28 @@ class UnaryCall:
         check_mask(request)
         update = update_of(request)
         name, mark = request.stream.name, request_mark(request)
-        self._administer(Kind.UPDATE_STREAM, "stream.name", name, frame, mark, change=update)
+        format_ = Format.UPDATE_STREAM_REQUEST
+        self._administer(Kind.UPDATE_STREAM, format_, name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.DeleteStreamRequest, frame)
-        self._administer(Kind.DELETE_STREAM, "name", request.name, frame, request_mark(request))
+        mark, format_ = request_mark(request), Format.DELETE_STREAM_REQUEST
+        self._administer(Kind.DELETE_STREAM, format_, request.name, frame, mark, field="name")
 
     def _administer(
         self,
         kind: Kind,
-        field: str,
+        format_: Format,
         name: str,
         frame: bytes,
         mark: RequestMark,
         *,
         change: StreamChange | None = None,
+        field: str = "stream.name",
     ) -> None:
         check_stream_name(name, field, self._limits.max_stream_name)
-        item = Item(self, kind, _FORMATS[kind], name, *mark, frame, nbytes=len(frame))
+        item = Item(self, kind, format_, name, *mark, frame, nbytes=len(frame))
         item.change = change
         self._committer.submit(item)
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.entries import Kind
-from streameval_server._model.rows import MergeRows
+from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval_server._log.entries import Entry, StreamChange
+    from streameval_server._model.rows import Rows
 
 NO_SOURCES: Mapping[str, int] = MappingProxyType({})
 
@@ -33,11 +34,14 @@ class StreamFacts(NamedTuple):
     settings : StreamSettings
     sources : mapping of str to int
         The last epoch of each source that merged.
+    weighed : int or None
+        What the references weigh together, in units of 2**-16; None while each weighs 1.
     """
 
     total: int = 0
     settings: StreamSettings = DEFAULTS
     sources: Mapping[str, int] = NO_SOURCES
+    weighed: int | None = None
 
 
 Catalog = dict[str, StreamFacts]
@@ -58,26 +62,28 @@ def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> Stre
     if isinstance(change, StreamSettings):
         return StreamFacts(settings=change)
     if isinstance(change, StreamFile):
-        return StreamFacts(change.total, change.settings, MappingProxyType(dict(change.sources)))
+        sources = MappingProxyType(dict(change.sources))
+        return StreamFacts(change.total, change.settings, sources, change.weighed)
     if isinstance(change, SettingsUpdate):
         assert facts is not None
         return facts._replace(settings=change.apply_to(facts.settings))
     return None
 
 
-def add_rows(facts: StreamFacts, total: int, rows: object) -> StreamFacts:
-    """Return a stream's facts after rows of `total` references."""
+def add_rows(facts: StreamFacts, rows: Rows) -> StreamFacts:
+    """Return a stream's facts after rows."""
     sources = facts.sources
     if isinstance(rows, MergeRows):
         sources = MappingProxyType({**sources, rows.source: rows.epoch})
-    return StreamFacts(facts.total + total, facts.settings, sources)
+    weighed = weighed_after(facts.weighed, facts.total, rows)
+    return StreamFacts(facts.total + rows.total, facts.settings, sources, weighed)
 
 
 def record(catalog: Catalog, entry: Entry) -> None:
     """Update a catalog with an entry that is durable."""
     name, rows = entry.stream, entry.rows
     if rows is not None:
-        catalog[name] = add_rows(catalog.get(name, NEW), rows.total, rows)
+        catalog[name] = add_rows(catalog.get(name, NEW), rows)
     elif entry.change is not None:
         after = apply_change(catalog.get(name), entry.change)
         assert after is not None

@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part in bytes, and about what one step writes."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of the manifest.
 
-Format 3 has refusals in the producers' marks; format 2, which has none, is read too. Format 1
-has no panes, slices and joins, so the whole log is replayed to get them.
+Format 4 has label delays, and is written only where there are any. Format 3 has refusals in the
+producers' marks; format 2, which has none, is read too. Format 1 has no panes, slices and joins,
+so the whole log is replayed to get them.
 """
 
 _OLDEST_FORMAT = 2
+_FORMAT_WITHOUT_DELAYS = 3
+_DELAY_PREFIX = "delay/"
+"""Begins the names of parts that a release which knows format 3 would not read."""
 
 
 class LazyParts(Mapping[str, bytes]):
@@ -137,9 +141,10 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Encode it, preceded by its CRC-32."""
+        has_delays = any(name.startswith(_DELAY_PREFIX) for name in self.parts)
         body = json.dumps(
             {
-                "format": FORMAT,
+                "format": FORMAT if has_delays else _FORMAT_WITHOUT_DELAYS,
                 "revision": self.revision,
                 "received_us": self.received_us,
                 "parts": {

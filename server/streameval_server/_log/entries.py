@@ -13,9 +13,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from streameval_server._model.rows import memory_of
+from streameval_server._model.rows import is_by_id, is_plain, memory_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
@@ -83,6 +85,62 @@ class Format(enum.IntEnum):
     older formats have none, so that a checkpoint from before agrees with the log."""
     CHECKED_INGEST_BATCH_REQUEST = 12
     """As INGEST_BATCH_REQUEST, with such a checksum."""
+    EXTENDED_INGEST_REQUEST = 13
+    """As INGEST_REQUEST, with weights, label probabilities or clusters: releases that would
+    drop these columns do not know the format and refuse the log."""
+    EXTENDED_INGEST_BATCH_REQUEST = 14
+    """As INGEST_BATCH_REQUEST, with such columns."""
+    CHECKED_EXTENDED_INGEST_REQUEST = 15
+    """As CHECKED_INGEST_REQUEST, with such columns."""
+    CHECKED_EXTENDED_INGEST_BATCH_REQUEST = 16
+    """As CHECKED_INGEST_BATCH_REQUEST, with such columns."""
+    CLUSTERED_STREAM_REQUEST = 17
+    """As CREATE_STREAM_REQUEST, of a stream that declares clusters."""
+    DELAYS_INGEST_REQUEST = 18
+    """As CHECKED_INGEST_REQUEST, with rows by id: from its stream's first one on, how late labels
+    come is kept, as with a CHECKED_EXTENDED_INGEST_REQUEST of rows by id. Rows of the older formats
+    keep none, so that a checkpoint from before agrees with the log; an older release refuses this
+    one."""
+    DELAYS_INGEST_BATCH_REQUEST = 19
+    """As CHECKED_INGEST_BATCH_REQUEST, in the same way."""
+
+
+STREAMED = frozenset(
+    {
+        Format.INGEST_REQUEST,
+        Format.CHECKED_INGEST_REQUEST,
+        Format.EXTENDED_INGEST_REQUEST,
+        Format.CHECKED_EXTENDED_INGEST_REQUEST,
+        Format.DELAYS_INGEST_REQUEST,
+    }
+)
+"""The formats of batches that are IngestRequests; those of others are IngestBatchRequests."""
+
+EXTENDED: Mapping[int, Format] = {
+    Format.CHECKED_INGEST_REQUEST: Format.CHECKED_EXTENDED_INGEST_REQUEST,
+    Format.CHECKED_INGEST_BATCH_REQUEST: Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
+}
+"""The format of a batch with weights or clusters, by that of one without."""
+
+FORMATS_WITH_DELAYS: Mapping[Format, Format] = {
+    Format.CHECKED_INGEST_REQUEST: Format.DELAYS_INGEST_REQUEST,
+    Format.CHECKED_INGEST_BATCH_REQUEST: Format.DELAYS_INGEST_BATCH_REQUEST,
+}
+"""The format of a batch with rows by id and no weights or clusters, by that of other batches."""
+
+_KEEP_DELAYS = frozenset(FORMATS_WITH_DELAYS.values()) | frozenset(EXTENDED.values())
+
+
+def batch_format(format_: Format, rows: Rows | None) -> Format:
+    """Return the format that a batch of these rows is logged in, of that of plain cases."""
+    if not is_plain(rows):
+        return EXTENDED[format_]
+    return FORMATS_WITH_DELAYS[format_] if is_by_id(rows) else format_
+
+
+def keeps_delays(format_: int, rows: Rows | None) -> bool:
+    """Return whether a stream keeps how late labels come, from a log row of these on."""
+    return format_ in _KEEP_DELAYS and is_by_id(rows)
 
 
 class LogRow(NamedTuple):
@@ -181,6 +239,8 @@ class Entry:
         Why a batch was refused; None for other kinds.
     content : int
         `content_checksum` of a batch; 0 for other kinds and for rows of older formats.
+    keeps_delays : bool
+        Whether its stream keeps how late labels come from here on.
     memory_bytes : int
         Memory of the rows, an upper bound.
     """
@@ -196,6 +256,7 @@ class Entry:
     change: StreamChange | None = None
     refused: Refused | None = None
     content: int = 0
+    keeps_delays: bool = False
     memory_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

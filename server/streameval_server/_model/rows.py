@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from streameval._counts import WEIGHT_UNITS
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval import Evaluator
+    from streameval._counts import ClusterChecksums
     from streameval._row_codec import EventTimes, Segments
 
 
@@ -36,6 +39,11 @@ class CaseRows:
         References: the sum of the counts, at least 1.
     event_us : int, int64[n] or None
     segments : tuple of SegmentCodes
+    units : int64[n] or None
+        The weight of each case in units of 2**-16, divided by its label probability; 0 drops
+        the row. None where each weight is 1.
+    clusters : uint32[n] or None
+        The checksum of each row's cluster key; set exactly where the stream declares clusters.
     """
 
     KIND: ClassVar = "cases"
@@ -47,6 +55,8 @@ class CaseRows:
     total: int
     event_us: EventTimes = None
     segments: Segments = ()
+    units: npt.NDArray[np.int64] | None = None
+    clusters: ClusterChecksums | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +69,7 @@ class PredictionRows:
     scores : float64[n]
     size, total : int
         Rows; each may become a reference.
-    event_us, segments
+    event_us, segments, clusters
         As in `CaseRows`.
     """
 
@@ -71,6 +81,7 @@ class PredictionRows:
     total: int
     event_us: EventTimes = None
     segments: Segments = ()
+    clusters: ClusterChecksums | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +98,8 @@ class LabelRows:
         Event time of the predictions, if the producer sent it.
     scores : float64[n] or None
         Scores of the predictions, if the producer sent them.
+    units : int64[n] or None
+        As in `CaseRows`.
     """
 
     KIND: ClassVar = "labels"
@@ -97,6 +110,7 @@ class LabelRows:
     total: int
     event_us: EventTimes = None
     scores: npt.NDArray[np.float64] | None = None
+    units: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -186,16 +200,63 @@ class MergeRows:
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
 
+
+def is_by_id(rows: Rows | None) -> bool:
+    """Return whether rows are joined by id: predictions, labels, retractions. O(1)."""
+    return isinstance(rows, PredictionRows | LabelRows | RetractionRows)
+
+
+def is_plain(rows: Rows | None) -> bool:
+    """Return whether rows have neither weights nor clusters. O(1)."""
+    if isinstance(rows, CaseRows):
+        return rows.units is None and rows.clusters is None
+    if isinstance(rows, PredictionRows):
+        return rows.clusters is None
+    return not isinstance(rows, LabelRows) or rows.units is None
+
+
 BATCH_KINDS = tuple(
     rows.KIND for rows in (CaseRows, PredictionRows, LabelRows, RetractionRows, MissRows)
 )
 """The kinds of rows that a batch may have."""
+
+
+def weighed_after(weighed: int | None, total: int, rows: Rows) -> int | None:
+    """Return what references weigh together after rows, in units of 2**-16.
+
+    None while each weighs 1. O(rows).
+
+    Parameters
+    ----------
+    weighed, total
+        What there was before: the weight, None for 1 each, and the number of references.
+    """
+    units = _units_of(rows)
+    if units is None:
+        return None if weighed is None else weighed + rows.total * WEIGHT_UNITS
+    return units + (total * WEIGHT_UNITS if weighed is None else weighed)
+
+
+def _units_of(rows: Rows) -> int | None:
+    """Return what rows weigh together in units; None where each weighs 1."""
+    if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
+        counts = rows.counts if isinstance(rows, CaseRows) else None
+        return int((rows.units if counts is None else rows.units * counts).sum())
+    if isinstance(rows, MergeRows):
+        states = [each.evaluator._view() for each in rows.states]
+        if any(state.weighted is not None for state in states):
+            return sum(state.total * WEIGHT_UNITS // state.unit for state in states)
+    return None
+
 
 _ROWS_BYTES = 1_024
 """Memory of rows besides their columns, ids and states."""
 
 _ID_BYTES = 48
 """Memory of an id besides its text."""
+
+_CELL_BYTES, _WEIGHTED_CELL_BYTES = 16, 40
+"""Memory of a distinct score of a class with its count, or with sums of weights."""
 
 _MERGED_STATE_BYTES = 1_024
 """Memory of a merged state besides its columns."""
@@ -207,14 +268,19 @@ def memory_of(rows: Rows | None) -> int:
         return 0
     if isinstance(rows, CaseRows):
         total = _ROWS_BYTES + rows.labels.nbytes + rows.scores.nbytes
-        if rows.counts is not None:
-            total += rows.counts.nbytes
+        for column in (rows.counts, rows.units, rows.clusters):
+            if column is not None:
+                total += column.nbytes
         if isinstance(rows.event_us, np.ndarray):
             total += rows.event_us.nbytes
         return total + sum(segment.codes.nbytes for segment in rows.segments)
     if isinstance(rows, MergeRows):
-        cells = sum(len(each.evaluator._view().counts) for each in rows.states)
-        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(rows.states) + 16 * cells
+        states = [each.evaluator._view() for each in rows.states]
+        cells_bytes = sum(
+            len(state.counts) * (_CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES)
+            for state in states
+        )
+        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(states) + cells_bytes
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
     # Ids of one batch have about the same length.
@@ -223,7 +289,8 @@ def memory_of(rows: Rows | None) -> int:
         return total
     columns: list[object] = [rows.scores, rows.event_us]
     if isinstance(rows, LabelRows):
-        columns.append(rows.labels)
+        columns += [rows.labels, rows.units]
     else:
+        columns.append(rows.clusters)
         columns += [segment.codes for segment in rows.segments]
     return total + sum(each.nbytes for each in columns if isinstance(each, np.ndarray))

@@ -2,20 +2,21 @@
 
 A request's settings are parsed once, by `settings_of` or `update_of`; replay uses the same
 functions. `check` enforces the rules and the server's limits. Panes that exist cannot be
-divided or refined, so the settings that shape them (`pane`, `resolution`, `scale`) are fixed
-when the stream is created; all others may change and apply from then on.
+divided or refined, so the settings that shape them (`pane`, `resolution`, `scale`, the clusters)
+are fixed when the stream is created; all others may change and apply from then on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import math
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval._common import quoted, segment_key_problem
-from streameval._counts import MAX_BITS
+from streameval._counts import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups
 from streameval._time import tiers_of
 from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -85,6 +86,13 @@ class StreamSettings:
         What a prediction without a label counts as.
     segment_keys : tuple of str
         Declared keys, in the order in which they were declared.
+    cluster_key : str
+        What rows share a cluster by, as clients name it; "" where that has no name.
+    cluster_groups : int
+        How many groups clusters are hashed into; 0 declares no clusters.
+    threshold : float or None
+        The score at which the model runs; None declares none. It changes what answers
+        say, and nothing that is counted.
     """
 
     pane_us: int = MINUTE_US
@@ -97,6 +105,22 @@ class StreamSettings:
     orphans: Literal["drop", "miss"] = "drop"
     expired: Literal["drop", "negative"] = "drop"
     segment_keys: tuple[str, ...] = ()
+    cluster_key: str = ""
+    cluster_groups: int = 0
+    threshold: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return all settings by name, as checkpoints and exports keep them.
+
+        Without the threshold and the clusters where there are none, so that the bytes of
+        such streams are those of releases that had neither.
+        """
+        kept = asdict(self)
+        if self.threshold is None:
+            del kept["threshold"]
+        if not self.cluster_groups:
+            del kept["cluster_key"], kept["cluster_groups"]
+        return kept
 
     def to_message(self) -> stream_pb2.StreamSettings:
         """Encode all settings as a message."""
@@ -111,6 +135,9 @@ class StreamSettings:
             orphans=_NUMBERS["orphans"][self.orphans],
             expired=_NUMBERS["expired"][self.expired],
             segment_keys=self.segment_keys,
+            cluster_key=self.cluster_key,
+            cluster_groups=self.cluster_groups,
+            threshold=self.threshold,
         )
 
 
@@ -121,6 +148,8 @@ _FIXED = {
     "pane_us": "panes cannot be divided",
     "resolution": "panes have dropped the other bits",
     "scale": "panes have dropped the scores",
+    "cluster_key": "clusters are counted by one key, from a stream's first row on",
+    "cluster_groups": "clusters are counted in them, from a stream's first row on",
 }
 """Settings that cannot change, and why."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
@@ -143,6 +172,8 @@ def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
     retention_us = given.get("retention_us", DEFAULTS.retention_us)
     assert isinstance(retention_us, int)
     given.setdefault("label_ttl_us", min(_DEFAULT_LABEL_TTL_US, retention_us))
+    if message.cluster_key:
+        given.setdefault("cluster_groups", DEFAULT_CLUSTER_GROUPS)
     return replace(DEFAULTS, **given)  # type: ignore[arg-type]  # each has the type of its field
 
 
@@ -193,7 +224,23 @@ def check(settings: StreamSettings, limits: Limits) -> None:
             "orphans MISS with expired NEGATIVE would count a late positive twice: "
             "as a negative case when its prediction expires and as a miss when its label comes",
         )
+    _check_threshold(settings)
     _check_keys(settings.segment_keys, limits)
+    if settings.cluster_groups or settings.cluster_key:
+        _check_clusters(settings)
+
+
+def _check_threshold(settings: StreamSettings) -> None:
+    threshold = settings.threshold
+    if threshold is None:
+        return
+    if not math.isfinite(threshold):
+        _refuse("threshold", f"threshold must be finite, got {threshold:g}")
+    if settings.scale == "probability" and not 0 <= threshold <= 1:
+        _refuse(
+            "threshold",
+            f"threshold must be from 0 to 1 on the probability scale, got {threshold:g}",
+        )
 
 
 def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
@@ -209,6 +256,23 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
             _refuse("segment_keys", problem)
         if keys.count(key) > 1:
             _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
+
+
+def _check_clusters(settings: StreamSettings) -> None:
+    try:
+        check_cluster_groups(settings.cluster_groups)
+    except InvalidInputError as error:
+        _refuse("cluster_groups", str(error))
+    key = settings.cluster_key
+    problem = segment_key_problem(key, "cluster_key") if key else None
+    if problem is not None:
+        _refuse("cluster_key", problem)
+    if settings.orphans == "miss":
+        _refuse(
+            "orphans",
+            "orphans MISS with clusters would count misses that have no cluster: "
+            "a label without a prediction does not tell it",
+        )
 
 
 def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:

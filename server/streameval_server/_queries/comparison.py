@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE
+from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE, RANKED_RATE_NAMES
 from streameval._uncertainty import compare, pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -33,6 +33,7 @@ from streameval_server._queries.metrics import (
     bounds_message,
     checked_level,
     interval_message,
+    lowest_score,
     reason_value,
 )
 from streameval_server._queries.query_engine import range_message
@@ -95,11 +96,47 @@ def parse_comparison_request(request: query_pb2.CompareStreamsRequest) -> Compar
 
 def checked_metric(metric: str) -> str:
     """Return a metric that can be compared, `HEADLINE` for none; refuse another."""
-    if metric and metric not in COMPARED_NAMES:
-        raise invalid(
-            "metric", f"metric must be one of {', '.join(COMPARED_NAMES)}, got {quoted(metric)}"
-        )
+    known = (*COMPARED_NAMES, *RANKED_RATE_NAMES)
+    if metric and metric not in known:
+        raise invalid("metric", f"metric must be one of {', '.join(known)}, got {quoted(metric)}")
     return metric or HEADLINE
+
+
+def compared_thresholds(
+    metric: str, *sides: tuple[ResolvedSelection, Window]
+) -> tuple[float, float] | None:
+    """Return where the rates of two sides are compared; None for a metric without threshold.
+
+    Each side is compared at the threshold that its stream declares, in cells of its own.
+
+    Raises
+    ------
+    RequestError
+        FAILED_PRECONDITION where the stream declares none.
+    """
+    if BY_NAME[metric].share is None:
+        return None
+    a, b = (lowest_score(window, declared_threshold(metric, side)) for side, window in sides)
+    return a, b
+
+
+def declared_threshold(metric: str, side: ResolvedSelection) -> float:
+    """Return the threshold that a side's stream declares.
+
+    Raises
+    ------
+    RequestError
+        FAILED_PRECONDITION where it declares none.
+    """
+    info = side.view.info
+    if info.settings.threshold is None:
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            f"stream {info.name} declares no threshold, and {metric} is a rate at one: set it "
+            "with UpdateStream, or compare another figure",
+            reason="NO_THRESHOLD",
+        )
+    return info.settings.threshold
 
 
 def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.CompareStreamsResponse:
@@ -118,6 +155,7 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.Compa
     resolutions = window_a.resolution, window_b.resolution
     if is_complement:
         window_b = window_b.without(window_a)
+    thresholds = compared_thresholds(query.metric, (a, window_a), (b, window_b))
     prevalence = None
     if BY_NAME[query.metric].is_rescaled and not query.own_prevalence:
         prevalence = query.prevalence or common_prevalence(window_a, window_b)
@@ -127,6 +165,7 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.Compa
         metric=query.metric,
         level=query.level,
         prevalence="own" if prevalence is None else prevalence,
+        threshold=thresholds,
     )
     coverage_a, coverage_b = engine.coverage(a), engine.coverage(b)
     response = query_pb2.CompareStreamsResponse(
@@ -267,6 +306,10 @@ def difference_message(a: Window, b: Window, found: Comparison) -> types_pb2.Met
 
 def _undefined(message: types_pb2.Metric, window: Window, found: Comparison) -> types_pb2.Metric:
     """Return a metric without a value, and so without an interval."""
-    message.undefined_reason = message.interval.undefined_reason = reason_value(window)
+    reason = reason_value(window)
+    if window.num_positive_ref and window.num_negative_ref:
+        # Of both classes there are cases, but none that counts for the rate.
+        reason = types_pb2.UndefinedReason.UNDEFINED_REASON_TOO_FEW
+    message.undefined_reason = message.interval.undefined_reason = reason
     message.interval.level = found.level
     return message

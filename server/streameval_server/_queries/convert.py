@@ -47,11 +47,11 @@ def points_message(queries: EvaluatorQueries, max_points: int) -> types_pb2.Curv
 def curve_message(curve: CountCurve, keep: IntArray | None = None) -> types_pb2.Curve:
     """Return the curve's points, or those whose indices are in `keep`."""
     rows = slice(None) if keep is None else keep
-    return types_pb2.Curve(
-        fp=curve.fp[rows].tolist(),
-        tp=curve.tp[rows].tolist(),
-        thresholds=curve.thresholds[rows].tolist(),
-    )
+    fp, tp = curve.fp[rows].tolist(), curve.tp[rows].tolist()
+    thresholds = curve.thresholds[rows].tolist()
+    if curve.fp.dtype.kind == "f":  # sums of weights
+        return types_pb2.Curve(weighted_fp=fp, weighted_tp=tp, thresholds=thresholds)
+    return types_pb2.Curve(fp=fp, tp=tp, thresholds=thresholds)
 
 
 def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntArray:

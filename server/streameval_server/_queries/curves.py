@@ -82,8 +82,8 @@ def curve(engine: QueryEngine, request: CurveRequest) -> query_pb2.GetCurveRespo
     view, coverage = window._view(), engine.coverage(resolved)
     return query_pb2.GetCurveResponse(
         revision=resolved.view.revision,
-        num_positive_ref=view.P,
-        num_negative_ref=view.N,
+        num_positive_ref=view.P if view.weighted is None else window.num_positive_ref,
+        num_negative_ref=view.N if view.weighted is None else window.num_negative_ref,
         curve=points,
         window=range_message(resolved),
         coverage=coverage,

@@ -10,13 +10,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
+from streameval._metric_registry import RATE_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import reason_value
+from streameval_server._queries.metrics import (
+    checked_level,
+    point_message,
+    rate_message,
+    reason_value,
+)
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval import Confusion
     from streameval._time import Window
     from streameval_server._queries.query_engine import QueryEngine
 
@@ -38,11 +47,14 @@ class DecisionRequest:
         ``threshold``, ``costs``, ``precision``, ``recall`` or ``fpr``.
     values : tuple of float
         One, or the two costs.
+    level : float
+        Nominal coverage of the intervals.
     """
 
     selection: Selection
     kind: str
     values: tuple[float, ...]
+    level: float
 
 
 def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionRequest:
@@ -60,7 +72,8 @@ def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionReq
         values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
     else:
         values = (getattr(request, kind),)
-    return DecisionRequest(parse_selection(request.selection), kind, values)
+    level = checked_level(request.level)
+    return DecisionRequest(parse_selection(request.selection), kind, values, level)
 
 
 def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDecisionResponse:
@@ -86,6 +99,7 @@ def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDeci
             response.undefined_reason = _reason(window, request.kind)
         else:
             _add_counts(response, window, threshold)
+            response.metrics.extend(_rates(window, request, threshold))
     except InvalidInputError as error:
         field = error.field or request.kind
         raise invalid(_FIELDS.get(field, field), str(error)) from error
@@ -117,11 +131,30 @@ def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
     return reason_value(window)
 
 
+def _numbers_of_cases(window: Window, found: Confusion) -> tuple[int, int, int, int]:
+    """Return TP, FP, FN and TN, each case counted once whatever it weighs. O(n)."""
+    weighted = window._view().weighted
+    if weighted is None:
+        return found.tp, found.fp, found.fn, found.tn
+    counts = []
+    for label, missed in ((True, window.num_misses), (False, window.num_negative_misses)):
+        run = weighted.run(label)
+        called = int(run.cases[run.scores >= found.threshold].sum())
+        # The lowest threshold calls the misses positive too.
+        called += missed if found.threshold == -math.inf else 0
+        counts.append((called, int(run.cases.sum()) + missed - called))
+    (tp, fn), (fp, tn) = counts
+    return tp, fp, fn, tn
+
+
 def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
     """Put the threshold's counts and rates into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
-    response.tp, response.fp, response.fn, response.tn = found.tp, found.fp, found.fn, found.tn
+    tp, fp, fn, tn = _numbers_of_cases(window, found)
+    response.tp, response.fp, response.fn, response.tn = tp, fp, fn, tn
+    if window._view().weighted is not None:
+        response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold))
     rates = {
         "precision": found.precision,
         "recall": found.recall,
@@ -131,3 +164,18 @@ def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, thresho
     for name, rate in rates.items():
         if not math.isnan(rate):
             setattr(response, name, rate)
+
+
+def _rates(
+    window: Window, request: DecisionRequest, threshold: float
+) -> Iterator[types_pb2.Metric]:
+    """Yield the rates with their intervals, which a threshold chosen on these cases has not."""
+    for name in RATE_NAMES:
+        message = rate_message(window, name, threshold, level=request.level)
+        if request.kind != "threshold" and message.HasField("interval"):
+            message.interval.ClearField("lower")
+            message.interval.ClearField("upper")
+            message.interval.undefined_reason = (
+                types_pb2.UndefinedReason.UNDEFINED_REASON_CHOSEN_ON_SAME_CASES
+            )
+        yield message

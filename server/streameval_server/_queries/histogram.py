@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streameval._common import FloatArray, IntArray
+    from streameval._time import Window
     from streameval_server._queries.query_engine import QueryEngine
 
 DEFAULT_BINS = 40
@@ -71,12 +74,10 @@ def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHi
     """Return the counts of each bin."""
     resolved = engine.resolve(request.selection)
     window = engine.window(resolved)
-    points, coverage = window.operating_points(), engine.coverage(resolved)
-    # In order of rising scores, without the first point (0, 0) and the last one, of misses.
-    scored = np.isfinite(points.thresholds)[::-1]
-    scores = points.thresholds[::-1][scored]
-    positives = np.diff(points.tp, prepend=0)[::-1][scored]
-    negatives = np.diff(points.fp, prepend=0)[::-1][scored]
+    coverage = engine.coverage(resolved)
+    columns = list(_columns(window))
+    ends = [column.scores[[0, -1]] for column in columns if column.scores.size]
+    scores = np.sort(np.concatenate(ends)) if ends else np.empty(0)
     response = query_pb2.GetHistogramResponse(
         revision=resolved.view.revision,
         num_misses=window.num_misses,
@@ -89,9 +90,32 @@ def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHi
     edges = _edges(scores, request)
     if edges is not None:
         response.edges.extend(edges.tolist())
-        _count(response, "positives", positives, scores, edges)
-        _count(response, "negatives", negatives, scores, edges)
+        for column in columns:
+            _count(response, column, edges)
     return response
+
+
+class _Column(NamedTuple):
+    """What scores count, in a field of the answer and two more for what lies beyond the bins."""
+
+    field: str
+    scores: FloatArray
+    counts: IntArray
+    unit: int = 1
+    """What the counts are multiples of: sums of weights are in units of 2**-16."""
+
+
+def _columns(window: Window) -> Iterator[_Column]:
+    """Yield each class's scores, rising, with their cases, and with their weights if any."""
+    view = window._view()
+    for field, label in (("positives", True), ("negatives", False)):
+        if view.weighted is None:
+            run = view.run(label)
+            yield _Column(field, run.scores, run.multiplicities())
+        else:
+            sums = view.weighted.run(label)
+            yield _Column(field, sums.scores, sums.cases)
+            yield _Column(f"weighted_{field}", sums.scores, sums.units, view.unit)
 
 
 def _edges(scores: FloatArray, request: HistogramRequest) -> FloatArray | None:
@@ -121,17 +145,14 @@ def _above(limit: float | None) -> float:
     return -math.inf if limit is None else -_below(-limit)
 
 
-def _count(
-    response: query_pb2.GetHistogramResponse,
-    name: str,
-    counts: IntArray,
-    scores: FloatArray,
-    edges: FloatArray,
-) -> None:
-    """Put a class's counts into the answer; all arithmetic is in integers."""
+def _count(response: query_pb2.GetHistogramResponse, column: _Column, edges: FloatArray) -> None:
+    """Put a class's counts into the answer; all sums are of integers."""
+    name, scores, counts, unit = column
     before = np.concatenate(([0], np.cumsum(counts)))
     at = np.searchsorted(scores, edges)
     at[-1] = np.searchsorted(scores, edges[-1], side="right")
-    getattr(response, name).extend(np.diff(before[at]).tolist())
-    setattr(response, f"{name}_below", int(before[at[0]]))
-    setattr(response, f"{name}_above", int(before[-1] - before[at[-1]]))
+    found = [before[at[0]], *np.diff(before[at]), before[-1] - before[at[-1]]]
+    below, *bins, above = (each / unit if unit > 1 else int(each) for each in found)
+    getattr(response, name).extend(bins)
+    setattr(response, f"{name}_below", below)
+    setattr(response, f"{name}_above", above)

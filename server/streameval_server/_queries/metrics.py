@@ -7,12 +7,23 @@ the metric reads scores as probabilities and they are none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from streameval import InvalidInputError
 from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES, Metric, reason_of
+from streameval._counts import quantise
+from streameval._metric_registry import (
+    BY_NAME,
+    POINT_NAMES,
+    RATE_NAMES,
+    SERVED_NAMES,
+    SNAPSHOT_NAMES,
+    Metric,
+    reason_of,
+)
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 
@@ -29,11 +40,31 @@ DEFAULT_LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class MetricSelection:
-    """The metrics of an answer and the kind of their intervals; a key of the answer's cache."""
+    """The metrics of an answer and the kind of their intervals; a key of the answer's cache.
+
+    Attributes
+    ----------
+    names : tuple of str
+    level : float
+    anytime : bool
+    is_default : bool
+        Whether the request named none, so that a stream's declared threshold adds rates.
+    threshold : float or None
+        That which the stream declares.
+    """
 
     names: tuple[str, ...] = SNAPSHOT_NAMES
     level: float = DEFAULT_LEVEL
     anytime: bool = False
+    is_default: bool = False
+    threshold: float | None = None
+
+    def at(self, threshold: float | None) -> MetricSelection:
+        """Return the same of a stream that declares this threshold, or none. O(1)."""
+        if threshold is None:
+            return self
+        names = self.names + POINT_NAMES if self.is_default else self.names
+        return replace(self, names=names, threshold=threshold)
 
 
 def select_metrics(
@@ -62,12 +93,14 @@ def select_metrics(
     chosen = tuple(dict.fromkeys(names))
     for index, name in enumerate(chosen):
         metric = BY_NAME.get(name)
-        if metric is None or not metric.is_served:
+        if metric is None or not (metric.is_served or metric.share):
+            known = ", ".join((*SERVED_NAMES, *RATE_NAMES))
             raise invalid(
-                f"metrics[{index}]",
-                f"no figure is called {quoted(name)}: choose from {', '.join(SERVED_NAMES)}",
+                f"metrics[{index}]", f"no figure is called {quoted(name)}: choose from {known}"
             )
-    return MetricSelection(chosen or tuple(default), checked_level(level), anytime)
+    return MetricSelection(
+        chosen or tuple(default), checked_level(level), anytime, is_default=not chosen
+    )
 
 
 def checked_level(level: float) -> float:
@@ -86,6 +119,8 @@ def metric_messages(window: Window, selection: MetricSelection) -> list[types_pb
 
 def _message(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
     name = metric.name
+    if metric.share:
+        return _rate_of_stream(window, metric, selection)
     try:
         value = metric.value(window)
     except InvalidInputError:  # scores outside [0, 1]
@@ -102,6 +137,63 @@ def _message(window: Window, metric: Metric, selection: MetricSelection) -> type
     if bounds is not None:
         message.bounds.CopyFrom(bounds)
     return message
+
+
+def _rate_of_stream(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
+    """Return a rate at the stream's threshold."""
+    if selection.threshold is None:
+        return types_pb2.Metric(
+            name=metric.name, undefined_reason=_Reason.UNDEFINED_REASON_NO_THRESHOLD
+        )
+    return rate_message(
+        window,
+        metric.name,
+        lowest_score(window, selection.threshold),
+        level=selection.level,
+        anytime=selection.anytime,
+    )
+
+
+def rate_message(
+    window: Window, name: str, threshold: float, *, level: float, anytime: bool = False
+) -> types_pb2.Metric:
+    """Return a rate at a threshold, which was chosen on other cases. O(log K)."""
+    metric = BY_NAME[name]
+    value = metric.function(window, threshold=threshold)
+    if math.isnan(value):
+        return types_pb2.Metric(name=name, undefined_reason=_reason(window, metric))
+    interval = window.interval(name, threshold=threshold, level=level, anytime=anytime)
+    return types_pb2.Metric(name=name, value=value, interval=interval_message(interval))
+
+
+def lowest_score(window: Window, threshold: float) -> float:
+    """Return the lowest score that a declared threshold calls positive. O(1).
+
+    Where scores keep few bits a case counts at the lower edge of its cell, and the cell of
+    the threshold is called positive whole: scores that equal the threshold are in it.
+    """
+    view = window._view()
+    if view.resolution is None:
+        return threshold
+    return float(quantise(np.array([threshold]), view.resolution, view.scale)[0])
+
+
+def operating_point(window: Window, threshold: float) -> types_pb2.OperatingPoint:
+    """Return what a declared threshold does. O(log K)."""
+    return point_message(window, threshold, lowest_score(window, threshold))
+
+
+def point_message(window: Window, threshold: float, lowest: float) -> types_pb2.OperatingPoint:
+    """Return what a threshold does that calls the scores from `lowest` on positive. O(log K)."""
+    found = window.confusion_at(lowest)
+    return types_pb2.OperatingPoint(
+        threshold=threshold,
+        lowest_score=lowest,
+        tp=found.tp,
+        fp=found.fp,
+        fn=found.fn,
+        tn=found.tn,
+    )
 
 
 def _reason(window: Window, metric: Metric) -> _Reason.ValueType:
@@ -124,7 +216,15 @@ def interval_message(interval: Interval) -> types_pb2.Interval:
         message.lower, message.upper = interval.lower, interval.upper
     else:
         message.undefined_reason = _Reason.Value(f"UNDEFINED_REASON_{interval.reason}")
+    if interval.design_effect > 1:
+        message.design_effect = interval.design_effect
     return message
+
+
+def weights_message(window: Window) -> types_pb2.Weights | None:
+    """Return what the references weigh; None where each weighs 1. O(n), cached."""
+    weights = window.weights
+    return None if weights is None else types_pb2.Weights(**weights._asdict())
 
 
 def bounds_message(

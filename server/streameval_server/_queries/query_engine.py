@@ -20,7 +20,13 @@ from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
 from streameval_server._queries.derived_answers import DerivedAnswers
-from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
+from streameval_server._queries.metrics import (
+    MetricSelection,
+    metric_messages,
+    operating_point,
+    select_metrics,
+    weights_message,
+)
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
@@ -199,10 +205,11 @@ class QueryEngine:
         self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
+        chosen = metrics.at(resolved.view.info.settings.threshold)
         known = self._snapshots.get(
-            (resolved.key, metrics, hull),
+            (resolved.key, chosen, hull),
             resolved.parts,
-            lambda: self._compute(resolved, metrics, hull=hull),
+            lambda: self._compute(resolved, chosen, hull=hull),
         )
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
@@ -228,7 +235,10 @@ class QueryEngine:
             window=range_message(resolved),
             coverage=self.coverage(resolved),
             resolution=window.resolution,
+            weights=weights_message(window),
         )
+        if metrics.threshold is not None:
+            message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:
@@ -277,7 +287,14 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
     """Ages are measured from the window's end, so they change once per pane."""
     try:
         return decayed_window(
-            resolved.states, half_life_us, now_us=now_us, empty=empty_pane(resolved.view)._view()
+            resolved.states,
+            half_life_us,
+            now_us=now_us,
+            empty=empty_pane(resolved.view)._view(),
+            # A slice is compared with the rest of the whole, so both have one form.
+            has_weights=any(
+                pane.evaluator._view().weighted is not None for pane in resolved.view.whole.panes
+            ),
         )
     except InvalidInputError as error:
         raise RequestError(

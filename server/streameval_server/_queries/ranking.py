@@ -21,6 +21,8 @@ from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
     checked_metric,
     common_prevalence,
+    compared_thresholds,
+    declared_threshold,
     difference_message,
     side_message,
 )
@@ -30,6 +32,9 @@ from streameval_server._queries.resolved_selection import check_key
 from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval._metric_registry import Better
     from streameval._time import Window
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
@@ -72,6 +77,8 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     """
     whole = engine.resolve(query.chosen)
     window = engine.window(whole)
+    if BY_NAME[query.metric].share:
+        declared_threshold(query.metric, whole)  # also where there are no slices yet
     messages: list[query_pb2.RankedSegment] = []
     p_values: list[float] = []
     for segment in _segments(whole.view, query.key):
@@ -86,7 +93,7 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     coverage = engine.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
-        segments=sorted(messages, key=_worst_first),
+        segments=sorted(messages, key=_badness(BY_NAME[query.metric].better)),
         window=range_message(whole),
         coverage=coverage,
         warnings=engine.warnings(whole, window.resolution, coverage),
@@ -122,6 +129,7 @@ def _compared(
         metric=query.metric,
         level=query.level,
         prevalence="own" if prevalence is None else prevalence,
+        threshold=compared_thresholds(query.metric, (of, part), (of, rest)),
     )
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),
@@ -134,9 +142,20 @@ def _compared(
     return message, found.p_value
 
 
-def _worst_first(message: query_pb2.RankedSegment) -> tuple[float, float, str, str]:
-    """Order by the upper limit of the difference, then the difference, then the name."""
-    difference, segment = message.difference, message.segment
-    upper = difference.interval.upper if difference.interval.HasField("upper") else math.inf
-    value = difference.value if difference.HasField("value") else math.inf
-    return upper, value, segment.key, segment.value
+def _badness(better: Better) -> Callable[[query_pb2.RankedSegment], tuple[float, float, str, str]]:
+    """Return the key that puts the worst first, by the limit that is nearer to the rest.
+
+    Order by that limit of the difference, then the difference, then the name; slices
+    without them come last.
+    """
+    sign = -1 if better == "lower" else 1
+
+    def key(message: query_pb2.RankedSegment) -> tuple[float, float, str, str]:
+        difference, segment = message.difference, message.segment
+        limits = difference.interval
+        near = limits.lower if better == "lower" else limits.upper
+        limit = sign * near if limits.HasField("upper") else math.inf
+        value = sign * difference.value if difference.HasField("value") else math.inf
+        return limit, value, segment.key, segment.value
+
+    return key

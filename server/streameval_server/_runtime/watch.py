@@ -45,18 +45,22 @@ class _Version:
 
     span_us: tuple[int, int] | None
     has_server_warnings: bool
+    threshold: float | None
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
     def at(cls, engine: QueryEngine, resolved: ResolvedSelection) -> _Version:
-        # Every change of a stream replaces its all-time counts or their coverage.
+        # Every change of what is counted replaces the all-time counts or their coverage.
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
         has_warnings = bool(engine.server_warnings())
-        return cls(resolved.span_us, has_warnings, tuple(map(weakref.ref, parts)))
+        threshold = resolved.view.info.settings.threshold
+        return cls(resolved.span_us, has_warnings, threshold, tuple(map(weakref.ref, parts)))
 
     def differs(self, before: _Version | None) -> bool:
-        """Whether the stream, the covered time or a warning about the server has changed."""
+        """Whether the stream, its threshold, the covered time or a server warning has changed."""
         if before is None or before.span_us != self.span_us:
+            return True
+        if before.threshold != self.threshold:
             return True
         if before.has_server_warnings != self.has_server_warnings:
             return True

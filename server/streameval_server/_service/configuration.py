@@ -136,10 +136,9 @@ class Configuration:
                 lines += ["", f"[{section}]"]
                 table = section
             value = self._value(setting.name)
-            if name == _INGEST:
-                mappings = ", ".join(_toml(each.stream) for each in self.settings.ingest)
-                shown = f"# [[{_INGEST}]]: {mappings or 'none'}"
-            elif value is None:
+            if name == _INGEST and value:
+                shown = f"# {key} is at the end"
+            elif value is None or name == _INGEST:
                 shown = f"# {key} is not set"
                 if name == "data" and not self.settings.memory:
                     shown += f", which means {self.settings.directory()}"
@@ -148,6 +147,9 @@ class Configuration:
             else:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")
+        for mapping in self.settings.ingest:
+            table = mapping.to_table()
+            lines += ["", f"[[{_INGEST}]]", *(f"{key} = {_toml(table[key])}" for key in table)]
         return redact_tokens("\n".join(lines))
 
     def _value(self, name: str) -> object:
@@ -284,6 +286,9 @@ def _number(kind: type[int | float], value: object) -> float | None:
 def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
     # JSON's strings are TOML's, except that TOML requires U+007F escaped.

@@ -6,7 +6,8 @@
   counts are, by slice and pane. `accumulator`, `pending_cases`, `cell_table`: the counts of one
   slice. `slice_sort`, `slice_table`: the counts of many slices at once.
 - `segments`: numbers segment values. `coverage`, `delays`: how much of the truth was seen, and
-  how late.
+  how late. `label_delays`: how late labels come, by score, for projections;
+  `frozen_delays`: the same at one moment.
 - `join_table`, `join_segment`: ids that wait for their other half.
 - `views`: what queries read; immutable.
 """

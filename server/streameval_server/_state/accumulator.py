@@ -25,7 +25,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._counts import ScoreCounts, State, merge_states
 from streameval_server._state.cell_table import CellTable
-from streameval_server._state.pending_cases import UnsortedCases, merge_pending
+from streameval_server._state.pending_cases import (
+    UnsortedCases,
+    has_weights,
+    merge_pending,
+    weighted_sums,
+)
 from streameval_server._state.views import LazyCounts
 
 if TYPE_CHECKING:
@@ -41,6 +46,9 @@ _MAX_PENDING_RATIO = 2
 
 _MAX_TABLE_RATIO = 4
 """A table is not worth its passes when the state has this many distinct scores per addition."""
+
+_PLAIN_SCORE_BYTES, _WEIGHTED_SCORE_BYTES = 8, 32
+"""Memory of a distinct score, and of its sums where cases have weights."""
 
 _KEY_BYTES = 8
 """Memory of the key that a table needs of a case that is not merged."""
@@ -99,6 +107,7 @@ class Accumulator:
 
     __slots__ = (
         "_frozen",
+        "_has_weights",
         "_is_table_shared",
         "_pending",
         "_pending_bytes",
@@ -123,8 +132,10 @@ class Accumulator:
     def _adopt(self, state: State) -> None:
         """Take a state that has all changes."""
         self._state = state
+        # Whether the state, or a pending change, has weights: then there is no table.
+        self._has_weights = state.weighted is not None
         self._state_scores = len(state.counts)
-        self._state_bytes = counts_bytes(state.counts) + (_STATE_BYTES if self._state_scores else 0)
+        self._state_bytes = _columns_bytes(state) + (_STATE_BYTES if self._state_scores else 0)
         self._table: CellTable | None = None
         self._table_bytes = 0
         self._is_table_shared = False
@@ -144,11 +155,16 @@ class Accumulator:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
         self._thaw()
+        if has_weights(change) and not self._has_weights:
+            # Merging gives each score of the state sums of weights.
+            self._has_weights = True
+            self._pending_bytes += _WEIGHTED_SCORE_BYTES * self._state_scores
         self._pending.append(change)
         self._pending_scores += len(change)
         self._pending_bytes += piece_bytes(change)
         if (
             may_have_table
+            and not self._has_weights
             and self._state.resolution is not None
             and self._pending_scores
             > max(_MIN_PENDING_SCORES, self._state_scores // _MAX_TABLE_RATIO, self._retry_above)
@@ -217,28 +233,34 @@ class Accumulator:
         state = self._state
         self._state = replace(
             state,
-            missed_positives=state.missed_positives + positives,
-            missed_negatives=state.missed_negatives + negatives,
+            missed_positives=state.missed_positives + positives * state.unit,
+            missed_negatives=state.missed_negatives + negatives * state.unit,
             _answers={},
         )
         return self.memory_bytes - before
 
-    def remove(self, change: ScoreCounts) -> int:
+    def remove(self, change: Addition) -> int:
         """Remove cases that were added before; return by how much memory grew. O(n)."""
         before = self.memory_bytes
         state = self.state()
         self._frozen = None
+        if isinstance(change, UnsortedCases):
+            sums = weighted_sums(change).at_resolution(state.resolution, state.scale).negated()
+            self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))
+            return self.memory_bytes - before
         removed = ScoreCounts(
             state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
         )
         self._adopt(state.changed(removed, revision=0))
         return self.memory_bytes - before
 
-    def exchange(self, added: UnsortedCases, removed: ScoreCounts) -> int:
+    def exchange(self, added: UnsortedCases, removed: Addition) -> int:
         """Add cases, then remove others that were there; return the growth. O(n)."""
         before = self.memory_bytes
         state = self.state()
-        if state.max_cells is not None and len(state.counts) + len(added) > state.max_cells:
+        is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
+        has_units = self._has_weights or has_weights(added)
+        if is_full or has_units or isinstance(removed, UnsortedCases):
             return self.add(added) + self.remove(removed)
         self._frozen = None
         more = added.sorted()
@@ -298,7 +320,18 @@ def piece_bytes(change: Addition) -> int:
     """Return the memory of an addition. O(1)."""
     if isinstance(change, ScoreCounts):
         return PIECE_BYTES + counts_bytes(change)
+    if change.units is not None:
+        # What it takes once it is merged, which no reader counts.
+        return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def _columns_bytes(state: State) -> int:
+    """Return the memory of a state's columns. O(1)."""
+    if state.weighted is None:
+        return counts_bytes(state.counts)
+    # The counts are the sums of weights and have the same arrays.
+    return (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(state.weighted)
 
 
 def counts_bytes(counts: ScoreCounts) -> int:

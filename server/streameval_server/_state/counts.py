@@ -12,6 +12,7 @@ Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accum
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,18 @@ from streameval_server._state.collected_rows import CollectedRows
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.deferred_rows import REMOVES, CodedCases, DeferredRows
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
+from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
+from streameval_server._state.pending_cases import TimedCases, UnsortedCases, has_weights
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
+from streameval_server._state.weighted_slices import slices_of_weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval._common import IntArray
+    from streameval._common import BoolArray, IntArray
     from streameval._counts import State
     from streameval._time import Change, CodeArray
     from streameval_server._model.limits import Limits
@@ -83,12 +86,15 @@ class StreamCounts:
         What has been counted; `flush` adds what was collected.
     beyond_retention : int
         Rows that are in no pane, because theirs was no longer kept.
+    delays : StreamDelays or None
+        How late labels come; None until `keep_delays`.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.store = PaneStore(settings, limits, usage)
         self._usage = usage
         self.beyond_retention = 0
+        self.delays: StreamDelays | None = None
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
         self._collected = CollectedRows()
@@ -111,7 +117,8 @@ class StreamCounts:
         """Memory, an upper bound. O(keys)."""
         table = 0 if self._table is None else self._table.nbytes
         deferred = self._all_time.memory_bytes
-        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table
+        delays = 0 if self.delays is None else self.delays.memory_bytes
+        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table + delays
 
     # -- collecting
 
@@ -120,7 +127,12 @@ class StreamCounts:
         self._cases.append(timed)
         keys = len(timed.segments[0].columns) if timed.segments else 0
         self._collected.add(
-            self.store, len(timed.cases), keys, timed.event_us, timed.nbytes, has_effects=False
+            self.store,
+            _memory_rows(len(timed.cases), has_weights=has_weights(timed.cases)),
+            keys,
+            timed.event_us,
+            timed.nbytes,
+            has_effects=False,
         )
         self._grow(timed.cases.labels.size)
 
@@ -137,7 +149,7 @@ class StreamCounts:
             self._effects.append(effects)
             self._collected.add(
                 self.store,
-                len(effects),
+                _memory_rows(len(effects), has_weights=effects.units is not None),
                 effects.codes.shape[1],
                 effects.event_us,
                 effects.nbytes,
@@ -202,7 +214,7 @@ class StreamCounts:
             if isinstance(rows, Effects):
                 self._add_effects_to_slices(parts_of, rows)
             else:
-                for number, change in slices_of(self._sorted(rows.cases, rows.codes)):
+                for number, change in self._slices(rows.cases, rows.codes):
                     self._add(parts_of(number), change)
 
     def _settle_removals(self, content: PaneContent | None) -> None:
@@ -229,6 +241,12 @@ class StreamCounts:
             self._settle_removals(None)
             self.store.close_panes()
 
+    def _slices(self, cases: UnsortedCases, codes: CodeArray) -> Iterable[tuple[int, Addition]]:
+        """Return what each slice of each key counts."""
+        if has_weights(cases):
+            return slices_of_weighted(cases, codes)
+        return slices_of(self._sorted(cases, codes))
+
     def _sorted(self, cases: UnsortedCases, codes: CodeArray) -> RowsByCell:
         return sort_by_cell(cases, codes, self.store.bits, self.store.scale)
 
@@ -253,6 +271,19 @@ class StreamCounts:
         return [accumulator.frozen() for accumulator in due]
 
     # -- counting
+
+    def keep_delays(self, settings: StreamSettings, since_us: int) -> StreamDelays:
+        """Keep the delays of labels of predictions from a time on; return them, empty. O(1)."""
+        self.delays = StreamDelays(settings, self._usage, since_us)
+        self.delays.advance(self.store.panes.now_us)
+        self._frozen = None
+        return self.delays
+
+    def end_us(self, now_us: int) -> int:
+        """Return the end of the newest pane, at least that of a time's. O(panes)."""
+        self.count()
+        panes = self.store.panes
+        return max([panes.grid.end_of(now_us), *(pane.end_us for pane in panes)])
 
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
@@ -284,10 +315,7 @@ class StreamCounts:
             content = store.pane(start)
             self._add((store.whole, content.part(WHOLE)), timed.cases)
             if codes is not None:
-                rows = self._sorted(timed.cases, codes)
-                self._settle_removals(content)
-                if not self._add_to_table(content, rows):
-                    self._add_to_slices(content, rows)
+                self._add_to_open_slices(content, timed.cases, codes)
             return
         self._add((store.whole,), timed.cases)
         times = np.broadcast_to(np.asarray(timed.event_us), len(timed.cases))
@@ -301,7 +329,7 @@ class StreamCounts:
         all_closed = not any(pane.is_open for pane in panes.values())
         if codes is not None and all_closed:
             # Add to the slices' all-time counts in one go.
-            self._add_to_slices(None, self._sorted(timed.cases, codes))
+            self._add_to_slices(None, self._slices(timed.cases, codes))
         for start, places in groups:
             cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
@@ -314,7 +342,7 @@ class StreamCounts:
                 self._defer(pane, CodedCases(cases, own_codes))
             else:
                 self._settle_removals(pane)
-                self._add_to_slices(pane, self._sorted(cases, own_codes))
+                self._add_to_slices(pane, self._slices(cases, own_codes))
 
     def _defer(self, content: PaneContent, rows: CodedCases | Effects) -> None:
         """Leave rows of a closed pane's slices, counted for all time, to be counted later."""
@@ -322,6 +350,18 @@ class StreamCounts:
         self._deferred[content] = None
         if content.deferred.size > _MAX_DEFERRED_ROWS:
             self._settle(content)
+
+    def _add_to_open_slices(
+        self, content: PaneContent, cases: UnsortedCases, codes: CodeArray
+    ) -> None:
+        """Add rows of one pane to its slices, by the slice table if it takes them."""
+        self._settle_removals(content)
+        if has_weights(cases):
+            self._add_to_slices(content, slices_of_weighted(cases, codes))
+            return
+        rows = self._sorted(cases, codes)
+        if not self._add_to_table(content, rows):
+            self._add_to_slices(content, slices_of(rows))
 
     def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
         """Add rows to the slice table of an open pane; return whether the table took them."""
@@ -344,8 +384,10 @@ class StreamCounts:
             for number, change in table.slices():
                 self._add(self.store.parts(content, number), change)
 
-    def _add_to_slices(self, content: PaneContent | None, rows: RowsByCell) -> None:
-        for number, change in slices_of(rows):
+    def _add_to_slices(
+        self, content: PaneContent | None, slices: Iterable[tuple[int, Addition]]
+    ) -> None:
+        for number, change in slices:
             self._add(self.store.parts(content, number), change)
 
     def _add(self, parts: Iterable[Part], added: Addition) -> None:
@@ -370,6 +412,7 @@ class StreamCounts:
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
         found = np.unique(starts).tolist()
         kept_starts = [start for start in found if start != _NO_PANE]
+        self._count_delays(effects, kept)
         if store.has_open_panes:
             self._settle_removals(None)
         panes = dict(zip(kept_starts, store.panes_at(kept_starts), strict=True))
@@ -394,6 +437,10 @@ class StreamCounts:
                 self._settle_removals(pane)
                 self._add_effects_to_slices(partial(store.parts, pane), effects[rows])
 
+    def _count_delays(self, effects: Effects, kept: BoolArray) -> None:
+        if self.delays is not None:
+            self.delays.count(effects if kept.all() else effects[kept])
+
     def _add_effects_to_slices(
         self, parts_of: Callable[[int], list[Part]], effects: Effects
     ) -> None:
@@ -411,8 +458,12 @@ class StreamCounts:
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else UnsortedCases(*change.added).copy()
-        removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
+        added = None if change.added is None else UnsortedCases.of(change.added).copy()
+        removed: Addition | None = None
+        if change.removed is not None:
+            cases = UnsortedCases.of(change.removed)
+            # Sorted once for all parts, unless each has to sum weights.
+            removed = cases if has_weights(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:
@@ -449,6 +500,8 @@ class StreamCounts:
             panes = (pane.content for pane in self.store.panes)
             self._deferred = {content: None for content in panes if content.deferred.size}
             self._frozen = None
+        if self.delays is not None:
+            self.delays.advance(now_us)
 
     def reconfigure(self, settings: StreamSettings) -> None:
         """Take new settings. O(panes) when retention changes; expired panes stay lost."""
@@ -457,6 +510,8 @@ class StreamCounts:
         self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.reconfigure(settings):
             self._frozen = None
+        if self.delays is not None:
+            self.delays.reconfigure(settings)
 
     # -- reading
 
@@ -464,5 +519,11 @@ class StreamCounts:
         """Return the counts as they are now; the same object until they change. O(panes)."""
         self.flush()
         if self._frozen is None:
-            self._frozen = self.store.frozen(names)
+            delays = None if self.delays is None else self.delays.frozen()
+            self._frozen = replace(self.store.frozen(names), delays=delays)
         return self._frozen
+
+
+def _memory_rows(rows: int, *, has_weights: bool) -> int:
+    """Return the rows without weights that take as much memory: sums of weights take 40 B."""
+    return 2 * rows if has_weights else rows

@@ -1,5 +1,8 @@
 """Join segments: ids that were removed, and rows of ids that were added or changed, as bytes.
 
+Segments with a label of a weight other than 1 are format 2 and have a column of weights in
+units of 2**-16 at their end.
+
 Cost: O(rows) to encode and to decode.
 """
 
@@ -12,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common import Frame, raise_corrupt
-from streameval._joining import EARLY_POSITIVE, JoinTable
+from streameval._counts import WEIGHT_UNITS
+from streameval._joining import EARLY_POSITIVE, JoinTable, held_units, read_units
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
@@ -21,13 +25,16 @@ if TYPE_CHECKING:
     from streameval._common import Reader
     from streameval._joining import SlotArray
 
-FRAME = Frame(b"SEVS", 1, "a join segment")
+FRAME = Frame(b"SEVS", 1, "a join segment", newest=2)
+_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
 _HEADER = struct.Struct("<qqH")
 
 
 def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> bytes:
     """Return a join segment. O(rows)."""
-    return FRAME.sealed(
+    units = held_units(table, slots)
+    weights = [] if units is None else [units.astype("<i8").tobytes()]
+    return (_WEIGHTED_FRAME if weights else FRAME).sealed(
         _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
         *_ids_to_bytes(removed),
         *_ids_to_bytes(table.ids(slots)),
@@ -36,6 +43,7 @@ def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> 
         table.event_us[slots].astype("<i8").tobytes(),
         table.due[slots].astype("<u4").tobytes(),
         table.codes[slots].astype("<u2").tobytes(),
+        *weights,
     )
 
 
@@ -47,7 +55,8 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     CorruptStateError
         When the bytes are not what `encode_segment` wrote.
     """
-    reader = FRAME.reader(data)
+    has_units = _WEIGHTED_FRAME.begins(data)
+    reader = (_WEIGHTED_FRAME if has_units else FRAME).reader(data)
     num_removed: int
     rows: int
     num_removed, rows, keys = reader.fields(_HEADER)
@@ -58,6 +67,7 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     event_us = reader.column("<i8", rows)
     due = reader.column("<u4", rows).astype(np.uint32)
     codes = reader.column("<u2", rows * keys).reshape(rows, keys)
+    units = read_units(reader, states) if has_units else None
     reader.end()
     if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
         raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
@@ -74,6 +84,8 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     table.event_us[slots] = event_us
     table.codes[slots] = ABSENT
     table.codes[slots, :keys] = codes
+    if units is not None or table.units is not None:
+        table.set_units(slots, np.full(rows, WEIGHT_UNITS) if units is None else units)
     table.schedule(slots, due)
     return num_removed + rows
 

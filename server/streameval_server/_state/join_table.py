@@ -78,6 +78,7 @@ class TrackedTable(JoinTable):
     def encoded_bytes(self) -> int:
         """Bytes of a segment of all ids, about. O(1)."""
         row_bytes: int = _ROW_BYTES + self.codes.itemsize * self.codes.shape[1]
+        row_bytes += 0 if self.units is None else self.units.itemsize
         return self._id_bytes + len(self) * row_bytes
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:

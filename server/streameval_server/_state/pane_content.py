@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
-from streameval._counts import decode_state, encode_state
+from streameval._counts import decode_evaluator, encode_evaluator
 from streameval._time import CoverageCell
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
@@ -181,7 +181,7 @@ class PartsEncoder:
         """Return the bytes. O(cells)."""
         pieces: list[bytes] = [b""]
         for number, frozen, covered in self.parts:
-            counts = encode_state(frozen.evaluator._view())
+            counts = encode_evaluator(frozen.evaluator._view())
             coverage = b"" if covered.is_empty else covered.cell.to_bytes()
             delays = covered.delays.to_bytes()
             pieces += (
@@ -217,7 +217,7 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
             for length in lengths:
                 blobs.append(data[at : at + length])
                 at += length
-            state: State = decode_state(blobs[0])
+            state: State = decode_evaluator(blobs[0])
             parts[number] = Part(
                 Accumulator(state), _coverage_from_bytes(blobs[1], blobs[2], scale)
             )

@@ -3,7 +3,7 @@
 Cases stay as they arrived, unsorted and at full precision, until they are merged: one sort
 then serves all that are pending. Cases that a `CellTable` counts are never sorted.
 
-Cost: 15 ns a case in cells; one sort in exact counts.
+Cost: 15 ns a case in cells; one sort in exact counts, and where cases have weights.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval._counts import (
     EMPTY_RUN,
+    WEIGHT_UNITS,
     Run,
     ScoreCounts,
     Span,
@@ -23,17 +24,19 @@ from streameval._counts import (
     concatenate_parts,
     count_cells,
     quantise,
+    weighted_counts,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common import BoolArray, FloatArray, IntArray
-    from streameval._counts import Scale, State
+    from streameval._counts import Scale, State, WeightedCounts
+    from streameval._time import Cases
     from streameval_server._state.segments import SegmentColumns
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
-    """Added cases: sorted already, or as they arrived."""
+    """Added cases: sorted already, which all weigh 1, or as they arrived."""
 
 
 _MIN_INSERT_RATIO = 4
@@ -67,12 +70,20 @@ class UnsortedCases:
     scores : float64[n]
     counts : int64[n] or None
         The multiplicity of each, None for 1.
+    units : int64[n] or None
+        The weight of each in units of 2**-16, None where each weighs 1.
     """
 
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
+    units: IntArray | None = None
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, cases: Cases) -> UnsortedCases:
+        """Return the cases of a change. O(1)."""
+        return cls(cases.labels, cases.scores, cases.counts, cases.units)
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:
@@ -82,21 +93,27 @@ class UnsortedCases:
         counts = None
         if any(part.counts is not None for part in parts):
             counts = np.concatenate([part.multiplicities() for part in parts])
+        units = None
+        if any(part.units is not None for part in parts):
+            units = np.concatenate([part.unit_column() for part in parts])
         return cls(
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
             counts,
+            units,
         )
 
     def take(self, rows: IntArray) -> UnsortedCases:
         """Return some of the rows. O(rows)."""
         counts = None if self.counts is None else self.counts[rows]
-        return UnsortedCases(self.labels[rows], self.scores[rows], counts)
+        units = None if self.units is None else self.units[rows]
+        return UnsortedCases(self.labels[rows], self.scores[rows], counts, units)
 
     def copy(self) -> UnsortedCases:
         """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
         counts = None if self.counts is None else self.counts.copy()
-        return UnsortedCases(self.labels.copy(), self.scores.copy(), counts)
+        units = None if self.units is None else self.units.copy()
+        return UnsortedCases(self.labels.copy(), self.scores.copy(), counts, units)
 
     def __len__(self) -> int:
         return self.scores.size
@@ -106,13 +123,17 @@ class UnsortedCases:
         """Memory of the rows. O(1)."""
         return sum(
             column.nbytes
-            for column in (self.labels, self.scores, self.counts)
+            for column in (self.labels, self.scores, self.counts, self.units)
             if column is not None
         )
 
     def multiplicities(self) -> IntArray:
         """Return how many cases each row stands for. O(n)."""
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
+
+    def unit_column(self) -> IntArray:
+        """Return the weight of each row in units. O(n)."""
+        return np.full(len(self), WEIGHT_UNITS) if self.units is None else self.units
 
     @property
     def positives(self) -> ClassScores:
@@ -135,7 +156,7 @@ class UnsortedCases:
         return self._keys[scale]
 
     def sorted(self) -> ScoreCounts:
-        """Return the cases as sorted runs. O(n log n)."""
+        """Return the cases, all of weight 1, as sorted runs. O(n log n)."""
         return ScoreCounts(Run.of(*self.positives), Run.of(*self.negatives))
 
 
@@ -187,10 +208,39 @@ def _event_times(parts: Sequence[TimedCases]) -> int | IntArray:
     )
 
 
+def has_weights(addition: Addition) -> bool:
+    """Return whether an addition has weights. O(1)."""
+    return isinstance(addition, UnsortedCases) and addition.units is not None
+
+
+def merge_weighted(state: State, pending: Sequence[Addition]) -> State:
+    """Return a state, of which cases may have weights, with changes added. O(n log n)."""
+    plain = [each for each in pending if not has_weights(each)]
+    change = ScoreCounts()
+    if plain:
+        change = ScoreCounts(
+            _sum([each.positives for each in plain], state),
+            _sum([each.negatives for each in plain], state),
+        )
+    weighted = [each for each in pending if isinstance(each, UnsortedCases) and has_weights(each)]
+    sums = None
+    if weighted:
+        every = UnsortedCases.concat(weighted)
+        sums = weighted_sums(every).at_resolution(state.resolution, state.scale)
+    return state.changed(change, weighted=sums, revision=0)
+
+
+def weighted_sums(cases: UnsortedCases) -> WeightedCounts:
+    """Return the sums of the weights of cases, by score and class. O(n log n)."""
+    return weighted_counts(cases.labels, cases.scores, cases.unit_column(), cases.counts)
+
+
 def merge_pending(state: State, pending: Sequence[Addition]) -> State:
     """Return a state with pending changes added. O(n log n), in cells mostly O(n)."""
     if not pending:
         return state
+    if state.weighted is not None or any(has_weights(each) for each in pending):
+        return merge_weighted(state, pending)
     only = pending[0]
     if len(pending) == 1 and isinstance(only, ScoreCounts):
         cells = ScoreCounts(state.quantised(only.positives), state.quantised(only.negatives))

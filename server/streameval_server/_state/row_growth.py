@@ -34,6 +34,9 @@ _VALUE_BYTES = 640
 _ID_BYTES = 320
 """Memory of an id, and of what a checkpoint copies of it."""
 
+DELAY_ROW_BYTES, DELAY_PANE_BYTES = 18, 1_540
+"""Memory of an effect among the label delays; and of a pane of these with its newest part."""
+
 _ROW_BYTES = 26
 """Memory of a row in a slice: label, score, multiplicity and cell key; or score and delay."""
 
@@ -82,8 +85,10 @@ def growth_bytes(
     """
     places = rows * keys
     slices, panes = max(slices, existing[0]), max(panes, existing[1])
+    delays = DELAY_ROW_BYTES * rows + DELAY_PANE_BYTES * min(rows, panes) if has_effects else 0
     return (
-        slices_bytes(rows, 1, 1, has_effects=has_effects)
+        delays
+        + slices_bytes(rows, 1, 1, has_effects=has_effects)
         + slices_bytes(rows, panes, existing[1], has_effects=has_effects)
         + slices_bytes(places, slices, existing[0], has_effects=has_effects)
         + slices_bytes(places, slices * panes, existing[2], has_effects=has_effects)
@@ -134,6 +139,9 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             existing=(places, 0, places * panes),
             has_effects=True,
         )
+    counted_rows = rows.size
+    if isinstance(rows, CaseRows) and rows.units is not None:
+        counted_rows *= 2  # sums of weights
     given = {column.key: column.values for column in rows.segments}
     values = [given.get(key, ("",)) for key in settings.segment_keys]
     texts = sum(_VALUE_BYTES + len(value) * 4 for each in values for value in each)
@@ -141,7 +149,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
         small
         + texts
         + growth_bytes(
-            rows.size,
+            counted_rows,
             keys,
             # A batch may have rows without a value of a key, which are a slice too.
             slices=sum(map(len, values)) + keys,

@@ -21,7 +21,12 @@ from streameval._counts import MAX_TOTAL
 from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
-from streameval_server._state.stream_parts import STREAM_PART, decode_head, restore_stream
+from streameval_server._state.stream_parts import (
+    DELAY_PART,
+    STREAM_PART,
+    decode_head,
+    restore_stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +34,9 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._state.stream_state import StreamState
 
-FRAME = Frame(b"SEVX", 1, "an exported stream")
+FRAME = Frame(b"SEVX", 1, "an exported stream", newest=2)
+_FRAME_WITH_DELAYS = Frame(b"SEVX", 2, "an exported stream")
+"""Format 2 has parts of label delays, which a release that knows format 1 would not read."""
 _LENGTH_BYTES = 4
 _MAX_NUMBER = 1 << 62
 
@@ -53,6 +60,8 @@ class StreamFile:
         The last merged epoch of each source.
     parts : mapping of str to bytes
         As `restore_stream` takes them.
+    weighed : int or None
+        What the references weigh together, in units of 2**-16; None where each weighs 1.
     """
 
     name: str
@@ -63,6 +72,7 @@ class StreamFile:
     total: int
     sources: Mapping[str, int]
     parts: Mapping[str, bytes]
+    weighed: int | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StreamFile:
@@ -73,7 +83,8 @@ class StreamFile:
         CorruptStateError
             When it is not what `stream_to_bytes` wrote.
         """
-        reader = FRAME.reader(data)
+        frame = _FRAME_WITH_DELAYS if _FRAME_WITH_DELAYS.begins(data) else FRAME
+        reader = frame.reader(data)
         length = int.from_bytes(reader.blob(_LENGTH_BYTES), "little")
         try:
             header = json.loads(bytes(reader.blob(length)))
@@ -87,6 +98,7 @@ class StreamFile:
             sources = {_text(key): _integer(each) for key, each in fields["sources"].items()}
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
                 _integer(fields[number])
+            _integer(fields.get("delays_since_us", 0))
             return cls(
                 _text(header["stream"]),
                 _integer(header["revision"]),
@@ -96,6 +108,7 @@ class StreamFile:
                 _integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
+                _integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
             )
         except StreamEvalError:
             raise
@@ -161,23 +174,29 @@ def stream_to_bytes(
         "revision": revision,
         "time_us": time_us,
         "written_by": f"streameval {streameval.__version__}",
-        "settings": asdict(StreamSettings(**fields["settings"])),
+        "settings": StreamSettings(**fields["settings"]).to_fields(),
         "references": fields["total"],
         "ids": ids,
         "parts": [(part, len(data)) for part, data in parts.items()],
     }
     text = json.dumps(header).encode()
-    return FRAME.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
+    has_delays = any(part.startswith(DELAY_PART) for part in parts)
+    frame = _FRAME_WITH_DELAYS if has_delays else FRAME
+    return frame.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
 
 
 def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
-        if name.endswith("_us") or name in {"resolution", "max_pending"}:
+        if name.endswith("_us") or name in {"resolution", "max_pending", "cluster_groups"}:
             _integer(value)
+        elif name == "cluster_key":
+            _text(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)
+        elif name == "threshold" and value is not None and type(value) is not float:
+            raise ValueError(f"threshold {value!r:.60} is not a number")
     for name, choices in CHOICES.items():
         if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")

@@ -1,9 +1,10 @@
 """A stream as the parts of a checkpoint: how they are named, encoded and restored.
 
 A stream has a head (the whole's all-time counts and everything small), a part for each
-segment key's all-time slices, a part for each pane, and join segments. A part's name is its
-kind, then its key or number, then the stream's name: ``stream/NAME``, ``slice/KEY/NAME``,
-``pane/START/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use the names
+segment key's all-time slices, a part for each pane, one for each pane's label delays, and join
+segments. A part's name is its kind, then its key or number, then the stream's name:
+``stream/NAME``, ``slice/KEY/NAME``, ``pane/START/NAME``, ``delay/START/NAME``,
+``join/REVISION/NAME``. Exports and `restore_stream` use the names
 without the stream's.
 
 The head is JSON (description, counters, segment values), the joiner's counters, and the
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streameval_server._model.limits import Limits
+    from streameval_server._state.frozen_delays import PaneRows
 
 _LENGTHS = struct.Struct("<III")
 
 STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
+DELAY_PART = "delay"
 """The kinds of parts."""
 
 
@@ -54,7 +56,9 @@ def split_part(part: str) -> tuple[str, str]:
 # -- encoding
 
 
-def checkpoint_parts(state: StreamState, since: int) -> Iterator[tuple[str, PartsEncoder | None]]:
+def checkpoint_parts(
+    state: StreamState, since: int
+) -> Iterator[tuple[str, PartsEncoder | PaneRows | None]]:
     """Yield the parts of a checkpoint except those of ids. O(panes + slices).
 
     A part that changed after `since` comes with its encoder, which needs no lock; an
@@ -74,6 +78,10 @@ def checkpoint_parts(state: StreamState, since: int) -> Iterator[tuple[str, Part
             _part_name(PANE_PART, pane.start_us, name),
             PartsEncoder(frozen_parts(content.parts)) if content.revision > since else None,
         )
+    if state.counts.delays is not None:
+        for changed_at, rows in state.counts.delays.changes():
+            part = _part_name(DELAY_PART, rows.start_us, name)
+            yield part, rows if changed_at > since else None
 
 
 def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
@@ -124,7 +132,7 @@ def _head(state: StreamState) -> PartsEncoder:
         "name": info.name,
         "create_us": info.create_us,
         "create_revision": info.create_revision,
-        "settings": asdict(info.settings),
+        "settings": info.settings.to_fields(),
         "revision": state.revision,
         "total": state.total,
         "sources": state.sources,
@@ -134,6 +142,10 @@ def _head(state: StreamState) -> PartsEncoder:
         "floor_us": store.floor_us,
         "beyond_retention": state.counts.beyond_retention,
     }
+    if state.counts.delays is not None:
+        fields["delays_since_us"] = state.counts.delays.since_us
+    if state.weighed is not None:
+        fields["weighed"] = state.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     joins = b"" if state.joins is None else state.joins.state_to_bytes()
 
@@ -195,6 +207,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])
     state.total = fields["total"]
+    state.weighed = fields.get("weighed")
     state.sources = fields["sources"]
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]
@@ -202,6 +215,8 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     store = state.counts.store
     store.floor_us = fields["floor_us"]
     store.slices.update(parts_from_bytes(counts, settings.scale))
+    if "delays_since_us" in fields:
+        state.counts.keep_delays(settings, fields["delays_since_us"])
     segments: dict[int, bytes] = {}
     for part, data in parts.items():
         kind, _, number = part.partition("/")
@@ -212,6 +227,10 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
             content = store.panes.at(int(number))
             content.revision = revision
             content.parts = parts_from_bytes(data, settings.scale)
+        elif kind == DELAY_PART:
+            if state.counts.delays is None:
+                raise CorruptStateError("there are label delays, and none since when")
+            state.counts.delays.restore(int(number), data, revision)
         elif kind == JOIN_PART:
             segments[int(number)] = data
     store.recount_memory()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval_server._model.rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
+from streameval._counts import unless_one
+from streameval_server._model.rows import (
+    CaseRows,
+    LabelRows,
+    MergeRows,
+    MissRows,
+    PredictionRows,
+    weighed_after,
+)
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.accumulator import StreamUsage
 from streameval_server._state.counts import StreamCounts
@@ -64,6 +72,8 @@ class StreamState:
         Log revision of its last change.
     total : int
         Number of accepted references, misses included.
+    weighed : int or None
+        What they weigh together, in units of 2**-16; None while each weighs 1.
     sources : dict of str to int
         The last merged epoch of each source.
     """
@@ -73,6 +83,7 @@ class StreamState:
         self.last_view: StreamView | None = None
         self.revision = info.create_revision
         self.total = 0
+        self.weighed: int | None = None
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
         self._usage = StreamUsage(self.revision)
@@ -82,6 +93,13 @@ class StreamState:
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
     # -- changing
+
+    def keep_delays(self, received_us: int) -> None:
+        """Keep the delays of labels from the entry of this time on, unless they are kept."""
+        if self.counts.delays is None:
+            self.last_view = None
+            since_us = 0 if self.joins is None else self.counts.end_us(received_us)
+            self.counts.keep_delays(self.info.settings, since_us)
 
     def take(self, rows: Rows, revision: int, received_us: int, due_us: int | None = None) -> None:
         """Take the rows of one entry.
@@ -96,12 +114,13 @@ class StreamState:
         """
         self.last_view = None
         self.revision = self._usage.revision = revision
+        self.weighed = weighed_after(self.weighed, self.total, rows)
         self.total += rows.total
         if isinstance(rows, CaseRows):
             columns = self._read_segments(rows)
             self.counts.add_cases(
                 TimedCases(
-                    UnsortedCases(rows.labels, rows.scores, rows.counts),
+                    UnsortedCases(rows.labels, rows.scores, rows.counts, unless_one(rows.units)),
                     received_us if rows.event_us is None else rows.event_us,
                     () if columns is None else (columns,),
                 )
@@ -148,6 +167,7 @@ class StreamState:
                 now_us=received_us,
                 event_us=_column(rows.event_us, rows.size, received_us),
                 scores=rows.scores,
+                units=unless_one(rows.units),
             )
         else:
             assert not isinstance(rows, CaseRows | MissRows | MergeRows)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streameval._counts import State
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
+    from streameval_server._state.frozen_delays import FrozenDelays
 
 
 class LazyCounts:
@@ -143,11 +144,14 @@ class FrozenStream:
         The slices of each pane, by number; oldest pane first.
     names : mapping of (key, value) to int
         The numbers of slices; a value without rows has no entry in `all_time`.
+    delays : FrozenDelays or None
+        How late labels come; None where it is not kept.
     """
 
     all_time: Mapping[int, tuple[LazyCounts, PaneCoverage]]
     panes: tuple[Mapping[int, PaneView], ...]
     names: Mapping[tuple[str, str], int]
+    delays: FrozenDelays | None = None
     _slices: dict[int, SliceView] = field(default_factory=dict)
 
     def slice(self, number: int) -> SliceView:

@@ -10,6 +10,7 @@ from streameval._metric_registry import (
     METRICS,
     MONITORED_NAMES,
     PAGE_NAMES,
+    POINT_NAMES,
 )
 
 MODULE_PATH = "metrics.js"
@@ -21,13 +22,14 @@ def metrics_module() -> bytes:
     served = {
         metric.name: {"title": metric.title, "unit": metric.unit}
         for metric in METRICS
-        if metric.is_served
+        if metric.is_served or metric.share
     }
     exports = {
         "METRICS": served,
         "SHOWN": PAGE_NAMES,
         "COMPARED": COMPARED_NAMES,
         "MONITORED": MONITORED_NAMES,
+        "RATES": POINT_NAMES,
         "HEADLINE": HEADLINE,
     }
     lines = ["// The table of metrics, written by the server from its registry."]

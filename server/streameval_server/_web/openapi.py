@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _WITH_BODY = frozenset({"POST", "PATCH"})
 
+_UINT32: Schema = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
 _INT64: Schema = {"type": "string", "pattern": r"^-?[0-9]{1,19}$"}
 _UINT64: Schema = {"type": "string", "pattern": r"^[0-9]{1,20}$"}
 _FLOAT: Schema = {
@@ -42,7 +43,8 @@ _SCALARS: dict[int, Schema] = {
     FieldDescriptor.TYPE_BYTES: {"type": "string", "contentEncoding": "base64"},
     FieldDescriptor.TYPE_DOUBLE: _FLOAT,
     FieldDescriptor.TYPE_INT32: {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
-    FieldDescriptor.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
+    FieldDescriptor.TYPE_UINT32: _UINT32,
+    FieldDescriptor.TYPE_FIXED32: _UINT32,
     FieldDescriptor.TYPE_INT64: _INT64,
     FieldDescriptor.TYPE_SFIXED64: _INT64,
     FieldDescriptor.TYPE_UINT64: _UINT64,

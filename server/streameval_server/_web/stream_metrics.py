@@ -1,7 +1,8 @@
 """Metrics of streams for Prometheus, from the same methods that answer clients.
 
-A stream has at most `SERIES_A_STREAM` series, so the limit on series limits streams:
-the first by name are exported, and a gauge counts the others. An unchanged snapshot
+A stream has at most `SERIES_A_STREAM` series, and `SERIES_A_POINT` more where it declares
+a threshold, so the limit on series limits streams: the first by name that fit are
+exported, and a gauge counts the others. An unchanged snapshot
 costs a copy, because the query engine caches it by the parts that it was made of; a
 comparison is reused while both snapshots of its stream stay the same.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from streameval._metric_registry import HEADLINE, MONITORED_NAMES
+from streameval._metric_registry import HEADLINE, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 
@@ -36,6 +37,9 @@ _COUNT_SERIES = 13
 
 SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
 """Value and limits of each metric and window, those of the difference, and the counts."""
+
+SERIES_A_POINT = 3 * len(POINT_NAMES) * len(_WINDOWS) + 1
+"""Value and limits of each rate at the declared threshold and window, and the threshold."""
 
 _NAMES_A_PAGE = 1000
 
@@ -87,13 +91,14 @@ class StreamMetrics:
         self._snapshot = methods.find(f"{_QUERY}/GetSnapshot")
         self._compare = methods.find(f"{_QUERY}/CompareStreams")
         self._window_us = round(window_s * 1e6)
-        self._max_streams = max_series // SERIES_A_STREAM
+        self._max_series = max_series
 
     async def read(self, before: StreamReadings) -> StreamReadings:
         """Read the streams again; comparisons that are still valid come from `before`."""
-        readings = StreamReadings()
-        async for name in self._names():
-            if len(readings.by_name) == self._max_streams:
+        readings, room = StreamReadings(), self._max_series
+        async for name, has_threshold in self._names():
+            room -= SERIES_A_STREAM + SERIES_A_POINT * has_threshold
+            if room < 0:
                 readings.left_out += 1
                 continue
             try:
@@ -103,13 +108,14 @@ class StreamMetrics:
                     raise
         return readings
 
-    async def _names(self) -> AsyncIterator[str]:
+    async def _names(self) -> AsyncIterator[tuple[str, bool]]:
+        """Yield the streams, and whether each declares a threshold."""
         token = ""
         while True:
             request = stream_pb2.ListStreamsRequest(page_size=_NAMES_A_PAGE, page_token=token)
             page: Any = await self._list.answer(request)
             for stream in page.streams:
-                yield stream.name
+                yield stream.name, stream.settings.HasField("threshold")
             token = page.next_page_token
             if not token:
                 return
@@ -136,7 +142,7 @@ class StreamMetrics:
     ) -> types_pb2.Snapshot:
         answer: Any = await self._snapshot.answer(
             query_pb2.GetSnapshotRequest(
-                selection=selection, metrics=MONITORED_NAMES, anytime=anytime
+                selection=selection, metrics=(*MONITORED_NAMES, *POINT_NAMES), anytime=anytime
             )
         )
         snapshot: types_pb2.Snapshot = answer.snapshot
@@ -193,6 +199,11 @@ def _figures(readings: StreamReadings) -> Iterator[Metric]:
         labels=labels,
     )
     upper = GaugeMetricFamily("streameval_figure_upper", "Upper limit of the same.", labels=labels)
+    threshold = GaugeMetricFamily(
+        "streameval_threshold",
+        "The declared threshold, at which precision and the other rates are.",
+        labels=labels[:1],
+    )
     changed = [
         GaugeMetricFamily(f"streameval_figure_difference{suffix}", help_, labels=labels[:2])
         for suffix, help_ in (
@@ -205,9 +216,11 @@ def _figures(readings: StreamReadings) -> Iterator[Metric]:
         for window, snapshot in zip(_WINDOWS, (reading.recent, reading.whole), strict=True):
             for metric in snapshot.metrics:
                 _add((value, lower, upper), (name, metric.name, window), metric)
+        if reading.whole.HasField("operating_point"):
+            threshold.add_metric((name,), reading.whole.operating_point.threshold)
         if reading.difference is not None:
             _add(changed, (name, HEADLINE), reading.difference)
-    yield from (value, lower, upper, *changed)
+    yield from (value, lower, upper, *changed, threshold)
 
 
 def _add(families: Any, labels: tuple[str, ...], metric: types_pb2.Metric) -> None:

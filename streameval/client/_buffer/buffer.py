@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from streameval._row_codec.segments import SegmentPairs
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+    from streameval.client._buffer.runs import Sampling
     from streameval.client._buffer.stream_buffer import UnlockedRows
 
 WhenFull = Literal["drop", "block"]
@@ -154,6 +155,28 @@ class Buffer:
             run.scores.append(score)
             self._accept(1)
 
+    def add_sampled_case(
+        self,
+        stream: StreamBuffer,
+        positive: bool,
+        score: float,
+        time_us: int | None,
+        segments: SegmentPairs,
+        *,
+        sampling: Sampling,
+        value: int,
+    ) -> None:
+        """Append one checked case with a weight in units, or with a cluster's checksum."""
+        with self.lock:
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
+                return
+            run = stream.sampled_run(sampling)
+            run.marks.mark_row(len(run.scores), time_us, segments)
+            run.values.append(value)
+            run.positives.append(positive)
+            run.scores.append(score)
+            self._accept(1)
+
     def add_id(self, stream: StreamBuffer, id_: str, code: int, score: float) -> None:
         """Append one checked row by id for which `unlocked_ids` has no grant.
 
@@ -189,8 +212,15 @@ class Buffer:
         *,
         time_us: int | None,
         segments: SegmentPairs,
+        value: int | None = None,
     ) -> None:
-        """Append one checked row by id that has a time or segments of its own."""
+        """Append one checked row by id that has columns of its own.
+
+        Parameters
+        ----------
+        value
+            The units of a label's weight, or the checksum of a prediction's cluster.
+        """
         with self.lock:
             if stream.unlocked_ids.granted:
                 self._revoke(stream.unlocked_ids)
@@ -199,6 +229,9 @@ class Buffer:
             run = stream.ids
             run.marks.mark_row(len(run.ids), time_us, segments)
             run.until_ns = 0
+            if value is not None:
+                run.value_rows.append(len(run.ids))
+                run.values.append(value)
             run.ids.append(id_)
             run.codes.append(code)
             run.scores.append(score)

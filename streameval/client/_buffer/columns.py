@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
+from streameval._row_codec.clusters import CLUSTER_BYTES
 from streameval._row_codec.rows import (
     MAX_CASE_BYTES,
     MAX_COUNT_BYTES,
@@ -20,6 +21,7 @@ from streameval._row_codec.rows import (
     encode_misses,
 )
 from streameval._row_codec.segments import segment_bytes
+from streameval._row_codec.weights import MAX_WEIGHT_BYTES
 from streameval.client._buffer.segments import join_segments, select_segment_rows
 from streameval.v1 import ingest_pb2
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.cluster_keys import ClusterChecksums
     from streameval._row_codec.segments import SegmentPairs, Segments
 
     Times = int | IntArray | None
@@ -225,6 +228,10 @@ class CaseRows(Columns):
         How many identical cases each row stands for; None means one each.
     times : int, int64[n] or None
     segments : tuple of SegmentCodes
+    units : int64[n] or None
+        The weight of each case in units of 2**-16; None means 1 each.
+    clusters : uint32[n] or None
+        The checksum of each row's cluster key.
     """
 
     LIKE = "scores"
@@ -234,16 +241,29 @@ class CaseRows(Columns):
     counts: IntArray | None = None
     times: Times = None
     segments: Segments = ()
+    units: IntArray | None = None
+    clusters: ClusterChecksums | None = None
 
     def _column_bytes(self) -> int:
         return self.size * (
-            MAX_CASE_BYTES if self.counts is None else MAX_CASE_BYTES + MAX_COUNT_BYTES
+            MAX_CASE_BYTES
+            + (0 if self.counts is None else MAX_COUNT_BYTES)
+            + (0 if self.units is None else MAX_WEIGHT_BYTES)
+            + (0 if self.clusters is None else CLUSTER_BYTES)
         )
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
         times = stamps_to_times(self.times, offset_us)
-        cases = encode_cases(self.positives, self.scores, self.counts, times, self.segments)
+        cases = encode_cases(
+            self.positives,
+            self.scores,
+            self.counts,
+            times,
+            self.segments,
+            units=self.units,
+            clusters=self.clusters,
+        )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, cases=cases)
 
 

@@ -11,24 +11,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._row_codec.clusters import CLUSTER_BYTES
 from streameval._row_codec.rows import (
     MAX_ID_OVERHEAD_BYTES,
     MAX_SCORE_BYTES,
     encode_labels,
     encode_predictions,
 )
+from streameval._row_codec.weights import MAX_WEIGHT_BYTES
 from streameval.client._buffer.columns import Columns, join, stamps_to_times
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.cluster_keys import ClusterChecksums
     from streameval._row_codec.segments import Segments
     from streameval.client._buffer.columns import Times
 
-PREDICTION, LABEL, RETRACTION = 0, 1, 5
-"""Ranks in a phase. Labels have the four ranks 1 to 4: with or without times and scores."""
+PREDICTION, CLUSTERED_PREDICTION, LABEL, RETRACTION = 0, 1, 2, 10
+"""Ranks in a phase. Labels have the eight ranks 2 to 9: with or without times, scores, weights."""
 
 
 class IdRows(Columns):
@@ -55,20 +58,26 @@ class PredictionRows(IdRows):
         Finite.
     times : int, int64[n] or None
     segments : tuple of SegmentCodes
+    clusters : uint32[n] or None
+        The checksum of each row's cluster key.
     """
 
     ids: list[str]
     scores: FloatArray
     times: Times = None
     segments: Segments = ()
+    clusters: ClusterChecksums | None = None
 
     def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * MAX_SCORE_BYTES
+        clusters = 0 if self.clusters is None else CLUSTER_BYTES
+        return self._id_bytes() + self.size * (MAX_SCORE_BYTES + clusters)
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
         times = stamps_to_times(self.times, offset_us)
-        predictions = encode_predictions(self.ids, self.scores, times, self.segments)
+        predictions = encode_predictions(
+            self.ids, self.scores, times, self.segments, clusters=self.clusters
+        )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
 
 
@@ -85,20 +94,24 @@ class LabelRows(IdRows):
         Event times of the predictions, if the caller gave them.
     scores : float64[n] or None
         Scores of the predictions, if the caller gave them.
+    units : int64[n] or None
+        The weight of each label in units of 2**-16; None means 1 each.
     """
 
     ids: list[str]
     positives: BoolArray
     times: Times = None
     scores: FloatArray | None = None
+    units: IntArray | None = None
 
     def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * (1 + MAX_SCORE_BYTES)
+        weights = 0 if self.units is None else MAX_WEIGHT_BYTES
+        return self._id_bytes() + self.size * (1 + MAX_SCORE_BYTES + weights)
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
         times = stamps_to_times(self.times, offset_us)
-        labels = encode_labels(self.ids, self.positives, times, self.scores)
+        labels = encode_labels(self.ids, self.positives, times, self.scores, units=self.units)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
 
 
@@ -123,23 +136,27 @@ class RetractionRows(IdRows):
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, retractions=retractions)
 
 
-def label_rank(*, timed: bool, scored: bool) -> int:
-    """Return the rank of labels with or without times and scores.
+def label_rank(*, timed: bool, scored: bool, weighted: bool = False) -> int:
+    """Return the rank of labels with or without times, scores and weights.
 
     Examples
     --------
     >>> label_rank(timed=False, scored=False), label_rank(timed=True, scored=True)
-    (1, 4)
+    (2, 5)
     """
-    return LABEL + timed + 2 * scored
+    return LABEL + timed + 2 * scored + 4 * weighted
 
 
 def rank_of(rows: IdRows) -> int:
     """Return the rank of rows in a phase; rows of equal rank can be joined."""
     if isinstance(rows, PredictionRows):
-        return PREDICTION
+        return PREDICTION if rows.clusters is None else CLUSTERED_PREDICTION
     if isinstance(rows, LabelRows):
-        return label_rank(timed=rows.times is not None, scored=rows.scores is not None)
+        return label_rank(
+            timed=rows.times is not None,
+            scored=rows.scores is not None,
+            weighted=rows.units is not None,
+        )
     return RETRACTION
 
 
@@ -148,9 +165,9 @@ def phases(ids: Sequence[str], ranks: Sequence[int]) -> list[int]:
 
     Examples
     --------
-    >>> phases(["a", "b", "a", "b"], [0, 0, 1, 1])  # the labels of two predictions
+    >>> phases(["a", "b", "a", "b"], [0, 0, 2, 2])  # the labels of two predictions
     [0, 4]
-    >>> phases(["a", "a", "a"], [0, 5, 0])  # predicted again after its retraction
+    >>> phases(["a", "a", "a"], [0, 10, 0])  # predicted again after its retraction
     [0, 2, 3]
     """
     edges = [0]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from streameval._common.keywords import MISSING, by_keyword, keywords_error, reports_keywords
 from streameval._common.names import MAX_ID_BYTES
+from streameval._counts.cluster_keys import cluster_checksum
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -16,7 +17,13 @@ from streameval._counts.columns import (
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_id, check_ids, check_segments
 from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
-from streameval.client._buffer.runs import PREDICTION_CODE, RETRACTION_CODE, label_code
+from streameval.client._buffer.runs import (
+    CLUSTERED_PREDICTION_CODE,
+    PREDICTION_CODE,
+    RETRACTION_CODE,
+    label_code,
+)
+from streameval.client._buffer.sampling import check_row_sampling, check_sampling_columns
 from streameval.client._buffer.verbs import RowVerbs, copy_if_shared, times_of
 
 if TYPE_CHECKING:
@@ -42,9 +49,9 @@ class IdVerbs(RowVerbs):
         self,
         id: str | bytes,  # noqa: A002 - the usual word
         score: float,
-        *,
         at: datetime | np.datetime64 | None = None,
         segments: Mapping[str, str] | None = None,
+        cluster: str | int | bytes | None = None,
     ) -> None:
         """Log one prediction; its `label` may be added before or after it.
 
@@ -60,6 +67,9 @@ class IdVerbs(RowVerbs):
         segments : mapping of str to str, optional
             The prediction's value of each segment key, for instance
             ``{"country": "US"}``.
+        cluster : str, int or bytes, optional
+            Where the stream declares clusters: which one the prediction is of. Only its
+            CRC-32 is sent; 17, "17" and b"17" are one cluster.
 
         Raises
         ------
@@ -85,22 +95,30 @@ class IdVerbs(RowVerbs):
         # x - x is NaN for NaN and the infinities: one subtraction rejects both.
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
-        if at is None and segments is None:
+        if at is None and segments is None and cluster is None:
             self._add(id, PREDICTION_CODE, score)
             return
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
+        checksum = None if cluster is None else cluster_checksum(cluster)
         self._buffer.add_dated_id(
-            self._stream_buffer, id, PREDICTION_CODE, score, time_us=time_us, segments=pairs
+            self._stream_buffer,
+            id,
+            PREDICTION_CODE if checksum is None else CLUSTERED_PREDICTION_CODE,
+            score,
+            time_us=time_us,
+            segments=pairs,
+            value=checksum,
         )
 
-    def label(
+    def label(  # noqa: PLR0917 - as in add_case
         self,
         id: str | bytes,  # noqa: A002 - as in log
         positive: bool,
-        *,
         at: datetime | np.datetime64 | None = None,
         score: float | None = None,
+        weight: float | None = None,
+        label_probability: float | None = None,
     ) -> None:
         """Add the label of one prediction. A second label of an id replaces the first.
 
@@ -115,6 +133,12 @@ class IdVerbs(RowVerbs):
         score : float, optional
             The score of the prediction, if known. With `at`, no stored
             prediction is needed.
+        weight : float, optional
+            A multiple of 2**-16 from 0 to 2**31; a case of weight 0 counts nothing. By
+            default 1.
+        label_probability : float, optional
+            The probability with which the prediction was chosen to be labelled: the weight
+            is divided by it and rounded to a multiple of 2**-16.
 
         Raises
         ------
@@ -131,16 +155,23 @@ class IdVerbs(RowVerbs):
             id = check_id(id)  # noqa: A001 - checked
         if positive is not True and positive is not False:
             positive = check_label(positive)
-        if at is None and score is None:
+        if at is None and score is None and weight is None and label_probability is None:
             self._add(id, _LABEL_CODES[positive], 0.0)
             return
         value = 0.0 if score is None else check_score(score)
-        code = label_code(positive, timed=at is not None, scored=score is not None)
-        if at is None:
+        units, _ = check_row_sampling(weight, label_probability, None)
+        code = label_code(
+            positive,
+            timed=at is not None,
+            scored=score is not None,
+            weighted=units is not None,
+        )
+        time_us = None if at is None else to_us(at)
+        if time_us is None and units is None:
             self._add(id, code, value)
         else:
             self._buffer.add_dated_id(
-                self._stream_buffer, id, code, value, time_us=to_us(at), segments=()
+                self._stream_buffer, id, code, value, time_us=time_us, segments=(), value=units
             )
 
     def retract(self, id: str | bytes) -> None:  # noqa: A002 - as in log
@@ -178,6 +209,7 @@ class IdVerbs(RowVerbs):
         scores: Any,
         at: Any = None,
         segments: Mapping[str, Any] | None = None,
+        clusters: Any = None,
     ) -> None:
         """Log columns of predictions, all or none of them.
 
@@ -191,6 +223,8 @@ class IdVerbs(RowVerbs):
             The times of the predictions: one for all rows, or one per row.
         segments : mapping of str to str or column of str, optional
             For each key one value for all rows, or one per row.
+        clusters : column of str, int or bytes, optional
+            Where the stream declares clusters: which one each row is of, as in `log`.
 
         Raises
         ------
@@ -218,12 +252,24 @@ class IdVerbs(RowVerbs):
         values = check_scores(scores)
         check_length("scores", values.size, like="ids", length=len(names))
         times, slices = self._times_and_segments(at, segments, len(names), like="ids")
-        rows = PredictionRows(self.name, names, copy_if_shared(values, scores), times, slices)
+        _, checksums = check_sampling_columns(
+            None, None, clusters, size=len(names), counts=None, like="ids"
+        )
+        rows = PredictionRows(
+            self.name, names, copy_if_shared(values, scores), times, slices, checksums
+        )
         self._buffer.add_rows(self._stream_buffer, rows)
 
     @reports_keywords
     def label_cases(
-        self, *columns: Never, ids: Any, labels: Any, at: Any = None, scores: Any = None
+        self,
+        *columns: Never,
+        ids: Any,
+        labels: Any,
+        at: Any = None,
+        scores: Any = None,
+        weights: Any = None,
+        label_probability: Any = None,
     ) -> None:
         """Add the labels of columns of predictions, all or none of them.
 
@@ -237,6 +283,11 @@ class IdVerbs(RowVerbs):
             The times of the *predictions*, if known.
         scores : column of float, optional
             The scores of the predictions, if known.
+        weights : column of float, optional
+            Multiples of 2**-16 from 0 to 2**31, as in `label`. By default 1 each.
+        label_probability : float or column of float, optional
+            The probability with which each prediction was chosen to be labelled, one for all
+            rows or one per row.
 
         Raises
         ------
@@ -261,7 +312,10 @@ class IdVerbs(RowVerbs):
             check_length("scores", values.size, like="ids", length=len(names))
             values = copy_if_shared(values, scores)
         times = None if at is None else times_of(at, len(names))
-        rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values)
+        units, _ = check_sampling_columns(
+            weights, label_probability, None, size=len(names), counts=None, like="ids"
+        )
+        rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values, units)
         self._buffer.add_rows(self._stream_buffer, rows)
 
     @by_keyword

@@ -14,13 +14,15 @@ Nothing here locks: the buffer's lock guards it.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from streameval.client._buffer.columns import CaseRows
 from streameval.client._buffer.id_columns import (
+    CLUSTERED_PREDICTION,
     LABEL,
     PREDICTION,
     RETRACTION,
@@ -46,12 +48,13 @@ STAMP_INTERVAL_S = 0.025
 _STAMP_INTERVAL_NS = int(STAMP_INTERVAL_S * 1e9)
 
 PREDICTION_CODE = PREDICTION << 1
+CLUSTERED_PREDICTION_CODE = CLUSTERED_PREDICTION << 1
 RETRACTION_CODE = RETRACTION << 1
 
 
-def label_code(positive: bool, *, timed: bool, scored: bool) -> int:
+def label_code(positive: bool, *, timed: bool, scored: bool, weighted: bool = False) -> int:
     """Return the code of a label: its rank, and in the lowest bit whether it is positive."""
-    return label_rank(timed=timed, scored=scored) << 1 | positive
+    return label_rank(timed=timed, scored=scored, weighted=weighted) << 1 | positive
 
 
 class Stamps:
@@ -127,18 +130,33 @@ class Marks:
         return row_times, segments_from_marks(segments, counts)
 
 
+Sampling = Literal["units", "clusters"]
+"""The column of cases with weights, or of cases with clusters: no row has both."""
+
+
 class CaseRun:
-    """Cases that were added one at a time.
+    """Cases that were added one at a time, all with the same columns.
+
+    Parameters
+    ----------
+    stamps : Stamps
+        The stream's.
+    sampling : {"units", "clusters"}, optional
+        The column that each row has besides.
 
     Attributes
     ----------
     until_ns : int
         On the stamps' clock: until then a row without a time and segments needs no mark.
+    values : array of int
+        The values of that column.
     """
 
-    __slots__ = ("marks", "positives", "scores", "until_ns")
+    __slots__ = ("_sampling", "marks", "positives", "scores", "until_ns", "values")
 
-    def __init__(self, stamps: Stamps) -> None:
+    def __init__(self, stamps: Stamps, sampling: Sampling | None = None) -> None:
+        self._sampling = sampling
+        self.values = array("q")
         self.positives = bytearray()
         self.scores = array("d")
         self.marks = Marks(stamps)
@@ -159,9 +177,16 @@ class CaseRun:
         scores = np.frombuffer(self.scores, np.float64)
         time_us = self.marks.single_time()
         if time_us is not None:
-            return CaseRows(stream, positives, scores, None, time_us)
-        times, segments = self.marks.columns(len(self.scores))
-        return CaseRows(stream, positives, scores, None, _compact_times(times), segments)
+            rows = CaseRows(stream, positives, scores, None, time_us)
+        else:
+            times, segments = self.marks.columns(len(self.scores))
+            rows = CaseRows(stream, positives, scores, None, _compact_times(times), segments)
+        if self._sampling is None:
+            return rows
+        values = np.frombuffer(self.values, np.int64)
+        if self._sampling == "units":
+            return replace(rows, units=values)
+        return replace(rows, clusters=values.astype(np.uint32))
 
 
 class IdRun:
@@ -174,16 +199,20 @@ class IdRun:
         A rank in a phase, and in the lowest bit whether the label is positive.
     scores : array of float
         0 for a row without a score.
+    value_rows, values : array of int
+        The rows with a weight or a cluster, and the units or the checksum of each.
     until_ns : int
         As in `CaseRun`.
     """
 
-    __slots__ = ("codes", "ids", "marks", "scores", "until_ns")
+    __slots__ = ("codes", "ids", "marks", "scores", "until_ns", "value_rows", "values")
 
     def __init__(self, stamps: Stamps) -> None:
         self.ids: list[str] = []
         self.codes = bytearray()
         self.scores = array("d")
+        self.value_rows = array("q")
+        self.values = array("q")
         self.marks = Marks(stamps)
         self.until_ns = 0
 
@@ -206,7 +235,8 @@ class IdRun:
             self.ids,
             (codes & 1).astype(np.bool_),
             np.frombuffer(self.scores, np.float64),
-            self.marks,
+            values=self._all_values(),
+            marks=self.marks,
         )
         if ranks.min() == ranks.max():
             return [columns.rows(int(ranks[0]), None)]
@@ -216,17 +246,33 @@ class IdRun:
             for rank in np.unique(ranks[start:end]).tolist()
         ]
 
+    def _all_values(self) -> IntArray:
+        """Return the value of each row, 0 for one without; empty where no row has one. O(rows)."""
+        if not self.values:
+            return np.empty(0, dtype=np.int64)
+        values = np.zeros(len(self.ids), dtype=np.int64)
+        values[np.frombuffer(self.value_rows, np.int64)] = np.frombuffer(self.values, np.int64)
+        return values
+
 
 class _IdColumns:
     """The columns of a run, from which rows of one kind are selected."""
 
     def __init__(
-        self, stream: str, ids: list[str], positives: BoolArray, scores: FloatArray, marks: Marks
+        self,
+        stream: str,
+        ids: list[str],
+        positives: BoolArray,
+        scores: FloatArray,
+        *,
+        values: IntArray,
+        marks: Marks,
     ) -> None:
         self._stream = stream
         self._ids = ids
         self._positives = positives
         self._scores = scores
+        self._values = values
         self._single_time_us = marks.single_time()
         if self._single_time_us is None:
             self._times, self._segments = marks.columns(len(ids))
@@ -237,17 +283,23 @@ class _IdColumns:
         selected = slice(None) if rows is None else rows
         if rank == RETRACTION:
             return RetractionRows(self._stream, ids)
-        if rank == PREDICTION:
-            segments = self._segments_of(selected)
-            scores = self._scores[selected]
-            return PredictionRows(self._stream, ids, scores, self._times_of(selected), segments)
-        timed, scored = (rank - LABEL) & 1, (rank - LABEL) & 2
+        if rank in (PREDICTION, CLUSTERED_PREDICTION):
+            return PredictionRows(
+                self._stream,
+                ids,
+                self._scores[selected],
+                self._times_of(selected),
+                self._segments_of(selected),
+                None if rank == PREDICTION else self._values[selected].astype(np.uint32),
+            )
+        timed, scored, weighted = ((rank - LABEL) & bit for bit in (1, 2, 4))
         return LabelRows(
             self._stream,
             ids,
             self._positives[selected],
             self._times_of(selected) if timed else None,
             self._scores[selected] if scored else None,
+            self._values[selected] if weighted else None,
         )
 
     def _times_of(self, rows: slice | IntArray) -> Times:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
-
+    from streameval.client._buffer.runs import Sampling
 
 _MIN_BURST_ROWS = 16
 """Rows added under the lock within one stamp (25 ms) before rows are granted without it."""
@@ -170,6 +170,8 @@ class StreamBuffer:
         Shared by all rows of the stream.
     cases, ids : CaseRun, IdRun
         Rows that were added one at a time.
+    sampled_cases : dict of CaseRun
+        Those with weights, and those with clusters.
     case_pieces : list of CaseRows or MissRows
         Cases and misses that were added as columns.
     id_pieces : list of IdRows or IdRun
@@ -183,6 +185,7 @@ class StreamBuffer:
         "cases",
         "id_pieces",
         "ids",
+        "sampled_cases",
         "stamps",
         "stream",
         "unlocked_cases",
@@ -195,6 +198,7 @@ class StreamBuffer:
         self.unlocked_cases = UnlockedCases(self)
         self.unlocked_ids = UnlockedIds(self)
         self.cases = CaseRun(self.stamps)
+        self.sampled_cases: dict[Sampling, CaseRun] = {}
         self.ids = IdRun(self.stamps)
         self.case_pieces: list[CaseRows | MissRows] = []
         self.id_pieces: list[IdRows | IdRun] = []
@@ -204,19 +208,28 @@ class StreamBuffer:
         self.unlocked_cases.drop()
         self.unlocked_ids.drop()
         self.cases, self.ids = CaseRun(self.stamps), IdRun(self.stamps)
+        self.sampled_cases = {}
         self.case_pieces, self.id_pieces = [], []
 
     def drain(self) -> DrainedRows | None:
         """Remove and return all rows; None if there are none. O(1)."""
         self.close_id_run()
-        cases = self.cases if self.cases.scores else None
-        if cases is not None:
+        cases = list(self.sampled_cases.values())
+        if self.cases.scores:
+            cases.append(self.cases)
             self.cases = CaseRun(self.stamps)
-        elif not (self.case_pieces or self.id_pieces):
+        elif not (cases or self.case_pieces or self.id_pieces):
             return None
         drained = DrainedRows(self.stream, cases, self.case_pieces, self.id_pieces)
-        self.case_pieces, self.id_pieces = [], []
+        self.sampled_cases, self.case_pieces, self.id_pieces = {}, [], []
         return drained
+
+    def sampled_run(self, sampling: Sampling) -> CaseRun:
+        """Return the run of cases with weights, or of those with clusters."""
+        run = self.sampled_cases.get(sampling)
+        if run is None:
+            run = self.sampled_cases[sampling] = CaseRun(self.stamps, sampling)
+        return run
 
     def append(self, rows: CaseRows | IdRows | MissRows) -> None:
         """Append columns."""
@@ -237,15 +250,13 @@ class DrainedRows(NamedTuple):
     """Rows that were drained from a stream's buffer. Never mutated."""
 
     stream: str
-    cases: CaseRun | None
+    cases: list[CaseRun]
     case_pieces: list[CaseRows | MissRows]
     id_pieces: list[IdRows | IdRun]
 
     def rows(self) -> list[Rows]:
         """Return the rows as few pieces, rows by id in an equivalent order. O(rows)."""
-        cases = self.case_pieces
-        if self.cases is not None:
-            cases = [*cases, self.cases.rows(self.stream)]
+        cases = [*self.case_pieces, *(run.rows(self.stream) for run in self.cases)]
         rows = [*coalesce_cases(cases)]
         if self.id_pieces:
             ids: list[IdRows] = []

@@ -171,6 +171,16 @@ class StreamSettings:
         How a prediction without a label counts.
     segment_keys : tuple of str
         Declared keys. Keys can be added, not removed.
+    cluster_key : str
+        What rows share a cluster by, for instance ``user_id``; "" where it has no name.
+        Cannot change.
+    cluster_groups : int
+        How many groups clusters are hashed into, 8 to 1024, by default 32 where
+        `cluster_key` is given; 0 declares no clusters. With clusters every case and
+        prediction needs one, and weights are refused. Cannot change.
+    threshold : float or None
+        The score at which the model runs, finite, and in [0, 1] on the probability scale;
+        answers have the rates at it. None declares none.
     """
 
     pane: timedelta
@@ -183,6 +193,9 @@ class StreamSettings:
     orphans: Literal["drop", "miss"]
     expired: Literal["drop", "negative"]
     segment_keys: tuple[str, ...]
+    cluster_key: str = ""
+    cluster_groups: int = 0
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
+from streameval._metrics.weighting import WeightTotals
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.interval import Interval
@@ -31,20 +33,17 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.message import Message
 
-    from streameval._common.arrays import FloatArray, IntArray
     from streameval.client._wire.answers import Span
 
 _REASON_PREFIX = "UNDEFINED_REASON_"
+_REFUSALS = {"TOO_FEW_EFFECTIVE"}
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     """Return a snapshot; figures that are absent from the message are nan. O(vertices)."""
     P, N = message.num_positive_ref, message.num_negative_ref
-    hull = None
-    if message.hull.thresholds:
-        thresholds, fp, tp = _columns(message.hull)
-        hull = RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+    hull = _hull(message.hull, P, N) if message.hull.thresholds else None
     figures = {metric.name: _value(metric) for metric in message.metrics}
     six = {name: figures.get(name, math.nan) for name in SNAPSHOT_NAMES}
     return Snapshot(
@@ -78,7 +77,35 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         else None,
         coverage=read_coverage(message, "coverage"),
         warnings=tuple(message.warnings),
-        weights=None,  # streams have none
+        weights=_weights(message),
+        operating_point=_operating_point(message),
+    )
+
+
+def _operating_point(message: types_pb2.Snapshot) -> Confusion | None:
+    """Return the counts at the declared threshold; None where the stream declares none."""
+    if not message.HasField("operating_point"):
+        return None
+    at = message.operating_point
+    counts: list[Any] = [_whole(each) for each in (at.tp, at.fp, at.fn, at.tn)]
+    return Confusion(at.threshold, *counts)
+
+
+def _whole(count: float) -> float:
+    """Return a number of cases as an int, a sum of weights as it is."""
+    return int(count) if count.is_integer() else count
+
+
+def _weights(message: types_pb2.Snapshot) -> WeightTotals | None:
+    """Return what the references weigh; None where each weighs 1."""
+    if not message.HasField("weights"):
+        return None
+    weights = message.weights
+    return WeightTotals(
+        weights.positives,
+        weights.negatives,
+        weights.effective_positives,
+        weights.effective_negatives,
     )
 
 
@@ -101,7 +128,15 @@ def _interval(metric: types_pb2.Metric) -> Interval:
         method=analytic_method(metric.name),
         estimate=_value(metric),
         anytime=interval.anytime,
+        design_effect=interval.design_effect if interval.HasField("design_effect") else 1.0,
+        refused=_refused(interval),
     )
+
+
+def _refused(interval: types_pb2.Interval) -> str | None:
+    """Return why there are no limits although there are cases enough."""
+    reason = _reason(interval.undefined_reason)
+    return reason if reason in _REFUSALS else None
 
 
 def read_span(message: Message, field: str) -> Span:
@@ -137,24 +172,27 @@ def _timedelta(duration: Duration) -> timedelta:
 
 def read_points(response: query_pb2.GetCurveResponse) -> OperatingPoints:
     """Return a curve as operating points. O(points)."""
-    thresholds, fp, tp = _columns(response.curve)
-    P, N = response.num_positive_ref, response.num_negative_ref
-    return OperatingPoints(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+    totals = response.num_positive_ref, response.num_negative_ref
+    return OperatingPoints(**_columns(response.curve, *totals))
 
 
 def read_hull(response: query_pb2.GetCurveResponse) -> RocHull:
     """Return a curve as a hull. O(vertices)."""
-    thresholds, fp, tp = _columns(response.curve)
-    P, N = response.num_positive_ref, response.num_negative_ref
-    return RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+    return _hull(response.curve, response.num_positive_ref, response.num_negative_ref)
 
 
-def _columns(curve: types_pb2.Curve) -> tuple[FloatArray, IntArray, IntArray]:
-    return (
-        np.array(curve.thresholds, dtype=np.float64),
-        np.array(curve.fp, dtype=np.int64),
-        np.array(curve.tp, dtype=np.int64),
-    )
+def _hull(curve: types_pb2.Curve, P: int, N: int) -> RocHull:
+    return RocHull(**_columns(curve, P, N))
+
+
+def _columns(curve: types_pb2.Curve, P: int, N: int) -> dict[str, Any]:
+    """Return the columns of a curve, and its totals; sums of weights where cases have some."""
+    columns: dict[str, Any] = {"thresholds": np.array(curve.thresholds, dtype=np.float64)}
+    if curve.weighted_fp:
+        fp, tp = np.array(curve.weighted_fp), np.array(curve.weighted_tp)
+        return columns | {"fp": fp, "tp": tp, "P": float(tp[-1]), "N": float(fp[-1])}
+    fp, tp = np.array(curve.fp, dtype=np.int64), np.array(curve.tp, dtype=np.int64)
+    return columns | {"fp": fp, "tp": tp, "P": P, "N": N}
 
 
 def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamComparison:
@@ -238,4 +276,7 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         orphans="miss" if message.orphans == stream_pb2.ORPHAN_POLICY_MISS else "drop",
         expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
         segment_keys=tuple(message.segment_keys),
+        cluster_key=message.cluster_key,
+        cluster_groups=message.cluster_groups,
+        threshold=message.threshold if message.HasField("threshold") else None,
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import segment_key_problem
+from streameval._common.values import real
+from streameval._counts.cluster_keys import check_cluster_groups
 from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
@@ -23,6 +26,7 @@ class ChangedSettings(TypedDict, total=False):
     orphans: Literal["drop", "miss"]
     expired: Literal["drop", "negative"]
     segment_keys: Iterable[str]
+    threshold: float | None
 
 
 class NewSettings(ChangedSettings, total=False):
@@ -31,6 +35,8 @@ class NewSettings(ChangedSettings, total=False):
     pane: timedelta
     resolution: int
     scale: Literal["plain", "probability"]
+    cluster_key: str
+    cluster_groups: int
 
 
 _CHOICES: dict[str, dict[str, int]] = {
@@ -66,8 +72,13 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
             message.segment_keys.extend(check_names(value, field=name))
+        elif name in {"cluster_key", "cluster_groups"}:
+            _set_clusters(message, name, value)
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
+        elif name == "threshold":
+            if value is not None:  # None, named by an update, declares none any more
+                message.threshold = real(value, name)
         elif name not in _CHOICES:
             raise TypeError(f"there is no setting {name!r}")
         else:
@@ -77,6 +88,19 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
                 raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
             setattr(message, name, choices[value])
     return message
+
+
+def _set_clusters(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    if name == "cluster_groups":
+        message.cluster_groups = check_cluster_groups(value) or 0
+        return
+    if isinstance(value, str):
+        problem = segment_key_problem(value, name)
+    else:
+        problem = f"cluster_key must be a string, got {value!r:.60}"
+    if problem is not None:
+        raise InvalidInputError(problem, field=name)
+    message.cluster_key = value
 
 
 def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:

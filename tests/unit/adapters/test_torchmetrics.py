@@ -207,6 +207,95 @@ def test_what_is_refused_changes_nothing(torch, make, preds, target, message) ->
     assert metric.evaluator() == Evaluator()
 
 
+def weighted(rows: list[tuple[np.ndarray, np.ndarray]], seed: int = 3) -> list[np.ndarray]:
+    """Return weights of such batches, which float32 does not hold, and some of 0."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 5, scores.size) * 70_000.25 + 2.0**-16 for scores, _ in rows]
+
+
+def expected_weighted(rows, weights) -> Evaluator:
+    """Return an evaluator of batches with weights."""
+    ev = Evaluator()
+    for (scores, labels), column in zip(rows, weights, strict=True):
+        ev.add_cases(labels=labels, scores=scores, weights=column)
+    return ev
+
+
+def test_weights_agree_with_scikit_learn(torch, make, require) -> None:
+    """Fractional weights, some of 0: the areas with `sample_weight`."""
+    peers = require("sklearn.metrics")
+    rows = batches()
+    scores, labels = (np.concatenate(column) for column in zip(*rows, strict=True))
+    rng = np.random.default_rng(8)
+    weights = rng.integers(0, 64, scores.size) / 16
+    for name, theirs in (
+        ("average_precision", peers.average_precision_score),
+        ("auc_roc", peers.roc_auc_score),
+    ):
+        metric = make(metric=name)
+        metric.update(*(torch.from_numpy(each) for each in (scores, labels, weights)))
+        truth = theirs(labels, scores, sample_weight=weights)
+        assert float(metric.compute()) == pytest.approx(truth, abs=1e-6)
+    assert metric.evaluator().auc_roc() == pytest.approx(truth, rel=1e-9)
+
+
+def test_weights_beside_cases_without(torch, make, feed) -> None:
+    """Batches with and without weights are counted together; merging keeps each weight."""
+    rows, more = batches(2), batches(2, seed=5)
+    weights = weighted(more)
+    one, other = make(), make()
+    feed(one, rows)
+    for (scores, labels), column in zip(more, weights, strict=True):
+        other.update(*(torch.from_numpy(each) for each in (scores, labels)), torch.tensor(column))
+    assert other.evaluator() == expected_weighted(more, weights)
+    one.merge_state(other)
+    everything = expected_weighted(more, weights)
+    everything.merge(expected(rows))
+    assert one.evaluator() == everything
+    assert pickle.loads(pickle.dumps(one)).evaluator() == everything
+
+
+def test_forward_with_weights(torch, make) -> None:
+    """Calling the metric with weights returns the batch's area and adds the batch."""
+    metric = make(metric="auc_roc")
+    rows = batches()
+    weights = weighted(rows)
+    for (scores, labels), column in zip(rows, weights, strict=True):
+        value = metric(
+            torch.from_numpy(scores),
+            torch.from_numpy(labels),
+            sample_weight=torch.from_numpy(column),
+        )
+        of_batch = expected_weighted([(scores, labels)], [column])
+        assert float(value) == pytest.approx(of_batch.auc_roc(), abs=1e-7)
+    assert metric.evaluator() == expected_weighted(rows, weights)
+
+
+def test_weights_of_one_are_none(torch, make, feed) -> None:
+    """They leave the state of cases without weights."""
+    plain, ones = make(), make()
+    feed(plain, batches())
+    for scores, labels in batches():
+        ones.update(torch.from_numpy(scores), torch.from_numpy(labels), torch.ones(scores.size))
+    assert ones.evaluator().to_bytes() == plain.evaluator().to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -0.5], "weight must be .* got -0.5 at index 1"),
+        ([1.0, math.nan], "weight must be .* got nan at index 1"),
+        ([1.0], "sample_weight must have one row for each of target, got 1 row"),
+    ],
+)
+def test_refused_weights_change_nothing(torch, make, weights, message) -> None:
+    """A bad weight is refused with its index, and no row of the batch is counted."""
+    metric = make()
+    with pytest.raises(InvalidInputError, match=message):
+        metric.update(torch.tensor([0.5, 0.4]), torch.tensor([1, 0]), torch.tensor(weights))
+    assert metric.evaluator() == Evaluator()
+
+
 def test_unknown_figure(make) -> None:
     """An unknown area is refused with the known ones."""
     with pytest.raises(InvalidInputError, match=r"metric must be one of auc_pr, .* got 'f1'"):
@@ -229,6 +318,17 @@ def work(rank: int, address: str) -> None:
             metric.update(torch.from_numpy(scores), torch.from_numpy(labels))
         assert abs(float(metric.compute()) - everything.auc_pr()) < 1e-6
         assert metric.evaluator() == expected(rows[rank])
+        with metric.sync_context():
+            assert metric.evaluator() == everything
+        weights = [weighted(part, seed=rank) for rank, part in enumerate(rows)]
+        if rank == 0:  # The others have cases without weights, and none.
+            metric.reset()
+            for (scores, labels), column in zip(rows[0], weights[0], strict=True):
+                metric.update(
+                    torch.from_numpy(scores), torch.from_numpy(labels), torch.from_numpy(column)
+                )
+        everything = expected_weighted(rows[0], weights[0])
+        everything.merge(expected(rows[2]))
         with metric.sync_context():
             assert metric.evaluator() == everything
     finally:

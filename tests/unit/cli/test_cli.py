@@ -188,6 +188,19 @@ def test_push_and_query(table: Path, address: str) -> None:
     for name in ("auc_pr", "auc_pr_hull", "auc_roc", "auc_roc_hull", "average_precision"):
         assert figures[name] == exact[name], name
     assert "cli/push at revision" in run("query", address, "cli/push").stdout
+    assert run("streams", "update", address, "cli/push", "--threshold", 0.5).exit_code == 0
+    at = json.loads(run("query", address, "cli/push", "--json").stdout)
+    assert at["operating_point"]["threshold"] == 0.5
+    shown = run("query", address, "cli/push").stdout
+    limits = at["intervals"]["precision"]
+    line = next(each for each in shown.splitlines() if each.startswith("Precision"))
+    assert line.split()[1:] == [
+        f"{at['precision']:.6f}",
+        f"{limits['lower']:.4f}",
+        "to",
+        f"{limits['upper']:.4f}",
+    ]
+    assert "Declared threshold" in shown
 
 
 def test_push_checks_the_whole_file_first(table: Path, address: str) -> None:

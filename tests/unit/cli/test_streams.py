@@ -50,8 +50,9 @@ def test_each_setting_of_the_proto_is_an_option() -> None:
         for verb in ("create", "update")
     }
     assert wanted <= found["create"]
-    assert wanted - {"--pane", "--resolution", "--scale"} <= found["update"]
-    assert not {"--pane", "--resolution", "--scale"} & found["update"]
+    fixed = {"--pane", "--resolution", "--scale", "--cluster-key", "--cluster-groups"}
+    assert wanted - fixed <= found["update"]
+    assert not fixed & found["update"]
 
 
 def test_create_list_update_delete(address: str) -> None:
@@ -60,7 +61,7 @@ def test_create_list_update_delete(address: str) -> None:
         *("create", address, "s/1", "--pane", "10s", "--retention", "10y", "--resolution", 14),
         *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
         *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
-        *("--segment", "country", "--segment", "device", "--json"),
+        *("--segment", "country", "--segment", "device", "--threshold", 0.5, "--json"),
     )
     assert (code, errors) == (0, "")
     created = json.loads(printed)
@@ -75,6 +76,9 @@ def test_create_list_update_delete(address: str) -> None:
         "orphans": "miss",
         "expired": "drop",
         "segment_keys": ["country", "device"],
+        "cluster_key": "",
+        "cluster_groups": 0,
+        "threshold": 0.5,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
     listed = json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
@@ -100,6 +104,12 @@ def test_create_list_update_delete(address: str) -> None:
         ("segment", "keys", "country,", "device,", "plan"),
         ("retention", "10y"),
     }
+    code, printed, _ = streams("update", address, "s/1", "--threshold", 0.25, "--json")
+    assert json.loads(printed)["settings"]["threshold"] == 0.25
+    code, printed, _ = streams("update", address, "s/1", "--no-threshold", "--json")
+    assert json.loads(printed)["settings"]["threshold"] is None
+    code, _, errors = streams("update", address, "s/1", "--no-threshold", "--threshold", 0.5)
+    assert (code, errors) == (2, "streameval: give --threshold or --no-threshold, not both\n")
     code, _, errors = streams("delete", address, "s/1", answer="n\n")
     assert code == 1
     assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1])

@@ -19,6 +19,7 @@ pytest.importorskip("typer", reason="needs the extra cli")
 pytest.importorskip("pyte", reason="pyte is not installed")
 import pyte
 
+from streameval._metric_registry import POINT_NAMES
 from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
@@ -191,11 +192,30 @@ def test_a_table_once() -> None:
         code, _, errors = once(address, "--metric", "accuracy")
         assert code == 2
         assert errors == (
-            "streameval: --metric must be one of auc_pr, auc_roc, average_precision, "
-            "got 'accuracy'\n"
+            "streameval: --metric must be one of auc_pr, auc_roc, average_precision, precision, "
+            "recall, specificity, f_measure, got 'accuracy'\n"
         )
     code, _, errors = once(address)
     assert (code, errors.count("\n")) == (2, 1)
+
+
+def test_rates_at_the_declared_threshold() -> None:
+    """A column each where a stream declares one; a dash where another does not."""
+    with running_server() as address, Client(address) as client:
+        fill(address)
+        client.update_stream("bad/v1", threshold=0.5)
+        found = client.stream("bad/v1").snapshot()
+        code, lines, _ = once(address, width=140)
+        assert code == 0
+        heads = lines[1].split()
+        assert heads[-5:] == ["prec", "recall", "FPR", "F", "flagged"]
+        cells = next(line.split() for line in lines if line.startswith("bad/v1"))
+        rates = [f"{found.figures[name]:.1%}" for name in POINT_NAMES]
+        assert cells[-5:] == rates
+        assert " - " in next(line for line in lines if line.startswith("good/v1"))
+        code, lines, _ = once(address, "--metric", "recall", width=140)
+        assert (code, lines[0].startswith("Recall  all time")) == (0, True)
+        assert "no threshold" in next(line for line in lines if line.startswith("good/v1"))
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])

@@ -15,11 +15,16 @@ from streameval import (
     CorruptStateError,
     Evaluator,
     InvalidInputError,
-    LabelJoiner,
     WindowedEvaluator,
 )
 from streameval._counts.cluster_counts import CLUSTER_BITS, cluster_edges
-from streameval._counts.cluster_keys import check_clusters, group_of
+from streameval._counts.cluster_keys import (
+    check_clusters,
+    cluster_checksum,
+    cluster_checksums,
+    group_of,
+    groups_of,
+)
 from streameval._counts.resolution import quantise
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -57,6 +62,19 @@ def test_the_hash_is_the_documented_one():
     for key in (b"", b"user-17", "zoë".encode(), b"\xff\x00"):
         assert group_of(key, 32) == documented(key, 32)
     assert [group_of(b"user-%d" % i, 32) for i in range(4)] == [14, 27, 25, 4]
+
+
+def test_groups_of_checksums_are_the_groups_of_the_keys():
+    """In columns as one by one, for texts, integers and bytes."""
+    texts = [f"user-{i}" for i in range(500)]
+    for keys in (texts, np.array(texts), [key.encode() for key in texts], list(range(500))):
+        encoded = [key if isinstance(key, bytes) else str(key).encode() for key in keys]
+        checksums = cluster_checksums(keys)
+        assert checksums.tolist() == [zlib.crc32(key) for key in encoded]
+        for groups in (8, 32, 1000):
+            found = groups_of(checksums, groups)
+            assert found.tolist() == [group_of(key, groups) for key in encoded]
+    assert cluster_checksum("user-7") == zlib.crc32(b"user-7")
 
 
 def test_groups_are_even():
@@ -295,7 +313,6 @@ def test_refusals_of_single_cases_change_nothing():
         (lambda: plain.merge(ev), "same cluster_groups to merge, got 32 and none"),
         (lambda: ev.merge(Evaluator(cluster_groups=64)), "to merge, got 32 and 64"),
         (lambda: windowed.merge(WindowedEvaluator()), "cluster_groups must be the same"),
-        (lambda: LabelJoiner(windowed, ttl=timedelta(days=1)), "without cluster_groups"),
         (lambda: ev.interval("auc_pr", method="bootstrap"), "takes cases as independent"),
     ):
         with pytest.raises(InvalidInputError, match=message):

@@ -139,8 +139,9 @@ def test_the_page_has_the_table() -> None:
         for name, value in re.findall(r"^export const (\w+) = (.*);$", text, re.MULTILINE)
     }
     assert {name: each["title"] for name, each in exports["METRICS"].items()} == {
-        name: BY_NAME[name].title for name in SERVED_NAMES
+        name: BY_NAME[name].title for name in (*SERVED_NAMES, *registry.RATE_NAMES)
     }
+    assert tuple(exports["RATES"]) == registry.POINT_NAMES
     assert set(exports["SHOWN"]) <= set(SERVED_NAMES)
     assert exports["HEADLINE"] == registry.HEADLINE
 

@@ -113,6 +113,10 @@ def f_measure(cells, threshold):
     return 2 * tp / (totals(cells)[0] + tp + fp)
 
 
+def flagged_share(cells, threshold):
+    return sum(at(cells, threshold)) / sum(totals(cells))
+
+
 def prevalence(cells):
     P, N = totals(cells)
     return P / (P + N)
@@ -147,7 +151,7 @@ DEFINITIONS = {
     name: globals()[name]
     for name in (
         *("auc_roc", "average_precision", "auc_pr", "auc_pr_normalized", "auc_prg"),
-        *("precision", "recall", "fpr", "specificity", "f_measure"),
+        *("precision", "recall", "fpr", "specificity", "f_measure", "flagged_share"),
         *("prevalence", "brier_score", "log_loss"),
     )
 }

@@ -164,8 +164,8 @@ def test_messages() -> None:
         WindowedEvaluator.from_bytes(Evaluator().to_bytes())
     with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
         LabelJoiner.from_bytes(b"")
-    with pytest.raises(CorruptStateError, match="joiner format 2 is unknown"):
-        codec.decode_joiner(sealed(b"SEVJ\x02\x00" + bytes(200)))
+    with pytest.raises(CorruptStateError, match="joiner format 4 is unknown"):
+        codec.decode_joiner(sealed(b"SEVJ\x04\x00" + bytes(200)))
 
 
 def test_segment_keys_take_no_memory_before_they_are_expected() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError, WindowedEvaluator
+from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
 from streameval._metric_registry import METRICS
 
 stats = pytest.importorskip("scipy.stats")
@@ -36,6 +36,7 @@ def test_shares_have_wilsons_interval():
         "recall": (at.tp, at.tp + at.fn),
         "fpr": (at.fp, at.fp + at.tn),
         "specificity": (at.tn, at.fp + at.tn),
+        "flagged_share": (at.tp + at.fp, at.tp + at.fp + at.fn + at.tn),
     }
     for name, (hits, cases) in shares.items():
         interval = ev.interval(name, threshold=0.8, level=0.9)
@@ -71,6 +72,7 @@ def test_intervals_hold_the_truth(name):
         "fpr": fpr,
         "specificity": 1 - fpr,
         "f_measure": 2 * precision * recall / (precision + recall),
+        "flagged_share": prevalence * recall + (1 - prevalence) * fpr,
     }[name]
     held = 0
     for _ in range(3_000):
@@ -125,3 +127,27 @@ def test_decayed_rates_count_effective_cases():
         same = flat.interval(name, threshold=0.8)
         assert (same.lower, same.upper) == pytest.approx((whole.lower, whole.upper), rel=2e-3)
         assert steep.interval(name, threshold=0.8).width > 1.3 * whole.width
+
+
+def test_differences_of_rates_are_newcombes():
+    """Square-and-add of two Wilson intervals, each side at its own threshold if given two."""
+    rng = np.random.default_rng(17)
+    a, b = Evaluator(), Evaluator()
+    for ev, shift in ((a, 1.5), (b, 1.0)):
+        labels = rng.random(300) < 0.3
+        ev.add_cases(labels=labels, scores=rng.normal(labels * shift))
+    for threshold, at_a, at_b in ((0.8, 0.8, 0.8), ((0.8, 0.5), 0.8, 0.5)):
+        found = compare(a, b, metric="recall", threshold=threshold)
+        first, second = a.interval("recall", threshold=at_a), b.interval("recall", threshold=at_b)
+        assert (found.a, found.b) == (first, second)
+        difference = first.estimate - second.estimate
+        below = math.hypot(first.estimate - first.lower, second.upper - second.estimate)
+        above = math.hypot(first.upper - first.estimate, second.estimate - second.lower)
+        expected = (difference, difference - below, difference + above)
+        assert (found.difference, found.lower, found.upper) == pytest.approx(expected, abs=1e-14)
+        touching = compare(a, b, metric="recall", threshold=threshold, level=1 - found.p_value)
+        assert min(abs(touching.lower), abs(touching.upper)) < 1e-9
+    with pytest.raises(InvalidInputError, match="needs a threshold"):
+        compare(a, b, metric="recall")
+    with pytest.raises(InvalidInputError, match="auc_pr does not depend on a threshold"):
+        compare(a, b, metric="auc_pr", threshold=0.5)

@@ -13,13 +13,17 @@ export const REASONS = {
   UNDEFINED_REASON_NO_NEGATIVES: "no negative case yet",
   UNDEFINED_REASON_TOO_FEW: "too few cases for an interval",
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
+  UNDEFINED_REASON_NO_THRESHOLD: "no threshold is declared",
 };
 
 /** What a metric is called. */
 export const titleOf = (name) => METRICS[name].title;
 
-/** A metric as its unit is read: shares in percent. */
-export const measured = (name, value) => (METRICS[name].unit === "share" ? percent(value) : figure(value));
+/** Whether a metric is read in percent. */
+export const isShare = (name) => METRICS[name].unit === "share";
+
+/** A metric as its unit is read. */
+export const measured = (name, value) => (isShare(name) ? percent(value) : figure(value));
 
 /** 0.446; an en dash when there is no value. */
 export function figure(value, digits = 3) {
@@ -44,9 +48,11 @@ export function percent(share) {
   return `${value >= 99.95 && value < 100 ? "99.9" : value.toFixed(digits)} %`;
 }
 
-export function interval(limits, digits = 3) {
+/** The limits of an interval, in the metric's unit where one is named; null without limits. */
+export function interval(limits, name = null) {
   if (!limits || limits.lower === undefined) return null;
-  return `${figure(limits.lower, digits)} to ${figure(limits.upper, digits)}`;
+  const [lower, upper] = [limits.lower, limits.upper].map((each) => (name ? measured(name, each) : figure(each)));
+  return `${lower.endsWith(" %") ? lower.slice(0, -2) : lower} to ${upper}`;
 }
 
 /** The reason why an interval or a figure is absent, in words. */

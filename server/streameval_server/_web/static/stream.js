@@ -6,7 +6,8 @@ import { fill, h, redraw, setText } from "./dom.js";
 import { count, figure, interval, measured, percent, period, reason, segmentValue, span, titleOf } from "./format.js";
 import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
-import { HEADLINE, SHOWN } from "./metrics.js";
+import { HEADLINE, RATES, SHOWN } from "./metrics.js";
+import { PointCard } from "./point.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toCompare, toStream, toStreams, windowBetween, WINDOWS } from "./route.js";
 import { SegmentsCard } from "./segments.js";
 import { noData, oneClass } from "./states.js";
@@ -77,7 +78,9 @@ export class StreamView {
     this.placeholder = h("div");
     this.pr = new PrCard(this.signal);
     this.roc = new RocCard(this.signal);
-    this.timeline = new TimelineCard(this.signal, (window) => this.link({ window }));
+    const toWindow = (window) => this.link({ window });
+    this.timeline = new TimelineCard(this.signal, toWindow, { id: "timeline", title: `${titleOf(HEADLINE)} over time` });
+    this.point = new PointCard(this.signal, toWindow);
     this.histogram = new HistogramCard(this.signal);
     this.threshold = new ThresholdCard({ at: this.at, costs: this.costs }, ({ at, costs }) => {
       Object.assign(this, { at, costs });
@@ -88,7 +91,7 @@ export class StreamView {
     this.segments = new SegmentsCard((chosen) => this.link({ segment: chosen }));
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
     this.decide = h("div", { class: "pair" }, this.threshold.element, this.histogram.element);
-    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.decide, this.segments.element);
+    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.point.element, this.decide, this.segments.element);
     fill(this.root,
       h("div", { class: "view-head" },
         h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
@@ -136,6 +139,7 @@ export class StreamView {
     const isWhole = this.window === "all" && !this.segment;
     this.segments.show();
     this.timeline.card.fillTable();
+    this.point.timeline.card.fillTable();
     this.compare.href = toCompare(isWhole
       ? { ...side("a", "24h", null), ...side("b", "all", null) }
       : { ...side("a", this.window, this.segment), ...side("b", this.segment ? this.window : "all", null) });
@@ -155,16 +159,19 @@ export class StreamView {
     this.refreshers = {
       curve: refresher(this.threshold.element, () => this.loadCurve(), CURVE_GAP_MS),
       histogram: refresher(this.histogram.element, () => this.loadHistogram(), CURVE_GAP_MS),
-      timeline: refresher(this.timeline.element, () => this.loadTimeline(), SLOW_GAP_MS),
+      timeline: refresher(this.timeline.element, async () => {
+        await this.loadTimeline();
+        this.point.element.removeAttribute("aria-busy");
+      }, SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
     };
-    for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.segments]) {
+    for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.point, this.segments]) {
       element.setAttribute("aria-busy", "true");
     }
     this.snapshot = this.curve = this.histogramAnswer = null;
     this.chosen = selection("selection.", this.window, this.segment);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
-    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: [...SHOWN, HULL], minInterval: MIN_INTERVAL }, {
+    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: [...SHOWN, HULL, ...RATES], minInterval: MIN_INTERVAL }, {
       signal: this.requestSignal,
       onAnswer: ({ snapshot }) => receive(snapshot),
       onState: (state, error) => {
@@ -189,6 +196,8 @@ export class StreamView {
     this.positives = Number(snapshot.numPositiveRef);
     this.negatives = Number(snapshot.numNegativeRef);
     this.showFigures(snapshot);
+    this.point.update(snapshot);
+    this.threshold.declared = snapshot.operatingPoint?.lowestScore ?? null;
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
     redraw(this.placeholder, () => this.showPlaceholder());
@@ -249,10 +258,8 @@ export class StreamView {
     let found = await this.loadRows(...ends, typicalS);
     // When only the last rows have cases, a finer step shows more of them.
     if (found.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
-    // A single point is not a timeline.
-    const isDrawn = found.rows.filter((each) => each.value.value !== undefined).length > 1;
-    this.timeline.element.hidden = !isDrawn;
-    if (isDrawn) this.timeline.draw(found.rows);
+    this.timeline.element.hidden = !this.timeline.draw(found.rows, HEADLINE);
+    this.point.draw(found.rows);
   }
 
   /** The window's ends by the server's clock; of all time, the retention of panes. */
@@ -270,7 +277,7 @@ export class StreamView {
 
   async loadRows(start, end, typicalS) {
     const fields = selection("selection.", windowBetween(start, end), this.segment);
-    const answer = await this.getSelected("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: HEADLINE, ...fields }, {});
+    const answer = await this.getSelected("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: [HEADLINE, ...RATES], ...fields }, {});
     return trimmed(answer.snapshots, typicalS, Date.now());
   }
 

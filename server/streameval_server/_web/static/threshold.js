@@ -11,6 +11,7 @@ export class ThresholdCard {
   constructor({ at, costs }, changed) {
     this.changed = changed;
     this.at = at;
+    this.declared = null; // the stream's own threshold, where the slider begins
     this.costs = costs;
     this.build();
   }
@@ -87,7 +88,7 @@ export class ThresholdCard {
     if (!this.curve) return;
     const vertex = cheapestVertex(this.hull, ...this.costs);
     this.best = { threshold: this.hull.thresholds[vertex], fp: this.hull.fp[vertex], tp: this.hull.tp[vertex] };
-    const index = pointAt(this.curve, this.at ?? this.best.threshold);
+    const index = pointAt(this.curve, this.at ?? this.declared ?? this.best.threshold);
     const threshold = this.curve.thresholds[index];
     const [fp, tp] = [this.curve.fp[index], this.curve.tp[index]];
     this.chosen = { threshold, fp, tp };

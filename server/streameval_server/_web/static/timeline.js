@@ -1,17 +1,16 @@
-// The headline metric over time with its interval, and below it the share of predictions that are labelled.
+// A metric over time with its interval, and below it the share of predictions that are labelled.
 
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
 import { h, table } from "./dom.js";
-import { count, day, figure, hour, interval, moment, percent, period, reason, titleOf, zone } from "./format.js";
-import { HEADLINE } from "./metrics.js";
+import { count, day, hour, interval, isShare, measured, moment, percent, period, reason, titleOf, zone } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
 import { windowBetween } from "./route.js";
 
 const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800];
 const TARGET_ROWS = 60;
 const MIN_ROWS = 12; // with fewer rows a finer step is tried
-const TITLE = titleOf(HEADLINE);
+const TICKS = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
 
 /** The narrowest step that cuts a span into about 60 rows. */
 export function stepOf(seconds) {
@@ -35,7 +34,7 @@ function row(snapshot, delayS, now) {
   const ageS = (now - (start.getTime() + end.getTime()) / 2) / 1000;
   return {
     start, end, middle: (start.getTime() + end.getTime()) / 2,
-    value: metric(snapshot, HEADLINE),
+    snapshot,
     positives: Number(snapshot.numPositiveRef),
     negatives: Number(snapshot.numNegativeRef),
     coverage: expected > 0 ? coverage.labelledShare ?? 0 : null,
@@ -45,64 +44,74 @@ function row(snapshot, delayS, now) {
 }
 
 export class TimelineCard {
-  /** `toWindow(window)` returns the link to a row's window. */
-  constructor(signal, toWindow) {
+  /** `toWindow(window)` returns the link to a row's window; `title` is the card's. */
+  constructor(signal, toWindow, { id, title }) {
     this.toWindow = toWindow;
-    this.card = new ChartCard(signal, { id: "timeline", title: `${TITLE} over time`, shape: "wide" });
+    this.card = new ChartCard(signal, { id, title, shape: "wide" });
     this.element = this.card.element;
   }
 
-  draw(rows) {
+  /** Draw `read(metric)` of rows. A single point is no timeline: return whether there are more. */
+  draw(snapshots, name, read = (found) => found) {
+    const rows = snapshots.map((each) => ({ ...each, value: read(metric(each.snapshot, name)) }));
+    if (rows.filter((each) => each.value.value !== undefined).length < 2) return false;
+    const title = titleOf(name);
     const hasCoverage = rows.some((each) => each.coverage !== null);
     const immature = rows.filter((each) => each.isImmature).length;
     this.card.legend([
-      ["line a", TITLE], ["band", "95 % interval"],
+      ["line a", title], ["band", "95 % interval"],
       ...(immature ? [["young", "immature: labels still arriving"]] : []),
       ...(hasCoverage ? [["bar", "labelled share"]] : []),
     ]);
     this.card.note.textContent = `Times are ${zone()}. ` + (hasCoverage ? ""
       : "These cases arrived with their labels: there is no delay to show.");
     const ends = [rows[0]?.start.getTime(), rows.at(-1)?.end.getTime()];
-    const label = `${TITLE} in ${rows.length} steps of time`
+    const label = `${title} in ${rows.length} steps of time`
       + (immature ? `, ${immature} of them immature` : "") + ". The table has the figures.";
     this.card.plotted.classList.toggle("tall", hasCoverage);
-    return this.card.draw(label, (colours) => option(colours, rows, ends, hasCoverage),
-      () => this.table(rows));
+    this.card.draw(label, (colours) => option(colours, name, rows, ends, hasCoverage),
+      () => this.table(name, rows));
+    return true;
   }
 
-  table(rows) {
-    return table(`${TITLE} over time, the newest first`,
-      [{ title: "From" }, { title: TITLE, numeric: true }, { title: "95 % interval", numeric: true },
+  table(name, rows) {
+    return table(`${titleOf(name)} over time, the newest first`,
+      [{ title: "From" }, { title: titleOf(name), numeric: true }, { title: "95 % interval", numeric: true },
         { title: "Positives", numeric: true }, { title: "Negatives", numeric: true },
         { title: "Labelled", numeric: true }, { title: "" }],
       rows.toReversed().map((each) => [
         h("a", { href: this.toWindow(windowBetween(each.start, each.end)) }, moment(each.start)),
-        each.value.value === undefined ? reason(each.value) : figure(each.value.value),
-        interval(each.value.interval) ?? "–",
+        each.value.value === undefined ? reason(each.value) : measured(name, each.value.value),
+        interval(each.value.interval, name) ?? "–",
         count(each.positives), count(each.negatives), percent(each.coverage),
         each.isImmature ? "immature" : ""]));
   }
 }
 
-function option(colours, rows, ends, hasCoverage) {
+function option(colours, name, rows, ends, hasCoverage) {
+  const title = titleOf(name);
   const known = rows.filter((each) => each.value.value !== undefined);
-  const highest = Math.max(0.1, ...known.map((each) => each.value.interval?.upper ?? each.value.value));
+  const highest = Math.max(isShare(name) ? 0.02 : 0.1, ...known.map((each) => each.value.interval?.upper ?? each.value.value));
   const lowest = Math.min(1, ...known.map((each) => each.value.interval?.lower ?? each.value.value));
-  const tick = highest - lowest > 0.5 ? 0.2 : 0.1;
+  const tick = TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
   const main = { left: 48, right: 14, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
   const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
   const grids = [main];
   const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
-  const yAxes = [axis(colours, TITLE, {
+  const yAxes = [axis(colours, title, {
     type: "value", nameLocation: "middle", nameGap: 34, interval: tick,
     min: tick * Math.floor(lowest / tick), max: Math.min(1, tick * Math.ceil(highest / tick)),
     axisLine: { show: false },
+    axisLabel: {
+      color: colours.muted, fontSize: 11,
+      formatter: (value) => (isShare(name) ? `${Number((100 * value).toPrecision(3))}%` : String(Number(value.toPrecision(3)))),
+    },
   })];
   const series = [
     { ...shapes("immature", rows.filter((each) => each.isImmature), immatureArea(colours)), z: 0 },
     { ...shapes("interval", runs(rows), band(colours, rows)), z: 1 },
-    line(TITLE, rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
+    line(title, rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
       { showSymbol: true, symbol: "circle", symbolSize: rows.length > 80 ? 3 : 5, silent: false, z: 3 }),
     {
       name: "immature points", type: "scatter", symbol: "circle", symbolSize: 7, silent: true, z: 4,
@@ -127,7 +136,7 @@ function option(colours, rows, ends, hasCoverage) {
   return {
     grid: grids, xAxis: xAxes, yAxis: yAxes, series,
     axisPointer: { link: [{ xAxisIndex: "all" }] },
-    tooltip: tooltip(colours, (found) => tooltipText(rows, found)),
+    tooltip: tooltip(colours, (found) => tooltipText(name, rows, found)),
   };
 }
 
@@ -138,15 +147,15 @@ function tickOf(time) {
   return isMidnight ? day(date) : hour(date);
 }
 
-function tooltipText(rows, found) {
+function tooltipText(name, rows, found) {
   const at = found[0]?.axisValue;
   const each = rows.find((row) => row.start <= at && at < row.end);
   if (!each) return "";
-  const limits = interval(each.value.interval);
+  const limits = interval(each.value.interval, name);
   return [
     period(each.start, each.end),
-    each.value.value === undefined ? `${TITLE}: ${reason(each.value)}`
-      : `${TITLE} ${figure(each.value.value)}${limits ? `, ${limits}` : ""}`,
+    each.value.value === undefined ? `${titleOf(name)}: ${reason(each.value)}`
+      : `${titleOf(name)} ${measured(name, each.value.value)}${limits ? `, ${limits}` : ""}`,
     `${count(each.positives)} positives, ${count(each.negatives)} negatives`,
     ...(each.coverage === null ? [] : [`${percent(each.coverage)} labelled`]),
     ...(each.isImmature ? ["immature: labels still arriving"] : []),

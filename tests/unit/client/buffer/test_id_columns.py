@@ -13,6 +13,8 @@ from streameval._row_codec.segments import SegmentCodes, encode_segment, segment
 from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
 from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
 from streameval.client._buffer.id_columns import (
+    LABEL,
+    PREDICTION,
     LabelRows,
     PredictionRows,
     RetractionRows,
@@ -161,7 +163,7 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
     predictions, labels = coalesce_id_rows(alternating)
     assert (predictions.size, labels.size, predictions.times) == (50, 50, 5)
     again = coalesce_id_rows([*alternating, PredictionRows("s", ["a7"], np.ones(1), 5)])
-    assert [rank_of(piece) for piece in again] == [0, 1, 0]
+    assert [rank_of(piece) for piece in again] == [PREDICTION, LABEL, PREDICTION]
     assert phases(["a", "b", "a", "a"], [1, 0, 1, 0]) == [0, 3, 4]
 
 

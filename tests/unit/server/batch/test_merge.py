@@ -191,11 +191,6 @@ BAD_STATES = {
         "states[1].segments[0].key",
         "segment key 'country' is not declared",
     ),
-    "weights": (
-        {"evaluator": counted(labels=[1], scores=[0.9], weights=[2]).to_bytes()},
-        "states[1].evaluator",
-        "streams count cases without weights",
-    ),
     "clusters": (
         {"evaluator": Evaluator(cluster_groups=32).to_bytes()},
         "states[1].evaluator",

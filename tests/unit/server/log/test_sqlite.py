@@ -403,11 +403,13 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
-    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    known = checkpoint.FORMAT
+    monkeypatch.setattr(checkpoint, "_FORMAT_WITHOUT_DELAYS", known + 1)
     take_checkpoint(core)
     storage.close()
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="the checkpoint has format 4, this version knows 3"):
+    refusal = f"the checkpoint has format {known + 1}, this version knows {known}"
+    with pytest.raises(StorageError, match=refusal):
         open_core(storage, Limits())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -56,10 +57,39 @@ def test_settings_default():
         max_pending=5,
         orphans="miss",
         segment_keys=("b", "a"),
+        threshold=0.25,
     )
     assert settings_of(other.to_message()) == other
     negative = replace(DEFAULTS, expired="negative")
     assert settings_of(negative.to_message()) == negative
+    clustered = replace(DEFAULTS, cluster_key="user_id", cluster_groups=64)
+    assert settings_of(clustered.to_message()) == clustered
+
+
+def test_a_cluster_key_declares_32_groups():
+    """Groups need no key: its name is for clients."""
+    assert settings_of(message(cluster_key="user_id")).cluster_groups == 32
+    unnamed = settings_of(message(cluster_groups=8))
+    assert (unnamed.cluster_key, unnamed.cluster_groups) == ("", 8)
+    check(unnamed, Limits())
+
+
+def test_clusters_are_named_in_checkpoints_only_where_declared():
+    """Bytes and hashes of streams without clusters are those of older releases."""
+    assert not {"cluster_key", "cluster_groups"} & set(DEFAULTS.to_fields())
+    clustered = replace(DEFAULTS, cluster_key="user_id", cluster_groups=64)
+    assert StreamSettings(**clustered.to_fields()) == clustered
+
+
+def test_a_setting_that_is_not_declared_takes_no_bytes():
+    """Checkpoints and exports without a threshold are those of releases that had none."""
+    without = asdict(DEFAULTS)
+    assert without.pop("threshold") is None
+    assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
+    assert DEFAULTS.to_fields() == without
+    assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}
+    for scale, threshold in (("plain", -1e300), ("probability", 0.0), ("probability", 1.0)):
+        check(replace(DEFAULTS, scale=scale, threshold=threshold), Limits())
 
 
 def test_label_ttl_follows_a_short_retention():
@@ -135,6 +165,39 @@ BAD = {
         "segment_keys",
         "segment_keys must be distinct, got 'a' twice",
     ),
+    "few groups": (
+        message(cluster_groups=7),
+        "cluster_groups",
+        "cluster_groups must be between 8 and 1024, got 7",
+    ),
+    "cluster key": (
+        message(cluster_key="a key"),
+        "cluster_key",
+        "cluster_key must be [A-Za-z0-9._-]+ and at most 64 characters, got 'a key'",
+    ),
+    "misses without clusters": (
+        message(cluster_key="user_id", orphans=stream_pb2.ORPHAN_POLICY_MISS),
+        "orphans",
+        (
+            "orphans MISS with clusters would count misses that have no cluster: "
+            "a label without a prediction does not tell it"
+        ),
+    ),
+    "threshold nan": (
+        message(threshold=math.nan),
+        "threshold",
+        "threshold must be finite, got nan",
+    ),
+    "threshold inf": (
+        message(threshold=-math.inf),
+        "threshold",
+        "threshold must be finite, got -inf",
+    ),
+    "threshold of a probability": (
+        message(threshold=1.5, scale=stream_pb2.SCALE_PROBABILITY),
+        "threshold",
+        "threshold must be from 0 to 1 on the probability scale, got 1.5",
+    ),
     "unknown policy": (message(orphans=9), "orphans", "orphans has the unknown value 9"),
 }
 
@@ -182,6 +245,9 @@ def test_only_what_the_mask_names_changes():
         before, max_pending=DEFAULTS.max_pending
     )
     assert updated(before, update(["settings"])) == DEFAULTS
+    declared = updated(before, update(["settings.threshold"], threshold=0.7))
+    assert declared == replace(before, threshold=0.7)
+    assert updated(declared, update(["settings.threshold"])) == before
 
 
 def test_keys_can_be_added():
@@ -201,6 +267,14 @@ CANNOT = {
     "scale": (
         {"scale": stream_pb2.SCALE_PROBABILITY},
         "scale cannot change: panes have dropped the scores",
+    ),
+    "cluster_key": (
+        {"cluster_key": "user_id"},
+        "cluster_key cannot change: clusters are counted by one key, from a stream's first row on",
+    ),
+    "cluster_groups": (
+        {"cluster_groups": 32},
+        "cluster_groups cannot change: clusters are counted in them, from a stream's first row on",
     ),
     "segment_keys": (
         {"segment_keys": ["b"]},

@@ -76,6 +76,32 @@ def waiting_ids(state: StreamState, rng: np.random.Generator) -> None:
         state.take(PredictionRows(ids, rng.random(2_000), 2_000, 2_000), revision, NOW)
 
 
+def labels_of_many_panes(state: StreamState, rng: np.random.Generator) -> None:
+    """Few predictions a minute, and labels in small batches, in any order."""
+    state.keep_delays(NOW)
+    ids = [b"order-%d" % row for row in range(4_000)]
+    times = NOW - np.sort(rng.integers(0, 3 * HOUR_US, 4_000))
+    state.take(PredictionRows(ids, rng.normal(size=4_000), 4_000, 4_000, times), 2, NOW)
+    order = rng.permutation(4_000)
+    for revision in range(3, 83):
+        mine = [ids[row] for row in order[50 * (revision - 3) : 50 * (revision - 2)]]
+        labels = LabelRows(mine, rng.random(50) < 0.1, 50, 50)
+        state.take(labels, revision, NOW + revision * 60_000_000)
+        if revision % 4 == 0:
+            state.counts.count()
+
+
+def one_pane_of_ids(state: StreamState, rng: np.random.Generator) -> None:
+    """Many predictions of one minute, labelled later."""
+    state.keep_delays(NOW)
+    labelled_ids(state, rng)
+    for revision in range(20, 30):
+        ids = [b"order-%d-%d" % (revision, row) for row in range(2_000)]
+        state.take(PredictionRows(ids, rng.random(2_000), 2_000, 2_000), revision, NOW)
+        labels = LabelRows(ids[:1_000], rng.random(1_000) < 0.1, 1_000, 1_000)
+        state.take(labels, revision, NOW + 60_000_000)
+
+
 def all_time(state: StreamState, rng: np.random.Generator) -> None:
     for revision in range(2, 6):
         state.take(cases(rng, 20_000, 0, 0.001), revision, NOW)
@@ -89,6 +115,8 @@ def all_time(state: StreamState, rng: np.random.Generator) -> None:
         (waiting_pieces, 4),
         (labelled_ids, 4),
         (waiting_ids, 0),
+        (labels_of_many_panes, 0),
+        (one_pane_of_ids, 4),
         (all_time, 0),
     ],
 )
@@ -109,6 +137,9 @@ def test_a_stream_counts_what_it_takes(fill, keys):
             part = view.slice(segment)
             for pane in () if part is None else part.panes:
                 assert pane.evaluator is not None
+        delays = view.counts.delays
+        for rows in () if delays is None else delays.panes:
+            assert rows.rows.counts.size
         shares.append(_share(state))
     finally:
         tracemalloc.stop()

@@ -1,0 +1,185 @@
+"""How late labels come, by pane, score and class: what projections are computed from.
+
+A stream with predictions and labels by id keeps the library's `DelayCounts` for each pane.
+Keeping begins with its first batch by id in a format of the log that says so
+(`Format.keeps_delays`), so a replay begins where the first run did. A stream that had ids
+before begins behind all panes that it has then: the predictions in them were not counted, so
+their labels are not either.
+
+Cost: 18 B for each cell of score, class and bucket of delay in use, and up to three times as
+much while rows wait to be summed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streameval._projection import DelayCounts, DelayRows, rows_by_pane
+from streameval._time import Panes, tiers_of
+from streameval_server._state.frozen_delays import FrozenDelays, PaneRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval._counts import Scale
+    from streameval._time import Effects
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.accumulator import StreamUsage
+
+PANE_BYTES = 900
+"""Memory of a pane besides its rows: its place in the panes, its counts and its share of a
+view; measured."""
+
+
+class PaneDelays(DelayCounts):
+    """The delays of one pane.
+
+    While the rows are frozen, they alone hold the parts; the pane takes these back, summed or
+    not, before its next change.
+
+    Parameters
+    ----------
+    scale : {"plain", "probability"}
+        The stream's.
+    usage : StreamUsage
+        The stream's.
+
+    Attributes
+    ----------
+    revision : int
+        Log revision of the last change.
+    """
+
+    __slots__ = ("_frozen", "_usage", "revision")
+
+    def __init__(self, scale: Scale, usage: StreamUsage) -> None:
+        super().__init__(scale)
+        self._usage = usage
+        self._frozen: PaneRows | None = None
+        self.revision = usage.revision
+
+    def add_rows(self, rows: DelayRows) -> None:
+        """Count rows, as `DelayCounts`, at the current revision."""
+        self._thaw()
+        self.revision = self._usage.revision
+        super().add_rows(rows)
+
+    def rows(self) -> DelayRows:
+        """Return all rows, as `DelayCounts`."""
+        self._thaw()
+        return super().rows()
+
+    @property
+    def parts(self) -> tuple[DelayRows, ...]:
+        """What the rows are summed from, as `DelayCounts`."""
+        self._thaw()
+        return super().parts
+
+    def _thaw(self) -> None:
+        frozen, self._frozen = self._frozen, None
+        if frozen is not None:
+            self._parts = list(frozen.parts)
+
+    def frozen(self, start_us: int, end_us: int) -> PaneRows:
+        """Return the rows as they are now; the same object until they change. O(parts)."""
+        if self._frozen is None:
+            self._frozen = PaneRows(start_us, end_us, tuple(self._parts))
+            self._parts = []
+        return self._frozen
+
+
+class StreamDelays:
+    """The delays of one stream.
+
+    Parameters
+    ----------
+    settings : StreamSettings
+    usage : StreamUsage
+        The stream's.
+    since_us : int
+        Predictions before this time are not counted; 0 for none.
+
+    Attributes
+    ----------
+    since_us : int
+    panes : Panes of PaneDelays
+    memory_bytes : int
+        Memory, an upper bound.
+    """
+
+    def __init__(self, settings: StreamSettings, usage: StreamUsage, since_us: int) -> None:
+        self.since_us = since_us
+        self.memory_bytes = 0
+        self._usage = usage
+        self._view: FrozenDelays | None = None
+        self.panes = self._panes_for(settings)
+
+    def _panes_for(self, settings: StreamSettings) -> Panes[PaneDelays]:
+        self._scale: Scale = settings.scale
+        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        return Panes(tiers, partial(PaneDelays, settings.scale, self._usage))
+
+    # -- changing
+
+    def count(self, effects: Effects) -> None:
+        """Count effects, none of which is of a pane that is no longer kept. O(n log n)."""
+        self._view = None
+        seen = effects.event_us >= self.since_us
+        mine = effects if seen.all() else effects[seen]
+        for start_us, rows in rows_by_pane(mine, self.panes.grid, self._scale):
+            pane = self.panes.get(start_us)
+            if pane is None:
+                pane = self.panes.at(start_us)
+                self.memory_bytes += PANE_BYTES
+            before = pane.nbytes
+            pane.add_rows(rows)
+            self.memory_bytes += pane.nbytes - before
+
+    def restore(self, start_us: int, data: bytes, revision: int) -> None:
+        """Put a pane as it was in the checkpoint at a revision. O(rows).
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are not what `PaneRows` wrote.
+        """
+        pane = self.panes.at(start_us)
+        pane.merge(DelayCounts.from_bytes(data, self._scale))
+        pane.revision = revision
+        self.memory_bytes += PANE_BYTES + pane.nbytes
+
+    def advance(self, now_us: int) -> None:
+        """Coarsen and expire panes. O(panes that change)."""
+        if self.panes.advance(now_us):
+            self._view = None
+            self._recount_memory()
+
+    def reconfigure(self, settings: StreamSettings) -> None:
+        """Take new settings. O(panes) when retention changes; expired panes stay lost."""
+        before, after = self.panes, self._panes_for(settings)
+        if before.tiers == after.tiers:
+            return
+        self._view = None
+        self.panes = after
+        after.advance(before.now_us)
+        for pane in before:
+            if pane.start_us >= after.grid.oldest_us:
+                after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
+        self._recount_memory()
+
+    def _recount_memory(self) -> None:
+        self.memory_bytes = sum(PANE_BYTES + pane.content.nbytes for pane in self.panes)
+
+    # -- reading
+
+    def frozen(self) -> FrozenDelays:
+        """Return the delays as they are now; the same object until they change. O(panes)."""
+        if self._view is None:
+            self._view = FrozenDelays(self.since_us, tuple(rows for _, rows in self.changes()))
+        return self._view
+
+    def changes(self) -> Iterator[tuple[int, PaneRows]]:
+        """Yield each pane's rows, oldest first, with the revision of their last change."""
+        for pane in self.panes:
+            yield pane.content.revision, pane.content.frozen(pane.start_us, pane.end_us)

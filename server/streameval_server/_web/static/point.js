@@ -1,0 +1,62 @@
+// The declared threshold: the rates at it with their intervals, and one of them over time.
+
+import { metric } from "./api.js";
+import { h, setText } from "./dom.js";
+import { count, interval, measured, reason, titleOf } from "./format.js";
+import { RATES } from "./metrics.js";
+import { TimelineCard } from "./timeline.js";
+
+export class PointCard {
+  /** `toWindow(window)` returns the link to a row's window. */
+  constructor(signal, toWindow) {
+    this.chosen = RATES[0];
+    this.timeline = new TimelineCard(signal, toWindow, { id: "point", title: "At the declared threshold" });
+    this.element = this.timeline.element;
+    this.element.hidden = true;
+    this.summary = h("p", { class: "summary", id: "point-counts" });
+    this.cells = Object.fromEntries(RATES.map((name) => [name, {
+      title: h("button", { type: "button", class: "rate", "aria-pressed": String(name === this.chosen), onclick: () => this.choose(name) }, titleOf(name)),
+      value: h("dd", { class: "value", id: `rate-${name}` }),
+      more: h("dd", { class: "more", id: `rate-more-${name}` }),
+    }]));
+    const { card } = this.timeline;
+    this.title = this.element.querySelector("h2");
+    this.drawn = [card.plotted, card.note, card.details, card.keys];
+    card.plotted.before(this.summary, h("dl", { class: "headline rates" },
+      Object.values(this.cells).map(({ title, value, more }) => h("div", {}, h("dt", {}, title), value, more))));
+    card.plotted.before(card.keys);
+  }
+
+  /** Show the figures of a snapshot; without a declared threshold there is no card. */
+  update(snapshot) {
+    const point = snapshot.operatingPoint;
+    this.element.hidden = !point;
+    if (!point) return;
+    setText(this.title, `At the declared threshold ${point.threshold}`.replace("-", "−"));
+    setText(this.summary, `${count(point.tp)} of ${count(point.tp + point.fn)} positives are called positive, and ${count(point.fp)} of ${count(point.fp + point.tn)} negatives. `
+      + "The intervals hold if the threshold was chosen on other cases.");
+    for (const [name, { value, more }] of Object.entries(this.cells)) {
+      const found = metric(snapshot, name);
+      setText(value, measured(name, found.value));
+      setText(more, found.value === undefined ? reason(found)
+        : interval(found.interval, name) ?? `no interval: ${reason(found.interval)}`);
+    }
+  }
+
+  /** Keep the rows and draw the chosen rate of them. */
+  draw(rows) {
+    this.rows = rows;
+    const isDrawn = this.timeline.draw(rows, this.chosen, limited);
+    for (const each of this.drawn) each.hidden = !isDrawn;
+  }
+
+  choose(name) {
+    this.chosen = name;
+    for (const [each, { title }] of Object.entries(this.cells)) title.setAttribute("aria-pressed", String(each === name));
+    if (this.rows) this.draw(this.rows);
+  }
+}
+
+// Where nothing is called positive the precision is 1 by convention: no point of a chart.
+const limited = (found) => (found.interval?.lower === undefined
+  ? { undefinedReason: found.interval?.undefinedReason ?? found.undefinedReason } : found);
