@@ -58,7 +58,7 @@ __all__ = [
     "decode_predictions",
     "decode_segments",
     "decode_times",
-    "encode_segment",
     "decode_units",
+    "encode_segment",
     "row_count",
 ]

@@ -55,6 +55,8 @@ FLAGS = {
     "accept_loss": "for one start: go on although acknowledged rows are lost",
     "auto_create": "create a stream with its first batch",
     "intake": "where to take CloudEvents from senders without tokens",
+    "intake_streams": "the streams that they may write, separated by commas",
+    "intake_rows_per_s": "rows a second that they may send",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
@@ -148,8 +150,8 @@ class Configuration:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")
         for mapping in self.settings.ingest:
-            table = mapping.to_table()
-            lines += ["", f"[[{_INGEST}]]", *(f"{key} = {_toml(table[key])}" for key in table)]
+            pairs = (f"{key} = {_toml(value)}" for key, value in mapping.to_table().items())
+            lines += ["", f"[[{_INGEST}]]", *pairs]
         return redact_tokens("\n".join(lines))
 
     def _value(self, name: str) -> object:
