@@ -8,12 +8,13 @@ cannot be counted. Every way in uses it: CloudEvents over HTTP, files, and
 
 from streameval.payloads._body import MAX_UNPACKED_BYTES, unpack
 from streameval.payloads._event import Event, is_cloud_event, read_event, read_events
-from streameval.payloads._extraction import read_rows
+from streameval.payloads._extraction import MAX_EVENT_ROWS, read_rows
 from streameval.payloads._mapping import PayloadMapping, mappings_of
 from streameval.payloads._presets import PRESETS
 from streameval.payloads._rows import Extraction, PayloadRow, Reason, Refusal
 
 __all__ = [
+    "MAX_EVENT_ROWS",
     "MAX_UNPACKED_BYTES",
     "PRESETS",
     "Event",

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from streameval.payloads._mapping import PayloadMapping
 
 
+MAX_EVENT_ROWS = 100_000
+"""Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
+
+
 def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     """Return the rows of an event by a mapping, and why others are not counted. O(payload).
 
@@ -97,6 +101,10 @@ class _EventRows:
         size, lists = _size_of(columns)
         if not size:
             raise RowError(Reason.NOTHING_SELECTED, "the payload has no rows")
+        total = size * max(1, len(self._mapping.classes))
+        if total > MAX_EVENT_ROWS:
+            message = f"the payload has {total} rows, and the most is {MAX_EVENT_ROWS}"
+            raise RowError(Reason.LENGTH, message)
         found = Extraction()
         for row in range(size):
             values = {

@@ -39,7 +39,7 @@ class Reason(enum.Enum):
     SEGMENT = "segment"
     """A segment's value is no text, number or boolean, or is too long."""
     LENGTH = "length"
-    """Two columns have different numbers of rows."""
+    """Two columns have different numbers of rows, or the payload has too many."""
     STREAM = "stream"
     """The name of the stream needs a header that the event does not have."""
     UNREADABLE = "unreadable"

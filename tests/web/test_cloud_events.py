@@ -201,7 +201,7 @@ def test_bad_rows_leave_the_others() -> None:
         (
             {
                 "headers": {**HEAD, "ce-id": "1", "content-encoding": "gzip"},
-                "content": gzip.compress(bytes(40 << 20)),
+                "content": gzip.compress(bytes(9 << 20)),
             },
             400,
             "the body unpacks to more than",
@@ -214,6 +214,22 @@ def test_bad_requests(change: dict[str, Any], status: int, message: str) -> None
         answer = http.post("/v1/cloudevents", **{**scores(0.5), **change})
         assert answer.status_code == status, answer.text
         assert message in answer.json()["message"]
+        assert not client.list_streams()
+
+
+def test_too_many_rows() -> None:
+    """Of one event a refusal, of a request an error: a row takes more memory than its bytes."""
+    with server() as (http, client, _):
+        answer = post(http, scores(*[0] * 100_001))
+        assert (answer["status"], answer["rows"]) == (422, 0)
+        assert [each["reason"] for each in answer["refusals"]] == ["length"]
+        attributes = {k.removeprefix("ce-"): v for k, v in HEAD.items() if k.startswith("ce-")}
+        body = {"outputs": [{"data": [0] * 60_000}]}
+        events = [{**attributes, "id": f"n{number}", "data": body} for number in range(2)]
+        headers = {"content-type": "application/cloudevents-batch+json"}
+        answer = http.post("/v1/cloudevents", headers=headers, content=json.dumps(events))
+        assert answer.status_code == 400
+        assert "more than 100000 rows" in answer.json()["message"]
         assert not client.list_streams()
 
 

@@ -13,9 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval.payloads import Refusal, read_rows
+from streameval.payloads import MAX_EVENT_ROWS, Refusal, read_rows
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid
 from streameval_server._payloads.row_batches import RowKind, batch_of_rows
 from streameval_server._payloads.row_collector import RowCollector
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_KNOWN_STREAMS = 10_000
-_PASSING = frozenset({Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Code.INTERNAL})
+_MAX_ROWS_IN_PROGRESS = 3 * MAX_EVENT_ROWS
+"""Rows of all requests that may wait to be durable; a row takes some 500 bytes."""
+
+_PASSING = frozenset({Code.UNAVAILABLE, Code.ABORTED, Code.INTERNAL})
 """Codes of errors that are not the rows' fault: the sender should send the event again."""
 
 STORE = "store"
@@ -123,10 +126,17 @@ class PayloadIntake:
         self._auto_create = auto_create
         self._collector = RowCollector(self._store)
         self._known_streams: set[str] = set()
+        self._rows_in_progress = 0
         self.counts: Counter[tuple[str, str]] = Counter()
 
     def read(self, events: Sequence[Event]) -> ReadEvents:
-        """Return the rows and refusals of events. O(payloads). Any thread may call it."""
+        """Return the rows and refusals of events. O(payloads). Any thread may call it.
+
+        Raises
+        ------
+        RequestError
+            When they are too many for one request.
+        """
         found: list[tuple[int, PayloadMapping, PayloadRow | Refusal]] = []
         for place, event in enumerate(events):
             for mapping in self._mappings:
@@ -135,6 +145,9 @@ class PayloadIntake:
                     found += ((place, mapping, row) for row in extraction.rows)
                     found += ((place, mapping, refusal) for refusal in extraction.refusals)
                     break
+            if len(found) > MAX_EVENT_ROWS:
+                problem = f"the request has more than {MAX_EVENT_ROWS} rows: send fewer events"
+                raise invalid("body", problem)
         ignored = len(events) - len({place for place, _, _ in found})
         return ReadEvents(found, ignored)
 
@@ -154,6 +167,23 @@ class PayloadIntake:
             When the server cannot store rows now. Some of them may be durable; sent again,
             they count once.
         """
+        size = len(read.found)
+        if self._rows_in_progress and self._rows_in_progress + size > _MAX_ROWS_IN_PROGRESS:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{self._rows_in_progress} rows of payloads wait for the disk: send it again later",
+                reason="PAYLOADS_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._rows_in_progress += size
+        try:
+            return await self._store_found(read, forbids)
+        finally:
+            self._rows_in_progress -= size
+
+    async def _store_found(
+        self, read: ReadEvents, forbids: Callable[[str], str | None]
+    ) -> IntakeResult:
         result = IntakeResult(ignored=read.ignored)
         self.counts["", "ignored"] += result.ignored
         rows: list[tuple[int, PayloadMapping, PayloadRow]] = []
@@ -195,7 +225,7 @@ class PayloadIntake:
                 result.rows += 1
                 result.revision = max(result.revision, outcome)
                 self.counts[mapping.stream, "counted"] += 1
-            elif outcome.code in _PASSING:
+            elif outcome.code in _PASSING or outcome.retry_after_s is not None:
                 raise outcome
             else:
                 self._refuse(result, mapping, Refused(place, STORE, str(outcome), id=row.id))

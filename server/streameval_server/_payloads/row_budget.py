@@ -1,4 +1,4 @@
-"""Limits the rows a second of senders that nobody vouches for: a token bucket."""
+"""Limits the rows a second of senders that no token identifies: a token bucket."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class RowBudget:
     def check(self) -> None:
         """Return when a request may come; before its body is read, so that refusing costs little.
 
+        A request counts as one row, whatever is in it.
+
         Raises
         ------
         RequestError
@@ -52,14 +54,25 @@ class RowBudget:
         now_s = self._monotonic()
         self._left = min(self._left + (now_s - self._at_s) * self._rows_per_s, self._burst)
         self._at_s = now_s
-        if self._left <= 0:
+        self._refuse_below(1)
+        self._left -= 1
+
+    def spend(self, rows: int) -> None:
+        """Count the rows of a request beyond its first; they may exceed what is left.
+
+        Raises
+        ------
+        RequestError
+            As `check`, when other requests have exceeded it meanwhile.
+        """
+        self._refuse_below(0)
+        self._left -= max(0, rows - 1)
+
+    def _refuse_below(self, minimum: int) -> None:
+        if self._left < minimum:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
                 f"more than {self._rows_per_s:g} rows a second: send it again later",
                 reason="RATE_LIMITED",
-                retry_after_s=-self._left / self._rows_per_s + 1,
+                retry_after_s=(minimum - self._left) / self._rows_per_s,
             )
-
-    def spend(self, rows: int) -> None:
-        """Count the rows of a request that was let in; they may exceed what was left."""
-        self._left -= rows

@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import BATCH_REFUSED, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     them. Raises RequestError."""
 
 MAX_COLLECTED_ROWS = 10_000
-"""Rows of a batch of several requests; a request with more has batches of its own."""
-
-_ROWS_AT_FAULT = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE})
-"""Codes of errors that some rows of a batch cause."""
+"""Rows of a batch. One that is too long for the server's limits is halved as a refused one is."""
 
 
 @dataclass(slots=True)
@@ -74,7 +71,7 @@ class RowCollector:
         return [await each.settled for each in mine]
 
     async def _run(self, stream: str, kind: RowKind) -> None:
-        """Store what waits until nothing does."""
+        """Store the queue until it is empty."""
         queue = self._waiting[stream, kind]
         while queue:
             batch = queue[:MAX_COLLECTED_ROWS]
@@ -92,7 +89,7 @@ class RowCollector:
             for each in batch:
                 each.settled.cancel()
             raise
-        is_refused = isinstance(outcome, RequestError) and outcome.code in _ROWS_AT_FAULT
+        is_refused = isinstance(outcome, RequestError) and outcome.reason == BATCH_REFUSED
         if is_refused and len(batch) > 1:
             middle = len(batch) // 2
             await self._settle(stream, kind, batch[:middle])

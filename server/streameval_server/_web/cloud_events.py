@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval import InvalidInputError
-from streameval.payloads import MAX_UNPACKED_BYTES, is_cloud_event, read_events, unpack
+from streameval.payloads import is_cloud_event, read_events, unpack
 from streameval_server._model.errors import Code, invalid
 from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
@@ -80,7 +80,7 @@ async def take_events(
     forbids
         Returns why the sender may not write a stream; None when it may.
     spend
-        Called with the number of rows.
+        Called with the number of rows before they are stored; it may raise RequestError.
 
     Raises
     ------
@@ -96,7 +96,7 @@ async def take_events(
             "ce-specversion, or 'content-type: application/cloudevents+json'",
             reason="CONTENT_TYPE",
         )
-    read = await bodies.parsed(request, partial(_read, intake, headers))
+    read = await bodies.parsed(request, partial(_read, intake, headers, bodies.max_body_bytes))
     spend(len(read.found))
     result = await intake.take(read, forbids)
     return Response(
@@ -107,9 +107,11 @@ async def take_events(
     )
 
 
-def _read(intake: PayloadIntake, headers: Mapping[str, str], body: bytes) -> ReadEvents:
+def _read(
+    intake: PayloadIntake, headers: Mapping[str, str], max_bytes: int, body: bytes
+) -> ReadEvents:
     try:
-        plain = unpack(body, headers.get("content-encoding", ""), MAX_UNPACKED_BYTES)
+        plain = unpack(body, headers.get("content-encoding", ""), max_bytes)
         return intake.read(read_events(headers, plain))
     except InvalidInputError as error:
         place = "" if error.index is None else f"event {error.index}: "

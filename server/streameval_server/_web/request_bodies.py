@@ -43,10 +43,15 @@ class BodyReader:
     limits
         A body may be twice as long as a batch, as over gRPC. All bodies that are being
         read or parsed may together be as long as the commit queue.
+
+    Attributes
+    ----------
+    max_body_bytes : int
+        The longest body, also once it is unpacked.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._max_body_bytes = 2 * limits.max_batch_bytes
+        self.max_body_bytes = 2 * limits.max_batch_bytes
         self._max_held_bytes = limits.max_queue_bytes
         self._held_bytes = 0
         self._parsing = asyncio.Semaphore(_MAX_CONCURRENT_PARSES)
@@ -85,7 +90,9 @@ class BodyReader:
         body = bytearray()
         try:
             await self._read(request, body)
-            async with nullcontext() if len(body) <= _MAX_UNQUEUED_BYTES else self._parsing:
+            # A packed body is as long as it unpacks to.
+            is_short = len(body) <= _MAX_UNQUEUED_BYTES and not _is_packed(request)
+            async with nullcontext() if is_short else self._parsing:
                 return await asyncio.to_thread(parse, bytes(body))
         finally:
             self._held_bytes -= len(body)
@@ -93,7 +100,7 @@ class BodyReader:
     def _check_length(self, request: Request) -> None:
         """Refuse a body whose length is above the limit, before it is read."""
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._max_body_bytes:
+        if length.isdecimal() and int(length) > self.max_body_bytes:
             raise self._too_long()
 
     async def _read(self, request: Request, body: bytearray) -> None:
@@ -118,7 +125,7 @@ class BodyReader:
             ) from None
 
     def _check_sizes(self, body: bytearray) -> None:
-        if len(body) > self._max_body_bytes:
+        if len(body) > self.max_body_bytes:
             raise self._too_long()
         if self._held_bytes > self._max_held_bytes:
             raise RequestError(
@@ -132,7 +139,11 @@ class BodyReader:
         return HttpError(
             413,
             Code.RESOURCE_EXHAUSTED,
-            f"the body must be at most {self._max_body_bytes} bytes: send smaller batches",
+            f"the body must be at most {self.max_body_bytes} bytes: send smaller batches",
             reason="BODY_TOO_LONG",
             headers={"connection": "close"},
         )
+
+
+def _is_packed(request: Request) -> bool:
+    return request.headers.get("content-encoding", "").strip().lower() not in ("", "identity")
