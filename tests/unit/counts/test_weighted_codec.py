@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts import decode_state
+from streameval._counts.codec import decode_state
 
 
 def sample() -> Evaluator:

@@ -37,7 +37,12 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
         (WindowedEvaluator().remove_cases, (Y, S), {}, "give labels=, scores= and at="),
         (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a= and scores_b="),
         (PairedEvaluator().compare, ("auc_pr",), {}, "give metric=, level= or prevalence="),
-        (compare, (Evaluator(), Evaluator(), "auc_pr"), {}, "give metric=, level= or prevalence="),
+        (
+            compare,
+            (Evaluator(), Evaluator(), "auc_pr"),
+            {},
+            "give metric=, level=, prevalence= or threshold=",
+        ),
         (JOINER.log_cases, (Y, S), {}, "give ids=, scores= and at="),
         (JOINER.label_cases, (Y, S), {}, "give ids=, labels= and at="),
         (JOINER.retract_cases, (Y,), {}, "give ids= and at="),
