@@ -7,8 +7,10 @@ The layers, from the caller inwards; each imports only those below it:
   arrive later. `Snapshot`: the metrics of one revision.
 - `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
   and of classes.
-- `_joining`: predictions and labels by id. `_projection`: what a window will read once
-  its labels are in. `_time`: panes, windows, coverage.
+- `_drift`: alarms with a stated rate.
+- `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
+  `_projection`: what a window will read once its labels are in. `_time`: panes, windows,
+  coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
 - `_metric_registry`: the table of metrics by name.
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
     from streameval._counts.weight_columns import round_weights
+    from streameval._drift.alarm import Alarm, DriftedSegment
+    from streameval._drift.detector import DriftDetector
     from streameval._evaluator import Evaluator
     from streameval._joining.label_joiner import LabelJoiner
     from streameval._joining.rules import JoinCounts
@@ -46,12 +50,18 @@ if TYPE_CHECKING:
     from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
     from streameval._metrics.skew import PrecisionRecallGainCurve
     from streameval._metrics.weighting import WeightTotals
-    from streameval._paired_evaluator import PairedEvaluator
+    from streameval._paired_evaluator import PairedEvaluator, compare_paired
     from streameval._projection.projection import (
         BacktestedWindow,
         ProjectedFigure,
         Projection,
         RefusalReason,
+    )
+    from streameval._sampling.allocation import (
+        LabelAllocation,
+        LabelSample,
+        SampledBand,
+        allocate_labels,
     )
     from streameval._snapshot import Snapshot
     from streameval._time.coverage import ScoreBand
@@ -64,6 +74,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
     "BacktestedWindow",
     "BrierDecomposition",
     "Coin",
@@ -72,12 +83,16 @@ __all__ = [
     "CorruptStateError",
     "CostCurve",
     "Coverage",
+    "DriftDetector",
+    "DriftedSegment",
     "Evaluator",
     "GroupRanking",
     "Interval",
     "InvalidInputError",
     "JoinCounts",
+    "LabelAllocation",
     "LabelJoiner",
+    "LabelSample",
     "OneVsRest",
     "OperatingPoints",
     "PairedEvaluator",
@@ -89,13 +104,16 @@ __all__ = [
     "RefusalReason",
     "ReliabilityTable",
     "RocHull",
+    "SampledBand",
     "ScoreBand",
     "Snapshot",
     "StreamEvalError",
     "WeightTotals",
     "Window",
     "WindowedEvaluator",
+    "allocate_labels",
     "compare",
+    "compare_paired",
     "dominates",
     "evaluate_by",
     "format_pr_curve",
@@ -110,6 +128,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "Alarm": "streameval._drift.alarm",
     "BacktestedWindow": "streameval._projection.projection",
     "BrierDecomposition": "streameval._metrics.reliability",
     "Comparison": "streameval._uncertainty.compare",
@@ -118,12 +137,16 @@ _EXPORTS = {
     "CorruptStateError": "streameval._common.errors",
     "CostCurve": "streameval._metrics.costs",
     "Coverage": "streameval._common.coverage",
+    "DriftDetector": "streameval._drift.detector",
+    "DriftedSegment": "streameval._drift.alarm",
     "Evaluator": "streameval._evaluator",
     "GroupRanking": "streameval._breakdown.groups",
     "Interval": "streameval._uncertainty.interval",
     "InvalidInputError": "streameval._common.errors",
     "JoinCounts": "streameval._joining.rules",
+    "LabelAllocation": "streameval._sampling.allocation",
     "LabelJoiner": "streameval._joining.label_joiner",
+    "LabelSample": "streameval._sampling.allocation",
     "OneVsRest": "streameval._breakdown.one_vs_rest",
     "OperatingPoints": "streameval._metrics.operating_points",
     "PairedEvaluator": "streameval._paired_evaluator",
@@ -135,13 +158,16 @@ _EXPORTS = {
     "RefusalReason": "streameval._projection.projection",
     "ReliabilityTable": "streameval._metrics.reliability",
     "RocHull": "streameval._metrics.curves",
+    "SampledBand": "streameval._sampling.allocation",
     "ScoreBand": "streameval._time.coverage",
     "Snapshot": "streameval._snapshot",
     "StreamEvalError": "streameval._common.errors",
     "WeightTotals": "streameval._metrics.weighting",
     "Window": "streameval._time.window",
     "WindowedEvaluator": "streameval._time.windowed",
+    "allocate_labels": "streameval._sampling.allocation",
     "compare": "streameval._uncertainty.compare",
+    "compare_paired": "streameval._paired_evaluator",
     "dominates": "streameval._metrics.roc_pr_space",
     "evaluate_by": "streameval._breakdown.groups",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",

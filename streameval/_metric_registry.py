@@ -48,7 +48,7 @@ MAX_ROUNDING_ULPS = 64
 Better: TypeAlias = Literal["higher", "lower", "neither"]
 """Which values of a metric are better."""
 
-IntervalKind: TypeAlias = Literal["delong-newcombe", "influence-logit", "wilson"]
+IntervalKind: TypeAlias = Literal["delong-newcombe", "influence-logit", "wilson", "binned-gaps"]
 """How a confidence interval is made, as `Interval.method` says it."""
 
 
@@ -179,7 +179,8 @@ class Metric:
         Whether adapters offer it.
     is_monitored : bool
         Whether Prometheus has it for each stream, a time series by default, and the
-        page as an order of streams; a rate for streams that declare a threshold.
+        page as an order of streams; a rate for streams that declare a threshold, a metric
+        of probabilities for those on the probability scale.
     on_page : bool
         Whether the page shows it among a stream's figures.
     value : callable
@@ -408,6 +409,27 @@ METRICS = (
         gradient=rate_gradients.log_loss_gradient,
     ),
     Metric(
+        name="calibration_error",
+        title="Calibration error",
+        function=ProbabilityQueries.calibration_error,
+        better="lower",
+        of_probabilities=True,
+        interval="binned-gaps",
+        gradient=rate_gradients.calibration_error_gradient,
+        is_monitored=True,
+    ),
+    Metric(
+        name="observed_expected_ratio",
+        title="Observed to expected positives",
+        function=ProbabilityQueries.observed_expected_ratio,
+        better="neither",
+        greatest=math.inf,
+        of_probabilities=True,
+        interval="wilson",
+        gradient=rate_gradients.observed_expected_gradient,
+        is_monitored=True,
+    ),
+    Metric(
         name="ks_statistic",
         title="KS statistic",
         function=ScorecardQueries.ks_statistic,
@@ -598,8 +620,19 @@ AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
 """What adapters offer."""
 
 MONITORED_NAMES = tuple(
-    sorted(_names(metric for metric in METRICS if metric.is_monitored and metric.is_served))
+    sorted(
+        _names(
+            metric
+            for metric in METRICS
+            if metric.is_monitored and metric.is_served and not metric.of_probabilities
+        )
+    )
 )
+CALIBRATION_NAMES = _names(
+    metric for metric in METRICS if metric.is_monitored and metric.of_probabilities
+)
+"""What is shown of streams on the probability scale."""
+
 PAGE_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.on_page)))
 """A stream's figures on the page, in their order."""
 

@@ -29,7 +29,13 @@ from streameval._counts.columns import (
 )
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import COMPARED_NAMES
-from streameval._uncertainty.compare import GRID_TOO_COARSE, TOO_FEW, Comparison, p_value_of
+from streameval._uncertainty.compare import (
+    GRID_TOO_COARSE,
+    MIN_P_VALUE,
+    TOO_FEW,
+    Comparison,
+    p_value_of,
+)
 from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
 from streameval._uncertainty.pair_cells import PairCells
 from streameval._uncertainty.pair_difference import (
@@ -39,6 +45,7 @@ from streameval._uncertainty.pair_difference import (
 )
 from streameval._uncertainty.pair_grid import PairGrid
 from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
+from streameval._uncertainty.pair_verdict import verdict_of
 
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
@@ -60,11 +67,11 @@ class PairedEvaluator:
     ----------
     scale : {"probability"} or None
         As for `Evaluator`.
-    max_cells : int
+    max_cells : int or None
         The most pairs of scores that the grid keeps for each class (24 B each). Above
         it the scores are cut at the pair's own quantiles, into the square root of as
         many cells (256 by default) for each model. Each model's own evaluator keeps up
-        to 65,536 distinct scores, above that fewer bits.
+        to 65,536 distinct scores, above that fewer bits. None keeps all of both.
 
     Raises
     ------
@@ -89,13 +96,13 @@ class PairedEvaluator:
         self,
         *,
         scale: str | None = None,
-        max_cells: int = 65_536,
+        max_cells: int | None = 65_536,
     ) -> None:
         if scale not in {None, "probability"}:
             raise InvalidInputError(
                 f"scale must be 'probability' or None, got {scale!r}", field="scale"
             )
-        if max_cells < 1:
+        if max_cells is not None and max_cells < 1:
             raise InvalidInputError(
                 f"max_cells must be at least 1, got {max_cells}", field="max_cells"
             )
@@ -103,9 +110,10 @@ class PairedEvaluator:
         self._max_cells = max_cells
         self._grid = PairGrid()
         self._ids: WordArray | None = None  # None: not of every case
+        model_cells = None if max_cells is None else _MAX_MODEL_CELLS
         self._models = (
-            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
-            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=model_cells),
+            Evaluator(scale=scale, max_cells=model_cells),
         )
 
     # -- mutations ---------------------------------------------------------
@@ -265,7 +273,12 @@ class PairedEvaluator:
 
     @by_keyword
     def compare(
-        self, *, metric: str = "auc_pr", level: float = 0.95, prevalence: float | None = None
+        self,
+        *,
+        metric: str = "auc_pr",
+        level: float = 0.95,
+        prevalence: float | None = None,
+        anytime: bool = False,
     ) -> Comparison:
         """Compare a metric of the two models.
 
@@ -278,6 +291,10 @@ class PairedEvaluator:
         prevalence : float, optional
             Rescales the areas in precision-recall space to this prevalence, taken as
             known. The default is the cases' prevalence, with its uncertainty.
+        anytime : bool
+            Whether the limits are to hold the true difference at all looks together, as
+            cases arrive from a start that was chosen before (a confidence sequence). Then
+            the p-value is 1/e_value, which is as valid. From 50 cases of each class on.
 
         Returns
         -------
@@ -285,7 +302,7 @@ class PairedEvaluator:
             ``a`` and ``b`` are the models' own intervals. The limits are nan with fewer
             than two cases of a class, and where the cells of the grid are too coarse: a
             figure in them is further from the exact one than a standard error;
-            ``reason`` says which.
+            ``reason`` says which. ``e_value`` may be looked at after each case.
 
         Raises
         ------
@@ -308,6 +325,63 @@ class PairedEvaluator:
         >>> pair.compare(metric="auc_roc").difference
         -0.25
         """
+        return self._compared(metric, level, prevalence, anytime=anytime)[0]
+
+    @by_keyword
+    def verdict(
+        self,
+        *,
+        metric: str = "auc_pr",
+        prevalence: float | None = None,
+        names: tuple[str, str] = ("a", "b"),
+    ) -> str:
+        """Return who is better and how sure that is, in a sentence.
+
+        It may be asked for after each case, and the first decision may be acted upon: if the
+        models are equal, some look ever decides with a probability of 0.05 (an e-value of 20).
+
+        Parameters
+        ----------
+        metric, prevalence
+            As in `compare`.
+        names : (str, str)
+            What to call a and b.
+
+        Returns
+        -------
+        str
+            Without a decision, with the number of labels that it would take if the
+            difference and its variance for each case stay.
+
+        Raises
+        ------
+        InvalidInputError
+            As `compare`.
+
+        Notes
+        -----
+        O(n log n) in the entries.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> random = np.random.default_rng(3)
+        >>> labels = random.random(1_000) < 0.2
+        >>> shared = random.normal(1.5 * labels)
+        >>> pair = PairedEvaluator()
+        >>> pair.add_cases(
+        ...     labels=labels, scores_a=shared + random.normal(0, 0.8, 1_000), scores_b=shared
+        ... )
+        >>> pair.verdict(metric="auc_roc", names=("v3", "v4"))
+        'v4 is better than v3 by 0.0707 in AUC-ROC (0.0334 to 0.1079 at all looks), on 1,000 cases'
+        """
+        change, difference = self._compared(metric, 0.95, prevalence, anytime=True)
+        return verdict_of(change, difference.growth_to_decide(), self.num_cases, names)
+
+    def _compared(
+        self, metric: str, level: float, prevalence: float | None, *, anytime: bool
+    ) -> tuple[Comparison, Difference]:
+        """Return the answer of `compare`, and the difference that it is made of."""
         check_level(level)
         if metric not in COMPARED_NAMES:
             raise InvalidInputError(
@@ -322,19 +396,26 @@ class PairedEvaluator:
         except GridTooCoarseError:
             variance, reason = math.nan, GRID_TOO_COARSE
         difference = Difference(metric, a.figure, b.figure, variance)
-        lower, upper = difference.limits(1 - level)
-        return Comparison(
+        lower, upper = difference.limits(1 - level, anytime=anytime)
+        evidence = difference.e_value()
+        p_value = p_value_of(difference.estimate, difference.limits)
+        if anytime:
+            p_value = math.nan if math.isnan(evidence) else max(MIN_P_VALUE, min(1.0, 1 / evidence))
+        comparison = Comparison(
             metric=metric,
             difference=difference.estimate,
             lower=lower,
             upper=upper,
             level=level,
-            p_value=p_value_of(difference.estimate, difference.limits),
+            p_value=p_value,
             prevalence=prevalence,
-            a=a.interval(level),
-            b=b.interval(level),
+            a=a.interval(level, anytime=anytime),
+            b=b.interval(level, anytime=anytime),
             reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
+            anytime=anytime,
+            e_value=evidence,
         )
+        return comparison, difference
 
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
@@ -390,3 +471,55 @@ class PairedEvaluator:
                 raise InvalidInputError(message, field="ids")
             return None
         return ids.added_to(known) if sign > 0 else ids.removed_from(known)
+
+
+@by_keyword
+def compare_paired(
+    *,
+    labels: Any,
+    scores_a: Any,
+    scores_b: Any,
+    ids: Any = None,
+    metric: str = "auc_pr",
+    level: float = 0.95,
+    prevalence: float | None = None,
+) -> Comparison:
+    """Compare a metric of two models that scored the same cases, given as columns.
+
+    Parameters
+    ----------
+    labels, scores_a, scores_b, ids
+        As of `PairedEvaluator.add_cases`; a repeated id is refused.
+    metric, level, prevalence
+        As of `PairedEvaluator.compare`.
+
+    Returns
+    -------
+    Comparison
+        Of every pair of scores: nothing is cut into cells.
+
+    Raises
+    ------
+    InvalidInputError
+        With ``field`` and ``index``, for a value that is invalid.
+
+    Notes
+    -----
+    O(n log n). For ``"auc_roc"`` the variance is that of DeLong, DeLong and
+    Clarke-Pearson (1988); the interval and the p-value are wider than theirs where cases
+    are few.
+
+    Examples
+    --------
+    >>> change = compare_paired(
+    ...     labels=[1, 1, 1, 0, 0, 0],
+    ...     scores_a=[0.9, 0.8, 0.4, 0.5, 0.2, 0.1],
+    ...     scores_b=[0.9, 0.3, 0.4, 0.5, 0.2, 0.1],
+    ...     metric="auc_roc",
+    ... )
+    >>> round(change.difference, 4), change.lower < 0 < change.upper
+    (0.1111, True)
+    """
+    pair = PairedEvaluator(max_cells=None)
+    pair.add_cases(labels=labels, scores_a=scores_a, scores_b=scores_b, ids=ids)
+    return pair.compare(metric=metric, level=level, prevalence=prevalence)

@@ -162,25 +162,25 @@ class Snapshot:
             "num_negative_ref": self.num_negative_ref,
             "num_misses": self.num_misses,
             "num_negative_misses": self.num_negative_misses,
-            **{name: _plain(self._figure(name)) for name in self._names()},
+            **{name: plain(self._figure(name)) for name in self._names()},
             "reasons": dict(self.reasons),
             "intervals": {
                 name: {
-                    "lower": _plain(interval.lower),
-                    "upper": _plain(interval.upper),
+                    "lower": plain(interval.lower),
+                    "upper": plain(interval.upper),
                     "level": interval.level,
                     "method": interval.method,
-                    "design_effect": _plain(interval.design_effect),
+                    "design_effect": plain(interval.design_effect),
                 }
                 for name, interval in self.intervals.items()
             },
-            "bounds": {name: [_plain(x) for x in pair] for name, pair in self.bounds.items()},
+            "bounds": {name: [plain(x) for x in pair] for name, pair in self.bounds.items()},
             "hull": None
             if self.hull is None
             else {
                 "fp": self.hull.fp.tolist(),
                 "tp": self.hull.tp.tolist(),
-                "thresholds": [_plain(x) for x in self.hull.thresholds.tolist()],
+                "thresholds": [plain(x) for x in self.hull.thresholds.tolist()],
             },
             "window": None if self.window is None else [time.isoformat() for time in self.window],
             "segment": None if self.segment is None else dict([self.segment]),
@@ -433,7 +433,7 @@ def _least_effect(interval: Interval) -> float:
     return 0.0 if math.isnan(interval.least_effect) else interval.least_effect
 
 
-def _plain(value: float) -> float | str | None:
+def plain(value: float) -> float | str | None:
     """Return a number as a value of JSON: None for nan, a string for an infinity."""
     if math.isnan(value):
         return None

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streameval_server._service.configuration import Configuration, configure
     from streameval_server._service.serve import run, serve
     from streameval_server._service.service import Addresses
+    from streameval_server.maintenance.sample_at_revision import sample_then
     from streameval_server.maintenance.snapshot_at_revision import snapshot_then
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "create_token",
     "default_data_directory",
     "run",
+    "sample_then",
     "serve",
     "snapshot_then",
 ]
@@ -73,6 +75,7 @@ _EXPORTS = {
     "create_token": "streameval_server._security.tokens",
     "default_data_directory": "streameval_server._model.server_settings",
     "run": "streameval_server._service.serve",
+    "sample_then": "streameval_server.maintenance.sample_at_revision",
     "serve": "streameval_server._service.serve",
     "snapshot_then": "streameval_server.maintenance.snapshot_at_revision",
 }

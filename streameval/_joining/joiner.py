@@ -431,6 +431,20 @@ class Joiner:
         self.tally[_FORGOTTEN_EARLY] += slots.size - pending
         return self._expire(slots)
 
+    def waiting(self, span_us: tuple[int, int] | None = None) -> SlotArray:
+        """Return the slots of predictions that wait for their label. O(capacity).
+
+        Parameters
+        ----------
+        span_us : (start, end) or None
+            Only those made in [start, end).
+        """
+        table = self.table
+        found = table.state == PENDING
+        if span_us is not None:
+            found &= (table.event_us >= span_us[0]) & (table.event_us < span_us[1])
+        return np.flatnonzero(found)
+
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
         self.table._check()

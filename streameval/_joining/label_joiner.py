@@ -40,8 +40,10 @@ from streameval._joining.joiner import Joiner
 from streameval._joining.kept_weights import check_weights_kept
 from streameval._joining.rules import PENDING, JoinSettings, Op
 from streameval._joining.table import FREE_SLOT
+from streameval._metric_registry import HEADLINE
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
+from streameval._sampling.allocation import allocate_labels
 from streameval._time.times import (
     check_none_older,
     column_us,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
     from streameval._common.coverage import Coverage
     from streameval._joining.rules import JoinCounts
+    from streameval._sampling.allocation import LabelSample
     from streameval._time.coverage import CoverageCell, ScoreBand
 
 FRAME = Frame(b"SEVT", 1, "a label joiner")
@@ -556,6 +559,87 @@ class LabelJoiner:
         span = (to_us(window.start, field="window"), to_us(window.end, field="window"))
         settle_us = settings.ttl_us + settings.bucket_us
         return Projection(LabelTable.of(delays), window, span, settle_us)
+
+    def sample_for_labels(
+        self,
+        window: Window | None = None,
+        *,
+        size: int,
+        metric: str = HEADLINE,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> LabelSample:
+        """Draw ids to label among the predictions that wait, so that a metric is known best.
+
+        Give each label back with its probability, and leave out other labels of predictions
+        that waited at the draw: then the labelled cases of the window, with these, estimate
+        the window with all its labels.
+
+        Parameters
+        ----------
+        window : Window, optional
+            A window of the evaluator, not decayed: which predictions, by their time. All
+            that are kept by default.
+        size : int
+            How many, from 1 to as many as wait.
+        metric, **arguments
+            As of `allocate_labels`.
+        seed : int
+            From 0 to 2^64 - 1: which draw.
+
+        Returns
+        -------
+        LabelSample
+            `allocation.bands` has the counts of each band of score.
+
+        Raises
+        ------
+        InvalidInputError
+            When no prediction waits, fewer than `size` wait, or a value is invalid; where
+            the joiner takes no label probabilities; with ``expired="negative"``, where
+            those that are not drawn would count beside the drawn ones that stand for them.
+
+        Notes
+        -----
+        O(n log n) for n predictions that wait, some 2 us each. The draw depends on what
+        waits and what is labelled, not on the order in which it arrived. Draw once from
+        a window: a second sample of it would count the same predictions again.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.log_cases(ids=["a", "b", "c"], scores=[0.9, 0.4, 0.2], at=noon)
+        >>> joiner.label("a", True, at=noon)
+        >>> sample = joiner.sample_for_labels(size=1, seed=7)
+        >>> set(sample.ids) < {"b", "c"}, sample.label_probabilities
+        (True, array([0.5]))
+        """
+        evaluator = self._counter.evaluator
+        if window is not None and (type(window) is not Window or isinstance(evaluator, Evaluator)):
+            message = "labels are drawn for an undecayed window of a WindowedEvaluator, or for all"
+            raise InvalidInputError(message, field="window")
+        self._check_takes_weights("label_probability")
+        if self._joiner.settings.expired == "negative":
+            message = (
+                "predictions that expire count as negatives, beside the drawn ones that stand "
+                "for them: labels are drawn with expired='drop'"
+            )
+            raise InvalidInputError(message, field="expired")
+        span_us = None
+        labelled: Evaluator | Window
+        if isinstance(evaluator, Evaluator):
+            labelled = evaluator
+        elif window is None:
+            labelled = evaluator.last(timedelta(microseconds=self._counter.retention_us or 1))
+        else:
+            labelled = window
+            span_us = (to_us(window.start, field="window"), to_us(window.end, field="window"))
+        slots = self._joiner.waiting(span_us)
+        scores = self._joiner.table.score[slots]
+        allocation = allocate_labels(labelled, scores=scores, size=size, metric=metric, **arguments)
+        return allocation.draw(ids=self._joiner.table.ids(slots), scores=scores, seed=seed)
 
     # -- copies and bytes ------------------------------------------------------
 

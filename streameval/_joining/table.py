@@ -134,6 +134,10 @@ class JoinTable(ExpiryIndex):
         """Return the ids at slots that are in use. O(n)."""
         return [self._ids[slot] or b"" for slot in slots.tolist()]
 
+    def ids_by_slot(self) -> list[bytes | None]:
+        """Return the id of each slot; what is at slots that are not in use has no meaning. O(n)."""
+        return self._ids[:]
+
     def add(self, ids: Sequence[bytes]) -> SlotArray:
         """Add distinct ids that are not in the table; return their slots. O(n) amortised.
 

@@ -21,6 +21,7 @@ from streameval._counts.view import Queries
 from streameval._metrics.hull import hull_vertices
 from streameval._metrics.operating_points import points_of
 from streameval._metrics.reliability import (
+    DEFAULT_BINS,
     BrierDecomposition,
     ReliabilityTable,
     equal_mass,
@@ -143,8 +144,71 @@ class ProbabilityQueries(Queries):
         view = self._view()
         return view.cached("brier_decomposition", lambda: _decomposed(view))
 
+    def calibration_error(self) -> float:
+        """Return the mean of `|mean score - observed rate|` over the cases of ten bins ("ECE").
+
+        Returns
+        -------
+        float
+            In [0, 1], 0 is best; nan without scored cases. With few cases it is too large
+            even of calibrated scores: `interval("calibration_error")` allows for that.
+
+        Raises
+        ------
+        InvalidInputError
+            When a score is outside [0, 1].
+
+        See Also
+        --------
+        reliability : the bins, of any number.
+        brier_decomposition : the miscalibration without bins.
+
+        Notes
+        -----
+        O(D) for D distinct scores; cached. Bins are tenths of the scale.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.6, 0.1])
+        >>> round(ev.calibration_error(), 3)
+        0.35
+        """
+        return self.reliability(DEFAULT_BINS).calibration_error
+
+    def observed_expected_ratio(self) -> float:
+        """Return the number of positives over the sum of the scores.
+
+        Returns
+        -------
+        float
+            1 where as many are positive as the scores say, also none of none; less where
+            fewer are; inf where all scores are 0 and a case is positive; nan without
+            scored cases.
+
+        Raises
+        ------
+        InvalidInputError
+            When a score is outside [0, 1].
+
+        Notes
+        -----
+        O(D) for D distinct scores; cached. Covers the scored cases only.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 0, 0], scores=[0.5, 0.5, 0.5, 0.5])
+        >>> ev.observed_expected_ratio()
+        0.5
+        """
+        view = self._view()
+        return view.cached("observed_expected_ratio", lambda: _ratio(_probabilities(view)))
+
     def reliability(
-        self, bins: SupportsIndex = 10, *, strategy: Literal["width", "mass"] = "width"
+        self, bins: SupportsIndex = DEFAULT_BINS, *, strategy: Literal["width", "mass"] = "width"
     ) -> ReliabilityTable:
         """Return the mean score and the observed rate of each bin.
 
@@ -216,6 +280,16 @@ def _probabilities(view: View) -> _CasesByScore:
     return _CasesByScore(
         scores, points.tp[rows] - points.tp[rows - 1], points.fp[rows] - points.fp[rows - 1]
     )
+
+
+def _ratio(cases: _CasesByScore) -> float:
+    scores, positives, negatives = cases
+    if not scores.size:
+        return math.nan
+    expected, observed = float(scores @ (positives + negatives)), int(positives.sum())
+    if expected == 0:
+        return math.inf if observed else 1.0
+    return observed / expected
 
 
 def _brier(cases: _CasesByScore) -> float:

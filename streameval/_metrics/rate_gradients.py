@@ -13,6 +13,7 @@ import numpy as np
 from streameval._counts.exact import dot
 from streameval._metrics.confusion import f_weights
 from streameval._metrics.gradients import Gradient
+from streameval._metrics.reliability import DEFAULT_BINS
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray
@@ -85,7 +86,7 @@ def log_loss_gradient(cells: Groups) -> Gradient:
         return _mean_gradient(cells, -np.log(score), -np.log1p(-score))
 
 
-def calibration_error_gradient(cells: Groups, bins: int = 10) -> Gradient:
+def calibration_error_gradient(cells: Groups, bins: int = DEFAULT_BINS) -> Gradient:
     """Return that of the calibration error in bins of equal width.
 
     It is the sum over bins of |sum of scores - positives|, over the cases; where a bin's
@@ -98,6 +99,18 @@ def calibration_error_gradient(cells: Groups, bins: int = 10) -> Gradient:
     gaps = np.bincount(bin_of, score * (p + n) - p, minlength=bins)
     sign = np.where(gaps < 0, -1.0, 1.0)[bin_of]
     return _mean_gradient(cells, sign * (score - 1), sign * score)
+
+
+def observed_expected_gradient(cells: Groups) -> Gradient:
+    """Return that of the positives over the sum of the scores; 0 where all scores are 0."""
+    score = _scored(cells)
+    p, n = _scored_counts(cells)
+    expected, missing = dot(p + n, score) or np.inf, np.zeros(cells.p.size - p.size)
+    of_negative = -p.sum() * score / expected**2
+    return Gradient(
+        np.concatenate((1 / expected + of_negative, missing)),
+        np.concatenate((of_negative, missing)),
+    )
 
 
 def _called(cells: Groups, threshold: float) -> tuple[BoolArray, float, float]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from streameval._metrics.hull import Vertices
 
 
+DEFAULT_BINS = 10
+"""Of the calibration error, where a caller names no number: tenths of the scale."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityTable:
     """The mean score and the observed rate of each bin; empty bins are left out.

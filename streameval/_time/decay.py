@@ -124,6 +124,15 @@ class DecayedWindow(Window):
             self._state, clusters, gradient, squares=self.squares, square_unit=WEIGHT_ONE
         )
 
+    def _effective_scored(self) -> float:
+        if self.squares is None:
+            return super()._effective_scored()
+        sums = (
+            state.P + state.N - state.missed_positives - state.missed_negatives
+            for state in (self._state, self.squares)
+        )
+        return _effective(*sums)
+
     def _share_figure(self, name: str, threshold: float) -> Figure:
         if self.squares is None:
             return super()._share_figure(name, threshold)

@@ -8,6 +8,7 @@
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
   `cluster_effect` by clusters of dependent cases, or those of a pane, `weighted_variance` by
   weights.
+- `calibration`: the calibration error, and observed against expected positives.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
   kept few bits.
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.

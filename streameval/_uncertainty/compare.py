@@ -49,12 +49,15 @@ MIN_P_VALUE = 1e-12
 
 TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
 _ADVICE = {
-    TOO_FEW: "it needs two positives and two negatives",
+    TOO_FEW: "it needs two positives and two negatives, and 50 of each at all looks",
     GRID_TOO_COARSE: (
         "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
         "or start a new one where the scores have changed"
     ),
 }
+
+_MIN_SUSPECT_CASES = 20
+"""Of each class: with fewer, equal numbers on both sides are chance."""
 
 _P_VALUE_TOLERANCE = 1e-10
 """Relative error of a p-value."""
@@ -84,6 +87,15 @@ class Comparison:
     reason : str or None
         Why there are no limits: ``"TOO_FEW"`` cases of a class, or, of a pair,
         ``"GRID_TOO_COARSE"``; None where there are. ``print`` says what to do.
+    anytime : bool
+        Whether the limits and the p-value are those of a confidence sequence.
+    e_value : float or None
+        Of a pair: the evidence against no difference, 1 without any, valid however often it
+        is looked at. If the models are equal it ever reaches A with a probability of at most
+        1/A. nan where `reason` is, and below 50 cases of a class. None of independent sides.
+    warnings : tuple of str
+        Reasons to doubt the result: both sides have as many cases of each class, from 20 on,
+        as two models on the same cases have. ``print`` shows them.
     """
 
     metric: str
@@ -96,12 +108,22 @@ class Comparison:
     a: Interval
     b: Interval
     reason: str | None = field(default=None, kw_only=True)
+    anytime: bool = field(default=False, kw_only=True)
+    e_value: float | None = field(default=None, kw_only=True)
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:
         limits = f"{self.lower:.4f} to {self.upper:.4f}, p = {self.p_value:.2g}"
+        if self.anytime:
+            limits = f"{self.lower:.4f} to {self.upper:.4f} at all looks, e = {self.e_value:.3g}"
         if self.reason is not None:
-            limits = f"no interval: {self.reason}, {_ADVICE[self.reason]}"
-        return f"{self.difference:.4f} ({limits})"
+            limits = f"no interval: {self.reason}, {advice_on(self.reason)}"
+        return "\n".join((f"{self.difference:.4f} ({limits})", *self.warnings))
+
+
+def advice_on(reason: str) -> str:
+    """Return what to do where a comparison has no limits for this reason."""
+    return _ADVICE[reason]
 
 
 @by_keyword
@@ -160,6 +182,9 @@ def compare(
     (0.333, True)
     """
     check_level(level)
+    if metric in BY_NAME and BY_NAME[metric].of_probabilities:
+        message = f"{metric} cannot be compared: its interval is not that of a difference"
+        raise InvalidInputError(message, field="metric")
     fixed = _common_prevalence(a, b, metric, prevalence)
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     uncertain_a, uncertain_b = (
@@ -189,7 +214,27 @@ def compare(
         a=uncertain_a.interval(level),
         b=uncertain_b.interval(level),
         reason=TOO_FEW if math.isnan(lower) else None,
+        warnings=_warnings(a, b),
     )
+
+
+def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
+    """Return a warning where both sides may have the same cases.
+
+    Independent sides of 20 cases of each class or more have equal numbers of both by chance
+    with a probability below 0.005, unless they were made so.
+    """
+    first, second = a._view(), b._view()
+    positives, negatives = first.P / first.unit, first.N / first.unit
+    if (positives, negatives) != (second.P / second.unit, second.N / second.unit):
+        return ()
+    if min(positives, negatives) < _MIN_SUSPECT_CASES:
+        return ()
+    warning = (
+        f"both sides have {positives:,.10g} positives and {negatives:,.10g} negatives: if two "
+        "models scored the same cases, the sides are not independent; use compare_paired"
+    )
+    return (warning,)
 
 
 def _uncertain(

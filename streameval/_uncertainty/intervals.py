@@ -20,6 +20,7 @@ from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
 from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
+from streameval._uncertainty.calibration import bin_limits, calibration_interval
 from streameval._uncertainty.cluster_effect import cluster_effect, pane_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.estimates import (
@@ -33,7 +34,13 @@ from streameval._uncertainty.estimates import (
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 from streameval._uncertainty.rates import rate_limits, share_counts, share_figure
-from streameval._uncertainty.weighted_variance import weighted_figure, weighted_share
+from streameval._uncertainty.weighted_variance import (
+    MIN_EFFECTIVE_CASES,
+    TOO_FEW_EFFECTIVE,
+    effective_scored,
+    weighted_figure,
+    weighted_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._metrics.gradients import Gradient
+    from streameval._metrics.reliability import ReliabilityTable
     from streameval._uncertainty.design_effect import DesignEffect
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
@@ -70,7 +78,8 @@ class UncertaintyQueries(BoundsQueries):
         ----------
         metric : str
             "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share". A hull and a
+            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share"; of
+            probabilities "calibration_error", "observed_expected_ratio". A hull and a
             maximum over thresholds have no interval: they are chosen on the data that
             they are scored on, so they are biased estimates for new data, and no
             interval around them would hold its nominal coverage.
@@ -115,7 +124,9 @@ class UncertaintyQueries(BoundsQueries):
         AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
-        function of the share TP/(TP + FP + FN). Anytime: Waudby-Smith et al. (2024).
+        function of the share TP/(TP + FP + FN). Calibration error: conservative, of the gaps
+        of its bins; the ratio of observed to expected positives: given the scores. Anytime:
+        Waudby-Smith et al. (2024).
         With weights: docs/truth.md. Clusters: the variance between their groups (there);
         O(n) for the n cells of all groups. Where these keep too few bits the reason is
         ``"TOO_COARSE"``.
@@ -140,6 +151,8 @@ class UncertaintyQueries(BoundsQueries):
             if view.clusters is not None:
                 message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
                 raise InvalidInputError(message, field="method")
+        if BY_NAME[metric].of_probabilities:
+            return self._calibration_interval(metric, level, anytime=anytime)
         if threshold is not None:
             estimate = BY_NAME[metric].function(self, threshold=threshold)
             found = uncertain_rate(self, metric, threshold).interval(level, anytime=anytime)
@@ -176,6 +189,35 @@ class UncertaintyQueries(BoundsQueries):
         if view.weighted is not None:
             return weighted_share(view, view.weighted, name, threshold)
         return share_figure(*share_counts(view, name, threshold))
+
+    def _calibration_interval(self, name: str, level: float, *, anytime: bool) -> Interval:
+        """Return the interval of a metric of calibration. O(K), O(n) of clusters."""
+        view, effective = self._view(), self._effective_scored()
+        cases = view.P + view.N - view.missed_positives - view.missed_negatives
+        effect = self._design_effect(name, None) if cases else INDEPENDENT
+        refused = TOO_FEW_EFFECTIVE if self._has_few_effective(effective) else None
+        found = calibration_interval(
+            view, name, level, effective, effect, anytime=anytime, refused=refused
+        )
+        return self._with_least_effect(found, name, None)
+
+    def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
+        """Return the limits of each observed rate of a table; nan of too few effective cases."""
+        effective = self._effective_scored()
+        if self._has_few_effective(effective):
+            return [UNDEFINED] * len(table)
+        return bin_limits(table, effective, level)
+
+    def _has_few_effective(self, effective: float) -> bool:
+        """Return whether cases have weights, and too few effective ones for an interval."""
+        return self._view().weighted is not None and effective < MIN_EFFECTIVE_CASES
+
+    def _effective_scored(self) -> float:
+        """Return Kish's effective number of scored cases; weighted windows override it. O(K)."""
+        view = self._view()
+        if view.weighted is not None:
+            return effective_scored(view.weighted)
+        return float(view.P + view.N - view.missed_positives - view.missed_negatives)
 
     def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
         """Return the effect of clusters; weighted windows override it. O(n), cached."""
@@ -323,9 +365,13 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
         raise InvalidInputError(
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
-    if method == "bootstrap" and (anytime or cells or _is_proportion(name)):
+    if method == "bootstrap" and (
+        anytime or cells or _is_proportion(name) or BY_NAME[name].of_probabilities
+    ):
         lacks = "an anytime interval" if anytime else "one for a share of cases"
-        if cells:
+        if BY_NAME[name].of_probabilities:
+            lacks = "one for a metric of probabilities"
+        elif cells:
             lacks = "one from scores that kept few bits"
         raise InvalidInputError(
             f"the bootstrap has no interval of this kind: {lacks}; use method='analytic'",

@@ -45,10 +45,10 @@ class PairCells:
         """The number of cases."""
         return int(self.counts.sum())
 
-    def _check(self, max_cells: int) -> None:
+    def _check(self, max_cells: int | None) -> None:
         """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.counts)
-        assert len(self) <= max_cells, (len(self), max_cells)
+        assert max_cells is None or len(self) <= max_cells, (len(self), max_cells)
         assert (self.counts > 0).all()
         rows = list(zip(self.a.tolist(), self.b.tolist()))
         assert rows == sorted(set(rows))

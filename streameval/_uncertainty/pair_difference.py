@@ -5,7 +5,8 @@ per-case differences of influence over the grid of pairs, which may be in cells.
 half-width is Student's t times the standard error, times the mean ratio by which the
 two figures' stabilised intervals are wider than plain ones. (Square-and-add with a
 correlation, Zou 2007, was tried: it is several times too wide where two models
-nearly agree.)
+nearly agree.) A confidence sequence has the quantile of a normal mixture in place of
+Student's, and the e-value is that mixture's.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import State
 from streameval._uncertainty.estimates import estimator_of, limits_of
-from streameval._uncertainty.limits import UNDEFINED, Figure
+from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES, UNDEFINED, Figure
 from streameval._uncertainty.sampling_variance import sampling_variance, scatter
-from streameval._uncertainty.student import normal_quantile, student_quantile
+from streameval._uncertainty.student import (
+    E_VALUE_ALPHA,
+    anytime_quantile,
+    count_for_evidence,
+    e_value,
+    normal_quantile,
+    student_quantile,
+)
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
@@ -60,20 +68,63 @@ class Difference:
         """The figure of a minus the figure of b."""
         return self.a.estimate - self.b.estimate
 
-    def limits(self, alpha: float) -> Limits:
-        """Return the limits of the difference, of nominal coverage 1 - alpha. O(1)."""
-        if math.isnan(self.variance):
+    @property
+    def cases(self) -> float:
+        """Cases of the smaller class."""
+        return min(self.a.positives, self.a.negatives)
+
+    def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
+        """Return the limits of the difference, of nominal coverage 1 - alpha. O(1).
+
+        `anytime`: of a confidence sequence; undefined below 50 cases of a class.
+        """
+        if math.isnan(self.variance) or (anytime and not self.is_anytime):
             return UNDEFINED
-        cases = min(self.a.positives, self.a.negatives)
+        cases = self.cases
         if self.variance > 0:
-            widening = (self._widening(self.a, alpha) + self._widening(self.b, alpha)) / 2
             quantile = student_quantile(alpha / 2, cases - 1)
-            half = quantile * math.sqrt(self.variance) * max(1.0, widening)
+            half = (anytime_quantile(alpha, cases) if anytime else quantile) * self._error(alpha)
         else:
             # No case differs: as Wilson's limit of a share with no positives.
-            square = normal_quantile(alpha / 2) ** 2
-            half = square / (cases + square)
+            quantile = anytime_quantile(alpha, cases) if anytime else normal_quantile(alpha / 2)
+            half = quantile**2 / (cases + quantile**2)
         return max(-1.0, self.estimate - half), min(1.0, self.estimate + half)
+
+    @property
+    def is_anytime(self) -> bool:
+        """Whether there are cases enough for a confidence sequence and an e-value."""
+        return self.cases >= MIN_ANYTIME_POSITIVES
+
+    def e_value(self) -> float:
+        """Return the evidence against no difference; nan where limits are undefined. O(1).
+
+        1/0.05 or more where the confidence sequence of level 0.95 does not hold 0, save where
+        no case differs: there it may be less.
+        """
+        if math.isnan(self.variance) or not self.is_anytime:
+            return math.nan
+        return e_value(self._z(), self.cases)
+
+    def growth_to_decide(self) -> float:
+        """Return how many times as many cases an e-value of 1/0.05 takes at this difference.
+
+        1 where it is reached, inf without a difference, nan without an e-value. O(1).
+        """
+        if math.isnan(self.e_value()):
+            return math.nan
+        return count_for_evidence(self._z(), self.cases, 1 / E_VALUE_ALPHA) / self.cases
+
+    def _z(self) -> float:
+        """Return the difference over its standard error."""
+        if self.variance > 0:
+            return self.estimate / self._error(E_VALUE_ALPHA)
+        # From below: Wilson's limit is at the difference d where z^2 = cases d/(1 - d).
+        return math.sqrt(self.cases * abs(self.estimate))
+
+    def _error(self, alpha: float) -> float:
+        """Return the standard error, times the mean widening of the figures' own intervals."""
+        widening = (self._widening(self.a, alpha) + self._widening(self.b, alpha)) / 2
+        return math.sqrt(self.variance) * max(1.0, widening)
 
     def _widening(self, figure: Figure, alpha: float) -> float:
         """Return how much wider the figure's stabilised interval is than the plain one."""

@@ -35,8 +35,8 @@ class PairGrid:
     positives: PairCells = field(default_factory=PairCells)
     cuts: PairCuts | None = None
 
-    def merged(self, others: Sequence[PairGrid], max_cells: int) -> PairGrid:
-        """Return the sum of all grids, within the cap. O(n log n).
+    def merged(self, others: Sequence[PairGrid], max_cells: int | None) -> PairGrid:
+        """Return the sum of all grids, within the cap; None is no cap. O(n log n).
 
         Raises
         ------
@@ -49,6 +49,8 @@ class PairGrid:
         total = _summed(grids, cuts)
         if not (len(total.negatives) or len(total.positives)):
             return PairGrid()
+        if max_cells is None:
+            return total
         # Cells with different cuts have to be cut anew.
         is_refitted = bool(known) and cuts is None
         if is_refitted or max(len(total.negatives), len(total.positives)) > max_cells:
@@ -56,7 +58,7 @@ class PairGrid:
             return _summed((total,), cuts)
         return total
 
-    def _check(self, max_cells: int) -> None:
+    def _check(self, max_cells: int | None) -> None:
         """Assert all invariants. O(n log n)."""
         for cells in (self.negatives, self.positives):
             cells._check(max_cells)

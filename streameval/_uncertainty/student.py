@@ -1,4 +1,4 @@
-"""Quantiles of the normal and of Student's t, and of confidence sequences.
+"""Quantiles of the normal and of Student's t, and of confidence sequences, with their e-values.
 
 The first two take the probability *above* the quantile, so that small tails keep
 their digits. Student's tail is the incomplete beta function by its continued
@@ -25,6 +25,11 @@ _TIGHTEST_AT_CASES = 200
 _MAX_EXPANSION_ERROR = 1e-10
 _MAX_START_ERROR = 0.01
 _MIN_DENOMINATOR = 1e-300
+_MAX_LOG = math.log(1e300)
+_MAX_COUNT = 2.0**64
+_COUNT_TOLERANCE = 1e-9
+E_VALUE_ALPHA = 0.05
+"""The level of the confidence sequence that decides as the e-value does: from 1/alpha on."""
 
 
 def normal_quantile(tail: float) -> float:
@@ -93,11 +98,68 @@ def anytime_quantile(alpha: float, count: float) -> float:
     >>> round(anytime_quantile(0.05, 200), 3)
     3.035
     """
+    x = count * _mixture_variance(alpha)
+    return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
+
+
+def e_value(z: float, count: float) -> float:
+    """Return the evidence against a mean of 0, which is valid at all times at once.
+
+    The normal mixture of likelihood ratios whose boundary `anytime_quantile` is at 0.05: with
+    x = count rho^2, exp(z^2 x/(2 (x+1))) / sqrt(x+1). Under a mean of 0 it is at most 1
+    on average, and ever reaches a number A with a probability of at most 1/A.
+
+    Parameters
+    ----------
+    z : float
+        The estimate over its standard error.
+    count : float
+        Cases so far.
+
+    >>> round(e_value(anytime_quantile(0.05, 500), 500), 9)
+    20.0
+    """
+    x = count * _mixture_variance(E_VALUE_ALPHA)
+    logarithm = z * z * x / (2 * (x + 1)) - 0.5 * math.log1p(x)
+    return math.exp(min(logarithm, _MAX_LOG))
+
+
+def count_for_evidence(z: float, count: float, evidence: float) -> float:
+    """Return at how many cases the e-value reaches a number, if z grows as their root.
+
+    `count` where it is reached already, inf where z is 0 or the number is beyond 2^64 cases.
+
+    Parameters
+    ----------
+    z, count
+        As of `e_value`, now.
+    evidence : float
+        Above 1.
+
+    >>> round(count_for_evidence(1.0, 200, 20.0))
+    2131
+    """
+
+    def is_reached(at: float) -> bool:
+        return e_value(z * math.sqrt(at / count), at) >= evidence
+
+    low, high = count, count
+    # With more cases it falls at most once before it rises for good.
+    while not is_reached(high):
+        low, high = high, 2 * high
+        if z == 0 or high > _MAX_COUNT:
+            return math.inf
+    while high - low > max(0.5, _COUNT_TOLERANCE * high):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_reached(middle) else (middle, high)
+    return high
+
+
+def _mixture_variance(alpha: float) -> float:
+    """Return rho^2, the variance of the mixture that is tightest at `_TIGHTEST_AT_CASES`."""
     spread = -2 * math.log(alpha)
     # For confidence levels below a quarter the tightest mixture has variance 0; any is valid.
-    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT_CASES
-    x = count * rho_squared
-    return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
+    return (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT_CASES
 
 
 def _density(t: float, df: float) -> float:

@@ -116,6 +116,13 @@ def weighted_figure(
     return DesignEffect.of_weights(effect, freedom).widened(figure)
 
 
+def effective_scored(weighted: WeightedCounts) -> float:
+    """Return Kish's effective number of all scored cases. O(K)."""
+    runs = (weighted.positives, weighted.negatives)
+    units = sum(float(run.units.sum()) for run in runs)
+    return effective_cases(units, sum(float(run.squares().sum()) for run in runs))
+
+
 def weighted_share(view: View, weighted: WeightedCounts, name: str, threshold: float) -> Figure:
     """Return the share of a rate at a threshold, of weighted cases, with its variance. O(K)."""
     metric = BY_NAME[name]

@@ -17,7 +17,16 @@ from streameval.cli._options import (
     AsJson,
     Config,
     Data,
+    DrawIds,
+    From,
+    Prevalence,
+    SampleFile,
+    SampleMetric,
+    Seed,
     SegmentOption,
+    Size,
+    Threshold,
+    To,
     Window,
     parse_span,
 )
@@ -277,7 +286,7 @@ def token_command(
         list[str],
         typer.Option(
             "--scope",
-            metavar="ingest|query|admin",
+            metavar="ingest|query|sample|admin",
             help="A scope; may be repeated.",
         ),
     ],
@@ -335,6 +344,56 @@ def replay_command(
             segment=segment,
             as_json=as_json,
         )
+
+
+@admin.command(name="sample")
+def sample_command(
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
+    ] = None,
+    data: Data = None,
+    config: Config = None,
+    size: Size,
+    metric: SampleMetric = "auc_pr",
+    threshold: Threshold = None,
+    prevalence: Prevalence = None,
+    seed: Seed = None,
+    csv: SampleFile = None,
+    ids: DrawIds = False,
+    window: Window = None,
+    start: From = None,
+    end: To = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Repeat a draw of 'streameval sample' at the revision of its answer.
+
+    With the same seed, size and other options, and the time that it covered as --from and --to, the
+    ids and probabilities are the same. Reads the log only; a server may be running. Revisions
+    before a compaction cannot be replayed.
+    """
+    with one_line_errors():
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+        from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - slow to import
+
+        options = SampleOptions(
+            size=size,
+            metric=metric,
+            threshold=threshold,
+            prevalence=prevalence,
+            seed=seed,
+            csv=csv,
+            ids=ids,
+            as_json=as_json,
+            window=window,
+            start=start,
+            end=end,
+            segment=segment,
+        )
+        _offline.sample(stream, options, until=until, data=data, config=config)
 
 
 def _either(address: str | None, data: Path | None) -> None:

@@ -24,11 +24,20 @@ from streameval.cli._mapping import mapping
 from streameval.cli._options import (
     Address,
     AsJson,
+    DrawIds,
     Format,
+    From,
     Pane,
+    Prevalence,
     Retention,
+    SampleFile,
+    SampleMetric,
+    Seed,
     SegmentOption,
+    Size,
     StreamResolution,
+    Threshold,
+    To,
     Window,
 )
 from streameval.cli._serve import serve
@@ -89,6 +98,24 @@ PositiveLabel = Annotated[
     typer.Option("--positive", help="The label of the positive class. [default: 1 or true]"),
 ]
 
+WeightColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--weight",
+        metavar="COLUMN",
+        help="Column of the weights: multiples of 2**-16, from 0 to 2**31. [default: 1 each]",
+    ),
+]
+LabelProbabilityColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label-probability",
+        metavar="COLUMN",
+        help="Column of the probabilities with which rows were chosen to be labelled: weights "
+        "are divided by it.",
+    ),
+]
+
 
 @app.command()
 def evaluate(
@@ -118,19 +145,27 @@ def evaluate(
     metric: Annotated[
         str | None, typer.Option(help="What groups are ranked by. [default: auc_pr]")
     ] = None,
+    weight: WeightColumn = None,
+    label_probability: LabelProbabilityColumn = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a file of scores and labels."""
     with one_line_errors():
         from streameval.cli import _evaluate  # noqa: PLC0415 - slow to import
+        from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
 
+        layout = Layout(
+            score=score,
+            label=label,
+            by=tuple(by or ()),
+            positive=positive,
+            weight=weight,
+            label_probability=label_probability,
+        )
         if by:
             _evaluate.evaluate_by(
                 file,
-                by=tuple(by),
-                score=score,
-                label=label,
-                positive=positive,
+                layout=layout,
                 plot=plot,
                 metric=metric,
                 resolution=resolution,
@@ -141,9 +176,7 @@ def evaluate(
             raise StreamEvalError("--metric is what groups are ranked by: give --by COLUMN")
         _evaluate.evaluate(
             file,
-            score=score,
-            label=label,
-            positive=positive,
+            layout=layout,
             plot=plot,
             resolution=resolution,
             as_json=as_json,
@@ -169,6 +202,17 @@ def auc_command(
         Path | None,
         typer.Option(help="Write the curves to PATH.roc.csv and PATH.pr.csv. [default: FILE]"),
     ] = None,
+    weight: Annotated[
+        bool, typer.Option("--weight", help="Lines are 'score label weight'; for list.")
+    ] = False,
+    label_probability: Annotated[
+        bool,
+        typer.Option(
+            "--label-probability",
+            help="Lines end with the probability with which the row was chosen to be labelled; "
+            "for list.",
+        ),
+    ] = False,
 ) -> None:
     """Print AUC-ROC and AUC-PR of a list of scores, or of the points of a curve."""
     with one_line_errors():
@@ -181,6 +225,11 @@ def auc_command(
             negatives=negatives,
             min_recall=min_recall,
             curves=curves,
+            weighting=[
+                name
+                for name, given in (("weight", weight), ("probability", label_probability))
+                if given
+            ],
         )
 
 
@@ -215,6 +264,16 @@ def push(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A file of labels by id."),
     ] = None,
+    weight: WeightColumn = None,
+    label_probability: LabelProbabilityColumn = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the clusters, for instance user_id, of a stream that declares them; "
+            "a new stream declares this key.",
+        ),
+    ] = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the stream; refused when it exists.")
     ] = False,
@@ -229,6 +288,8 @@ def push(
 
     A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
     to join with them, or both. All files are checked completely before the first row is sent.
+    Weights and label probabilities are read from the file that has the labels, clusters from the
+    one that has the scores.
     """
     with one_line_errors():
         from streameval.cli import _push  # noqa: PLC0415 - slow to import
@@ -241,6 +302,9 @@ def push(
             time=time,
             segments=tuple(segment or ()),
             positive=positive,
+            weight=weight,
+            label_probability=label_probability,
+            cluster=cluster,
         )
         _push.push(
             file,
@@ -268,6 +332,71 @@ def query(
         from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
         _query.query(address, stream, window=window, segment=segment, as_json=as_json)
+
+
+@app.command()
+@connects
+def reliability(
+    address: Address,
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
+    window: Window = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
+    with one_line_errors():
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+
+        _query.reliability(
+            address, stream, bins=bins, window=window, segment=segment, as_json=as_json
+        )
+
+
+@app.command()
+@connects
+def sample(
+    address: Address,
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    size: Size,
+    metric: SampleMetric = "auc_pr",
+    threshold: Threshold = None,
+    prevalence: Prevalence = None,
+    seed: Seed = None,
+    csv: SampleFile = None,
+    ids: DrawIds = False,
+    window: Window = None,
+    start: From = None,
+    end: To = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which predictions to label next, so that a figure is known best.
+
+    How many of each band of score; with --csv FILE also which ids, drawn with these
+    probabilities, and an empty column for their labels.
+    """
+    with one_line_errors():
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+        from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - as above
+
+        options = SampleOptions(
+            size=size,
+            metric=metric,
+            threshold=threshold,
+            prevalence=prevalence,
+            seed=seed,
+            csv=csv,
+            ids=ids,
+            as_json=as_json,
+            window=window,
+            start=start,
+            end=end,
+            segment=segment,
+        )
+        _query.sample(address, stream, options)
 
 
 @app.command()

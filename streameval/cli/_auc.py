@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from streameval.cli._options import Format
 from streameval.cli._output import out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streameval._common.arrays import FloatArray
@@ -50,15 +51,22 @@ def auc(
     negatives: int | None,
     min_recall: float,
     curves: Path | None,
+    weighting: Sequence[str] = (),
 ) -> None:
-    """Print both areas of a file, and write its curves as CSV next to it."""
+    """Print both areas of a file, and write its curves as CSV next to it.
+
+    `weighting` names what lines of a list have after the label: a weight, a label
+    probability, or both.
+    """
     if format_ is Format.LIST:
         if positives is not None or negatives is not None:
             raise FileError(
                 "--positives and --negatives are counted with --format list; leave them out"
             )
-        points, moved = _list_points(file), 0.0
+        points, moved = _list_points(file, weighting), 0.0
     else:
+        if weighting:
+            raise FileError("--weight and --label-probability need --format list")
         if positives is None or negatives is None:
             raise FileError(f"--format {format_} needs --positives and --negatives")
         points, moved = _rate_points(file, format_, positives, negatives)
@@ -68,7 +76,8 @@ def auc(
     written = [_write_roc(points, stem), _write_pr(points, stem)]
 
     where = f" for recall >= {min_recall:g}" if min_recall else ""
-    out.print(f"{points.P:,} positives, {points.N:,} negatives, {len(points):,} points")
+    of_weights = " (sums of weights)" if points.is_weighted else ""
+    out.print(f"{points.P:,} positives, {points.N:,} negatives{of_weights}, {len(points):,} points")
     out.print(f"AUC-ROC  {auc_roc:.6f}")
     out.print(f"AUC-PR   {auc_pr:.6f}{where}, interpolated")
     if moved > 0.01:
@@ -78,8 +87,9 @@ def auc(
     out.print(f"curves in {' and '.join(map(str, written))}", soft_wrap=True)
 
 
-def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line number and two fields of each line that is neither empty nor a comment."""
+def _lines(file: Path, columns: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields of each line that is neither empty nor a comment."""
+    width = len(columns.split())
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         for number in itertools.count(1):
             try:
@@ -95,11 +105,11 @@ def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
             fields = line.replace(",", " ").split()
             if not fields or fields[0].startswith(_COMMENT):
                 continue
-            if len(fields) != 2:
+            if len(fields) != width:
                 raise FileError(
                     f"{file}: line {number}: expected '{columns}', got {line.strip()!r}"
                 )
-            yield number, fields[0], fields[1]
+            yield number, fields
 
 
 def _number(file: Path, line: int, text: str, name: str) -> float:
@@ -112,30 +122,40 @@ def _number(file: Path, line: int, text: str, name: str) -> float:
     raise FileError(f"{file}: line {line}: {name} {text!r} is not a number")
 
 
-def _list_points(file: Path) -> OperatingPoints:
+def _list_points(file: Path, weighting: Sequence[str]) -> OperatingPoints:
     evaluator = Evaluator()
-    lines = _lines(file, COLUMNS[Format.LIST])
+    lines = _lines(file, " ".join((COLUMNS[Format.LIST], *weighting)))
     while chunk := list(itertools.islice(lines, ROWS_PER_CHUNK)):
-        _add(evaluator, file, chunk)
+        _add(evaluator, file, chunk, weighting)
     if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
         raise FileError(f"{file}: needs at least one positive and one negative")
     return evaluator.operating_points()
 
 
-def _add(evaluator: Evaluator, file: Path, lines: list[tuple[int, str, str]]) -> None:
+def _add(
+    evaluator: Evaluator, file: Path, lines: list[tuple[int, list[str]]], weighting: Sequence[str]
+) -> None:
     scores, labels = [], []
-    for number, score, label in lines:
+    weights: dict[str, list[float]] = {name: [] for name in weighting}
+    for number, (score, label, *more) in lines:
         positive = BOOLEAN_LABELS.get(label.lower())
         if positive is None:
             raise FileError(f"{file}: line {number}: label {label!r} is none of 0, 1, true, false")
         scores.append(_number(file, number, score, "score"))
         labels.append(positive)
+        for name, text in zip(weighting, more, strict=True):
+            weights[name].append(_number(file, number, text, name))
     try:
-        evaluator.add_cases(labels=labels, scores=scores)
+        evaluator.add_cases(
+            labels=labels,
+            scores=scores,
+            weights=weights.get("weight"),
+            label_probability=weights.get("probability"),
+        )
     except InvalidInputError as error:
         if error.index is None:
             raise
-        what = str(error).removesuffix(f" at index {error.index}")
+        what = str(error).replace(f" at index {error.index}", "")
         raise FileError(f"{file}: line {lines[error.index][0]}: {what}") from None
 
 
@@ -147,7 +167,7 @@ def _rate_points(
         raise FileError("--positives and --negatives must each be at least 1 and below 2**53")
     x_name, y_name = COLUMNS[format_].split()
     rows = []
-    for number, x, y in _lines(file, COLUMNS[format_]):
+    for number, (x, y) in _lines(file, COLUMNS[format_]):
         point = _number(file, number, x, x_name), _number(file, number, y, y_name)
         for name, value in zip((x_name, y_name), point, strict=True):
             if not 0 <= value <= 1:
@@ -211,7 +231,8 @@ def _write_roc(points: OperatingPoints, stem: Path) -> Path:
 def _write_pr(points: OperatingPoints, stem: Path) -> Path:
     """Write the PR curve, with a row at every whole number of true positives.
 
-    Between two points that are very far apart it has fewer rows, at equal steps.
+    Between two points that are very far apart it has fewer rows, at equal steps; with
+    weights it has equal steps of at most 1.
     """
     path = stem.with_name(stem.name + ".pr.csv")
     corners = list(zip(points.fp.tolist(), points.tp.tolist(), strict=True))
@@ -224,7 +245,7 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
                 if tp:
                     writer.writerow((tp / points.P, tp / (tp + fp), fp, tp))
                 continue
-            between = _between(before, after, points.P)
+            between = _between(before, after, points)
             first = 0 if before[1] == 0 else 1
             writer.writerows(
                 zip(
@@ -238,11 +259,15 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
     return path
 
 
-def _between(before: tuple[int, int], after: tuple[int, int], positives: int) -> PrPoints:
+def _between(before: tuple[int, int], after: tuple[int, int], points: OperatingPoints) -> PrPoints:
     (fp_a, tp_a), (fp_b, tp_b) = before, after
-    if tp_b - tp_a <= _MAX_ROWS_BETWEEN_POINTS:
+    positives, steps = points.P, min(math.ceil(tp_b - tp_a), _MAX_ROWS_BETWEEN_POINTS)
+    if points.is_weighted:
+        tp = np.linspace(tp_a, tp_b, steps + 1)
+    elif tp_b - tp_a == steps:
         return pr_between(before, after, positives)
-    tp = np.rint(np.linspace(tp_a, tp_b, _MAX_ROWS_BETWEEN_POINTS + 1))
+    else:
+        tp = np.rint(np.linspace(tp_a, tp_b, steps + 1))
     fp = fp_a + (tp - tp_a) * ((fp_b - fp_a) / (tp_b - tp_a))
     precision = precision_of(fp, tp)
     if fp_a == 0 and tp_a == 0:

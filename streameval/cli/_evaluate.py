@@ -14,11 +14,13 @@ from streameval._evaluator import Evaluator
 from streameval._metric_registry import HEADLINE
 from streameval._uncertainty.intervals import check_prevalence
 from streameval.cli._output import print_json, print_ranking, print_snapshot, progress_bar
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
+
+    from streameval.cli._rows import Layout
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -26,9 +28,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 def evaluate(
     file: Path,
     *,
-    score: str,
-    label: str,
-    positive: str | None,
+    layout: Layout,
     plot: Path | None,
     resolution: int | None,
     as_json: bool,
@@ -38,8 +38,8 @@ def evaluate(
         raise StreamEvalError(f"--plot {plot}: use {', '.join(PLOT_SUFFIXES)}")
     evaluator = Evaluator(resolution=resolution)
     with progress_bar(f"reading {file.name}", show=True) as progress:
-        for rows in read_rows(file, Layout(score=score, label=label, positive=positive)):
-            evaluator.add_cases(labels=rows.labels, scores=rows.scores)
+        for rows in read_rows(file, layout):
+            evaluator.add_cases(labels=rows.labels, scores=rows.scores, **rows.weighting())
             progress(rows.progress)
     if plot is not None:
         from streameval.cli._plot import draw  # noqa: PLC0415 - matplotlib is slow to import
@@ -55,10 +55,7 @@ def evaluate(
 def evaluate_by(
     file: Path,
     *,
-    by: tuple[str, ...],
-    score: str,
-    label: str,
-    positive: str | None,
+    layout: Layout,
     plot: Path | None,
     metric: str | None,
     resolution: int | None,
@@ -69,7 +66,6 @@ def evaluate_by(
         raise StreamEvalError("--plot draws the curves of all rows: leave --by out")
     metric = HEADLINE if metric is None else metric
     check_prevalence(None, metric)
-    layout = Layout(score=score, label=label, by=by, positive=positive)
     evaluators: dict[Any, Evaluator] = {}
     with progress_bar(f"reading {file.name}", show=True) as progress:
         for rows in read_rows(file, layout):
@@ -79,7 +75,14 @@ def evaluate_by(
                 if group not in evaluators:
                     evaluators[group] = Evaluator(resolution=resolution)
                 chosen = np.flatnonzero(codes == code)
-                evaluators[group].add_cases(labels=rows.labels[chosen], scores=rows.scores[chosen])
+                evaluators[group].add_cases(
+                    labels=rows.labels[chosen],
+                    scores=rows.scores[chosen],
+                    **{
+                        name: None if column is None else column[chosen]
+                        for name, column in rows.weighting().items()
+                    },
+                )
             progress(rows.progress)
     ranking = rank_groups(
         evaluators, keys=layout.by, metric=metric, level=0.95, prevalence="common"

@@ -19,12 +19,14 @@ from streameval.cli._output import (
     standard_output,
 )
 from streameval.cli._status import format_duration
-from streameval.client._wire.decode import read_snapshot
+from streameval.client._wire import calls
+from streameval.client._wire.decode import read_label_sample, read_snapshot
 from streameval.client._wire.selection import Selection
 from streameval.v1 import query_pb2
-from streameval_server import configure, maintenance, snapshot_then
+from streameval_server import configure, maintenance, sample_then, snapshot_then
 
 if TYPE_CHECKING:
+    from streameval.cli._sample import SampleOptions
     from streameval_server import Limits
     from streameval_server.maintenance import Verification
 
@@ -153,6 +155,30 @@ def replay(
         print_json(snapshot.to_dict())
     else:
         print_snapshot(snapshot, heading=f"{stream} as it was at revision {snapshot.revision}")
+
+
+def sample(
+    stream: str,
+    options: SampleOptions,
+    *,
+    until: int | None,
+    data: Path | None,
+    config: Path | None,
+) -> None:
+    """Print which predictions were to be labelled at a revision of the log."""
+    request = calls.sample_request(
+        options.selection(stream),
+        0,
+        options.size,
+        metric=options.metric,
+        threshold=options.threshold,
+        prevalence=options.prevalence,
+        seed=options.seed,
+        draw_ids=options.draw_ids,
+    )
+    directory, limits = _directory(data, config)
+    found = read_label_sample(sample_then(directory, until, request, limits=limits))
+    options.write(stream, found)
 
 
 def _directory(data: Path | None, config: Path | None) -> tuple[Path, Limits]:

@@ -57,6 +57,30 @@ Config = Annotated[
     typer.Option(metavar="FILE", help="The server's settings: its data directory and limits."),
 ]
 
+Size = Annotated[int, typer.Option(min=1, help="How many predictions to label.")]
+SampleMetric = Annotated[
+    str, typer.Option("--metric", help="What the labels are to narrow most, for instance auc_roc.")
+]
+Threshold = Annotated[
+    float | None, typer.Option(help="Of figures at a threshold: precision, recall, ...")
+]
+Prevalence = Annotated[
+    float | None, typer.Option(help="To rescale figures of precision and recall to.")
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of the draw. [default: random, and printed]")
+]
+SampleFile = Annotated[
+    Path | None,
+    typer.Option("--csv", help="Draw ids, and write them to this new file with an empty label."),
+]
+DrawIds = Annotated[bool, typer.Option("--ids", help="Draw ids for --json, too.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="A span in place of --window: ISO 8601."),
+]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Its end.")]
+
 _UNITS_S = {"y": 365 * 86_400, "w": 7 * 86_400, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 

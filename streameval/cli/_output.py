@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streameval._breakdown.groups import GroupRanking
     from streameval._snapshot import Snapshot
+    from streameval.client import StreamReliability
 
 REASONS = {
     "EMPTY": "no cases yet",
@@ -122,7 +123,32 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     _print_notes(snapshot)
 
 
-def _print_notes(snapshot: Snapshot) -> None:
+def print_reliability(found: StreamReliability, *, heading: str) -> None:
+    """Print a reliability table and its figures."""
+    out.print(heading, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("scores", "cases", "positives", "mean score", "observed", "95 % interval"):
+        table.add_column(title, justify="right")
+    for row in found.to_rows():
+        table.add_row(
+            f"{row['lower']:.4g} to {row['upper']:.4g}",
+            f"{row['counts']:,}",
+            f"{row['positives']:,}",
+            f"{row['mean_score']:.4f}",
+            f"{row['observed_rate']:.4f}",
+            f"{row['rate_lower']:.4f} to {row['rate_upper']:.4f}",
+        )
+    out.print(table)
+    out.print(
+        f"{found.observed_positives:,} positives, {found.expected_positives:,.1f} expected: "
+        f"ratio {found.observed_expected_ratio:.4f}",
+        soft_wrap=True,
+    )
+    out.print(f"calibration error {found.calibration_error:.4f}", soft_wrap=True)
+    _print_notes(found)
+
+
+def _print_notes(snapshot: Snapshot | StreamReliability) -> None:
     """Print the time that a snapshot covers, its labels and its warnings."""
     if snapshot.window is not None:
         start, end = (f"{time:%Y-%m-%d %H:%M:%S}" for time in snapshot.window)

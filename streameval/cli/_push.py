@@ -59,12 +59,15 @@ def push(
                 progress(chunk.progress)
         counts.append(rows)
     with connect(to, when_full="block") as client:
+        declared: dict[str, Any] = {"segment_keys": layout.segments}
+        if layout.cluster is not None:
+            declared["cluster_key"] = layout.cluster
         if create:
-            _create(client, stream, {**given, "segment_keys": layout.segments})
-        elif layout.segments:
-            # A stream created by its first batch has no segment keys.
+            _create(client, stream, {**given, **declared})
+        elif layout.segments or layout.cluster is not None:
+            # A stream created by its first batch has no segment keys and no clusters.
             with suppress(AlreadyExistsError):
-                client.create_stream(stream, segment_keys=layout.segments)
+                client.create_stream(stream, **declared)
         target = client.stream(stream)
         for path, columns in files:
             with progress_bar(f"pushing {path.name}", show=True) as progress:
@@ -95,6 +98,10 @@ def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple
         raise StreamEvalError("give a FILE of scores, or --labels, or both")
     if labels is not None and layout.id is None:
         raise StreamEvalError("--labels are joined by id: name the column with --id")
+    # A weight belongs to the label: it is read from the file that has the labels.
+    is_weighted = layout.weight is not None or layout.label_probability is not None
+    if is_weighted and layout.id is not None and labels is None:
+        raise StreamEvalError("--weight and --label-probability belong to labels: give --labels")
     files = []
     if file is not None:
         label = layout.label if layout.id is None else None
@@ -108,11 +115,21 @@ def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple
                     time=layout.time,
                     segments=layout.segments,
                     positive=layout.positive,
+                    cluster=layout.cluster,
+                    weight=None if label is None else layout.weight,
+                    label_probability=None if label is None else layout.label_probability,
                 ),
             )
         )
     if labels is not None:
-        files.append((labels, Layout(label=layout.label, id=layout.id, positive=layout.positive)))
+        joined = Layout(
+            label=layout.label,
+            id=layout.id,
+            positive=layout.positive,
+            weight=layout.weight,
+            label_probability=layout.label_probability,
+        )
+        files.append((labels, joined))
     return files
 
 
@@ -120,8 +137,17 @@ def _send(target: Stream, rows: Rows, layout: Layout) -> None:
     at = rows.times if layout.time is not None else None
     segments = rows.segments or None
     if layout.id is None:
-        target.add_cases(labels=rows.labels, scores=rows.scores, at=at, segments=segments)
+        target.add_cases(
+            labels=rows.labels,
+            scores=rows.scores,
+            at=at,
+            segments=segments,
+            clusters=rows.clusters,
+            **rows.weighting(),
+        )
     elif layout.score is None:
-        target.label_cases(ids=rows.ids, labels=rows.labels)
+        target.label_cases(ids=rows.ids, labels=rows.labels, **rows.weighting())
     else:
-        target.log_cases(ids=rows.ids, scores=rows.scores, at=at, segments=segments)
+        target.log_cases(
+            ids=rows.ids, scores=rows.scores, at=at, segments=segments, clusters=rows.clusters
+        )

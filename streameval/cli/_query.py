@@ -1,10 +1,15 @@
-"""``streameval query``: a stream's figures."""
+"""``streameval query``, ``reliability`` and ``sample``: what a server answers of a stream."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streameval.cli._connect import connect
 from streameval.cli._options import parse_segment, parse_span
-from streameval.cli._output import print_json, print_snapshot
+from streameval.cli._output import print_json, print_reliability, print_snapshot
+
+if TYPE_CHECKING:
+    from streameval.cli._sample import SampleOptions
 
 
 def query(
@@ -18,6 +23,49 @@ def query(
     if as_json:
         print_json(snapshot.to_dict())
         return
-    covers = "" if window is None else f", the last {window}"
-    covers += "" if segment is None else f", {segment}"
+    covers = _covered(window, segment)
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
+
+
+def sample(address: str, stream: str, options: SampleOptions) -> None:
+    """Print which predictions to label next; write their ids to a file."""
+    selection, draw_ids = options.selection(stream), options.draw_ids
+    with connect(address) as client:
+        found = client.stream(stream).sample_for_labels(
+            options.size,
+            metric=options.metric,
+            threshold=options.threshold,
+            prevalence=options.prevalence,
+            seed=options.seed,
+            draw_ids=draw_ids,
+            window=selection.window,
+            segment=selection.segment,
+        )
+    options.write(stream, found)
+
+
+def reliability(
+    address: str,
+    stream: str,
+    *,
+    bins: int,
+    window: str | None,
+    segment: str | None,
+    as_json: bool,
+) -> None:
+    """Print the reliability table of a stream, or of a window or segment of it."""
+    span = None if window is None else parse_span(window)
+    with connect(address) as client:
+        target = client.stream(stream)
+        found = target.reliability(bins, window=span, segment=parse_segment(segment))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    covers = _covered(window, segment)
+    print_reliability(found, heading=f"{stream}{covers} at revision {found.revision}")
+
+
+def _covered(window: str | None, segment: str | None) -> str:
+    """Return the part of a heading that says which cases are covered."""
+    covers = "" if window is None else f", the last {window}"
+    return covers + ("" if segment is None else f", {segment}")

@@ -7,12 +7,14 @@ and the row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval._common.errors import InvalidInputError
+from streameval._counts.weight_columns import check_units
 from streameval.cli._file_values import BOOLEAN_LABELS, FileError
 from streameval.cli._parquet_directory import files_of
 
@@ -41,6 +43,8 @@ class Layout:
         Names of the columns of segment values, which are the segment keys.
     by : tuple of str
         Names of the columns to group by, whose values may be missing.
+    weight, label_probability, cluster : str or None
+        Names of columns.
     positive : str or None
         The label of the positive class; None for 0/1/true/false.
     """
@@ -52,11 +56,17 @@ class Layout:
     segments: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     positive: str | None = None
+    weight: str | None = None
+    label_probability: str | None = None
+    cluster: str | None = None
 
     @property
     def columns(self) -> list[str]:
         """The names of all columns."""
-        named = (self.score, self.label, self.id, self.time, *self.segments, *self.by)
+        named = (
+            *(self.score, self.label, self.id, self.time, *self.segments, *self.by),
+            *(self.weight, self.label_probability, self.cluster),
+        )
         return list(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -75,6 +85,9 @@ class Rows:
     segments : dict of str to list of str
     by : dict of str to list of (str or None)
         None where a value is missing or empty.
+    weights, label_probability : float64[n] or None
+        Checked; None when the layout has no such column, like the clusters.
+    clusters : list of str or None
     count : int
         How many rows.
     progress : float
@@ -89,6 +102,13 @@ class Rows:
     times: npt.NDArray[np.datetime64]
     segments: dict[str, list[str]] = field(default_factory=dict)
     by: dict[str, list[str | None]] = field(default_factory=dict)
+    weights: npt.NDArray[np.float64] | None = None
+    label_probability: npt.NDArray[np.float64] | None = None
+    clusters: list[str] | None = None
+
+    def weighting(self) -> dict[str, npt.NDArray[np.float64] | None]:
+        """Return the keywords by which verbs take weights and label probabilities."""
+        return {"weights": self.weights, "label_probability": self.label_probability}
 
 
 def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
@@ -126,6 +146,8 @@ def _rows_of(part: Part, layout: Layout, labels: LabelReader) -> Iterator[Rows]:
             times=_times(read(layout.time), fail),
             segments={key: _strings(columns[key], key, fail) for key in layout.segments},
             by={key: _groups(columns[key], key, fail) for key in layout.by},
+            clusters=None if layout.cluster is None else _clusters(columns[layout.cluster], fail),
+            **_weighting(layout, columns, count, fail),
         )
         before += count
 
@@ -182,6 +204,36 @@ def _scores(column: pa.Array, fail: Fail) -> npt.NDArray[np.float64]:
         bad = int(np.argmin(finite))
         raise fail(bad, f"score must be finite, got {scores[bad]}")
     return scores
+
+
+def _weighting(
+    layout: Layout, columns: dict[str, pa.Array], count: int, fail: Fail
+) -> dict[str, Any]:
+    """Read the weights and the label probabilities, checked together."""
+
+    def read(name: str | None) -> npt.NDArray[np.float64] | None:
+        if name is None:
+            return None
+        values = _cast(columns[name], pa.float64(), name, "a number", fail)
+        numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+        return numbers
+
+    weights, label_probability = read(layout.weight), read(layout.label_probability)
+    if weights is not None or label_probability is not None:
+        try:
+            check_units(weights, label_probability, size=count, counts=None)
+        except InvalidInputError as error:
+            if error.index is None:
+                raise
+            what = str(error).replace(f" at index {error.index}", "")
+            raise fail(error.index, what) from None
+    return {"weights": weights, "label_probability": label_probability}
+
+
+def _clusters(column: pa.Array, fail: Fail) -> list[str]:
+    if not pa.types.is_integer(column.type) and not pa.types.is_string(column.type):
+        raise fail(0, f"cluster is a {column.type}, not text or an integer")
+    return _strings(column, "cluster", fail)
 
 
 def _times(column: pa.Array, fail: Fail) -> npt.NDArray[np.datetime64]:

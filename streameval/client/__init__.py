@@ -45,6 +45,8 @@ with _needs_extra("client"):
         StreamCounters,
         StreamCoverage,
         StreamInfo,
+        StreamLabelSample,
+        StreamReliability,
         StreamSettings,
     )
     from streameval.client._wire.selection import Selection
@@ -76,6 +78,8 @@ __all__ = [
     "StreamCounters",
     "StreamCoverage",
     "StreamInfo",
+    "StreamLabelSample",
+    "StreamReliability",
     "StreamSettings",
     "UnavailableError",
     "UnimplementedError",

@@ -20,6 +20,7 @@ from streameval.client._wire.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
+    from typing import Literal
 
     import numpy as np
 
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
     from streameval.client._delivery.merge_upload import MergeState
-    from streameval.client._wire.answers import SegmentRanking
+    from streameval.client._wire.answers import (
+        SegmentRanking,
+        StreamLabelSample,
+        StreamReliability,
+    )
     from streameval.client._wire.selection import Window
 
 
@@ -274,6 +279,47 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
 
     @verb
+    async def reliability(
+        self,
+        bins: int = 10,
+        *,
+        strategy: Literal["width", "mass"] = "width",
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        level: float = 0.95,
+    ) -> StreamReliability:
+        """Return whether scores are probabilities: the reliability table and its figures.
+
+        Parameters
+        ----------
+        bins : int
+            How many, from 1 to 100. Those without cases are left out.
+        strategy : {"width", "mass"}
+            Bins of equal width over [0, 1], or of about equal count.
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        PreconditionError
+            When a score is outside [0, 1].
+        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(
+            calls.reliability(
+                selection, self._connection.revision, bins, strategy=strategy, level=level
+            )
+        )
+
+    @verb
     async def series(
         self,
         start: datetime,
@@ -345,5 +391,65 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         return await self._connection.ask(
             calls.rank_segments(
                 selection, self._connection.revision, key, metric=metric, level=level
+            )
+        )
+
+    @verb
+    async def sample_for_labels(
+        self,
+        size: int,
+        *,
+        metric: str = "auc_pr",
+        threshold: float | None = None,
+        prevalence: float | None = None,
+        seed: int | None = None,
+        draw_ids: bool = True,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> StreamLabelSample:
+        """Return which predictions to label next, so that a figure is known best.
+
+        Send each label with its probability, and no other labels of predictions that
+        waited at the draw: then the figures of the window estimate those of all labels.
+
+        Parameters
+        ----------
+        size : int
+            How many to label, 1 or more and at most as many as wait; with ids at most 20,000.
+        metric : str
+            The figure that the labels are to narrow most; one with a gradient.
+        threshold, prevalence : float, optional
+            Of figures that take them; the threshold is the stream's by default.
+        seed : int, optional
+            From 0 to 2^64 - 1; a random one by default, which the answer has. With the
+            revision of the answer it repeats the draw: ``streameval admin sample``.
+        draw_ids : bool
+            Whether to draw ids, or only say how many of each band of score.
+        window, segment, mature_after
+            Which predictions, by event time: see `Selection`.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or fewer than `size` wait.
+        PreconditionError
+            When no prediction waits, or where drawn labels cannot stand for the others.
+        NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        AccessError
+            When the token lacks the scope ``sample``: ids may be personal data.
+        """
+        selection = self.select(window=window, segment=segment, mature_after=mature_after)
+        return await self._connection.ask(
+            calls.sample_for_labels(
+                selection,
+                self._connection.revision,
+                size,
+                metric=metric,
+                threshold=threshold,
+                prevalence=prevalence,
+                seed=seed,
+                draw_ids=draw_ids,
             )
         )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
 import numpy as np
 
 from streameval._common.keywords import by_keyword
-from streameval._uncertainty.limits import Figure as Estimate
-from streameval._uncertainty.limits import proportion_limits
+from streameval._uncertainty.calibration import bin_limits
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
@@ -27,6 +26,8 @@ from streameval.display._canvas import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.container import BarContainer
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._metrics.reliability import ReliabilityTable
 
+_LEVEL = 0.95
 _DIAGONAL = "streameval-diagonal"
 _MAX_BAR_HEIGHT = 0.16
 """Share of the axes: the height of the largest bin's bar."""
@@ -57,6 +59,9 @@ class ReliabilityDisplay:
         The bins to draw.
     name : str or None
         The scorer's name, for the legend.
+    limits : sequence of (float, float) or None
+        95 % limits of each observed rate. None takes those of as many cases as the table
+        counts, which are too narrow where cases have weights.
 
     Attributes
     ----------
@@ -89,9 +94,16 @@ class ReliabilityDisplay:
     shares_: BarContainer
     diagonal_: Line2D | None
 
-    def __init__(self, table: ReliabilityTable, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        table: ReliabilityTable,
+        *,
+        name: str | None = None,
+        limits: Sequence[tuple[float, float]] | None = None,
+    ) -> None:
         self.table = table
         self.name = name
+        self.limits = limits
 
     @classmethod
     @by_keyword
@@ -142,7 +154,8 @@ class ReliabilityDisplay:
                 evaluator.num_negative_ref - evaluator.num_negative_misses,
             )
             strategy = "mass" if rare else "width"
-        display = cls(evaluator.reliability(bins, strategy=strategy), name=name)
+        table = evaluator.reliability(bins, strategy=strategy)
+        display = cls(table, name=name, limits=evaluator._bin_limits(table, _LEVEL))
         return display.plot(ax=ax, color=color)
 
     @classmethod
@@ -200,10 +213,9 @@ class ReliabilityDisplay:
         label = legend_label(
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
-        limits = [
-            proportion_limits(_estimate(int(positives), int(count)), 0.05)
-            for positives, count in zip(table.positives, table.counts)
-        ]
+        limits = self.limits
+        if limits is None:
+            limits = bin_limits(table, float(table.counts.sum()), _LEVEL)
         is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
             table.mean_score,
@@ -262,11 +274,6 @@ class ReliabilityDisplay:
             zorder=1,
             transform=self.ax_.get_xaxis_transform(),
         )
-
-
-def _estimate(positives: int, count: int) -> Estimate:
-    rate = positives / count
-    return Estimate(rate, rate * (1 - rate) / count, positives, count - positives)
 
 
 def _least_rate(table: ReliabilityTable) -> float:

@@ -1,7 +1,8 @@
 """Checks and selects the columns of a DataFrame that are counted.
 
 All computations start from the same columns: the groups', then the score as a double,
-the label as a boolean and the count. Invalid values are null there, and are counted
+the label as a boolean and the count; with weights also their integer units of 2**-16,
+divided by the label probabilities. Invalid values are null there, and are counted
 group by group, so that an error can say how many there are.
 """
 
@@ -16,6 +17,7 @@ from pyspark.sql import types as st
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
 from streameval._time.times import span_us
 
 if TYPE_CHECKING:
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-SCORE, POSITIVE, COUNT = "__score", "__positive", "__count"
+SCORE, POSITIVE, COUNT, UNITS = "__score", "__positive", "__count", "__units"
 PANE = "pane"
 _TIME_IS_BAD = "__time_is_bad"
-RESERVED = frozenset({SCORE, POSITIVE, COUNT, PANE, _TIME_IS_BAD})
+RESERVED = frozenset({SCORE, POSITIVE, COUNT, UNITS, PANE, _TIME_IS_BAD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Rows:
     Attributes
     ----------
     frame : DataFrame
-        The groups' columns, then `SCORE`, `POSITIVE` and `COUNT`.
+        The groups' columns, then `SCORE`, `POSITIVE` and `COUNT`; `UNITS` with weights.
     by : tuple of str
         The columns that make a group; the last is `PANE` where there are panes.
     """
@@ -58,6 +60,8 @@ def rows_of(
     count: str | None = None,
     at: str | None = None,
     pane: timedelta | None = None,
+    weight: str | None = None,
+    label_probability: str | None = None,
 ) -> Rows:
     """Return the rows to count.
 
@@ -90,11 +94,37 @@ def rows_of(
         _finite(_named(score).cast("double")).alias(SCORE),
         _truth(_named(label).cast("double")).alias(POSITIVE),
         counted.alias(COUNT),
+        *_units(df, weight, label_probability),
     )
     if at is not None:
         # A case without a time has no pane; it is counted as an invalid score.
         frame = frame.withColumn(SCORE, sf.when(sf.col(PANE).isNotNull(), sf.col(SCORE)))
     return Rows(frame, groups)
+
+
+def _units(df: DataFrame, weight: str | None, label_probability: str | None) -> list[Column]:
+    """Return the column of weights in units, null where invalid; none without weights.
+
+    The arithmetic is that of `streameval`: of float64, and rounded half to even.
+    """
+    if weight is None and label_probability is None:
+        return []
+    value = sf.lit(1.0)
+    is_valid = sf.lit(True)
+    if weight is not None:
+        _check_kind(df, weight, "weight", (st.NumericType,), "a number")
+        value = _named(weight).cast("double")
+        units = value * WEIGHT_UNITS
+        # NaN is above every number in SQL.
+        is_valid = value.between(0, MAX_WEIGHT) & (sf.rint(units) == units)
+    if label_probability is not None:
+        _check_kind(df, label_probability, "label_probability", (st.NumericType,), "a number")
+        share = _named(label_probability).cast("double")
+        is_valid &= (share > 0) & (share <= 1)
+        # Division by 0 is an error in SQL's ANSI mode, even where its result is unused.
+        value /= sf.when(share > 0, share)
+        is_valid &= value <= MAX_WEIGHT
+    return [sf.when(is_valid, sf.rint(value * WEIGHT_UNITS).cast("long")).alias(UNITS)]
 
 
 def is_bad() -> dict[str, Column]:
@@ -112,10 +142,14 @@ def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidIn
         "scores": "scores are null, NaN or infinite (or have no time)",
         "labels": "labels are not True, False, 1 or 0",
         "counts": "counts are null or negative",
+        "weights": (
+            "weights are null, negative, above 2^31 or no multiples of 2^-16, "
+            "or label probabilities are null, 0, negative or above 1"
+        ),
     }
-    found = [f"{bad[kind]:,} of {total:,} {text}" for kind, text in what.items() if bad[kind]]
+    found = [f"{bad[kind]:,} of {total:,} {text}" for kind, text in what.items() if bad.get(kind)]
     where = ", ".join(f"{name}={value!r}" for name, value in group.items()) or "all rows"
-    field = next(kind for kind in what if bad[kind])
+    field = next(kind for kind in what if bad.get(kind))
     return InvalidInputError(f"{where}: {'; '.join(found)}: filter or repair them", field=field)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import SERVED_NAMES, SNAPSHOT_NAMES
 from streameval.spark._arrow import arrow_fields, columns, shape_of
-from streameval.spark._columns import refusal, rows_of
+from streameval.spark._columns import UNITS, refusal, rows_of
 from streameval.spark._partial import (
     BAD,
     PARTIAL_COLUMNS,
@@ -45,6 +46,8 @@ def evaluate(
     scale: str | None = None,
     max_cells: int | None = None,
     shards: int | None = None,
+    weight: str | None = None,
+    label_probability: str | None = None,
 ) -> DataFrame:
     """Return one row of figures for each group of a DataFrame.
 
@@ -69,7 +72,12 @@ def evaluate(
     shards : int, optional
         For groups whose distinct scores do not fit one node: the approximate number of
         ranges, of about equally many rows, that the scores are cut into. Figures are
-        as exact as without it; only the six of a snapshot are available.
+        as exact as without it; only the six of a snapshot are available, and no weights.
+    weight, label_probability : str, optional
+        Columns of weights, multiples of 2**-16 from 0 to 2**31, and of the probabilities
+        with which rows were chosen to be labelled, by which the weights are divided: as
+        of `Evaluator.add_cases`. Figures then read weights; the counts stay numbers of
+        cases.
 
     Returns
     -------
@@ -107,12 +115,18 @@ def evaluate(
         figures = evaluate(df, score="score", label="fraud", by=["model", "country"])
         figures.select("model", "country", "auc_pr", "intervals.auc_pr.lower").show()
     """
-    rows = rows_of(df, score=score, label=label, by=by, count=count)
+    rows = rows_of(
+        df, score=score, label=label, by=by, count=count,
+        weight=weight, label_probability=label_probability,
+    )  # fmt: skip
     make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
     known = SERVED_NAMES if shards is None else SNAPSHOT_NAMES
     chosen = row_metrics(metrics, level, known=known)
     if shards is not None:
         check_shards(shards, bounded=resolution is not None or max_cells is not None)
+        if UNITS in rows.frame.columns:
+            message = "shards have no weights: leave out shards, or weight and label_probability"
+            raise InvalidInputError(message, field="shards")
         return evaluate_sharded(rows, chosen, shards)
 
     def figures_of(table: pa.Table) -> dict[str, Any]:
@@ -133,12 +147,14 @@ def states(
     resolution: int | None = None,
     scale: str | None = None,
     max_cells: int | None = None,
+    weight: str | None = None,
+    label_probability: str | None = None,
 ) -> DataFrame:
     """Return the state of each group, and of each pane, as bytes.
 
     Parameters
     ----------
-    df, score, label, by, count, resolution, scale, max_cells
+    df, score, label, by, count, resolution, scale, max_cells, weight, label_probability
         As of `evaluate`.
     at : str, optional
         A column of timestamps: when each score was made.
@@ -162,7 +178,10 @@ def states(
     -----
     One lazy pass.
     """
-    rows = rows_of(df, score=score, label=label, by=by, count=count, at=at, pane=pane)
+    rows = rows_of(
+        df, score=score, label=label, by=by, count=count, at=at, pane=pane,
+        weight=weight, label_probability=label_probability,
+    )  # fmt: skip
     make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
 
     def state_of(table: pa.Table) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
-from streameval.spark._columns import COUNT, POSITIVE, SCORE
+from streameval.spark._columns import COUNT, POSITIVE, SCORE, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     Key = tuple[Any, ...]
 
 STATE, TOTAL = "state", "__total"
-BAD = {"scores": "__bad_scores", "labels": "__bad_labels", "counts": "__bad_counts"}
+BAD = {
+    "scores": "__bad_scores",
+    "labels": "__bad_labels",
+    "counts": "__bad_counts",
+    "weights": "__bad_weights",
+}
 PARTIAL_COLUMNS = ", ".join(
     [f"{STATE} binary", *(f"{name} long" for name in (TOTAL, *BAD.values()))]
 )
@@ -51,16 +57,22 @@ class GroupCounts:
     def add(self, rows: pa.Table) -> None:
         """Count rows; if any is invalid count only the invalid values, for the job will fail."""
         columns = {"scores": rows[SCORE], "labels": rows[POSITIVE], "counts": rows[COUNT]}
+        if UNITS in rows.column_names:
+            columns["weights"] = rows[UNITS]
         self.total += rows.num_rows
         if any(column.null_count for column in columns.values()):
             for kind, column in columns.items():
                 self.bad[kind] += column.null_count
             return
         counts = columns["counts"].to_numpy()
+        weights = None
+        if "weights" in columns:
+            weights = columns["weights"].to_numpy() / WEIGHT_UNITS
         self.evaluator.add_cases(
             labels=columns["labels"].to_numpy(),
             scores=columns["scores"].to_numpy(),
             counts=None if counts.size and counts.min() == counts.max() == 1 else counts,
+            weights=weights,
         )
 
 

@@ -135,6 +135,8 @@ def push_stream(
     resolution: int | None = None,
     scale: str | None = None,
     max_cells: int | None = MAX_CELLS,
+    weight: str | None = None,
+    label_probability: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     token: str | None = None,
     root_certificates: Pem | None = None,
@@ -148,7 +150,7 @@ def push_stream(
         From a source that can be replayed: Kafka, files, a table.
     to, stream, token, root_certificates, timeout_s
         As of `push`.
-    score, label, by, count, at, pane, resolution, scale, max_cells
+    score, label, by, count, at, pane, resolution, scale, max_cells, weight, label_probability
         As of `states`; the default is as exact as a server is.
     checkpoint : str
         Where Spark keeps the query's progress. It also determines the source of the
@@ -184,6 +186,7 @@ def push_stream(
     count_states = partial(
         states, score=score, label=label, by=by, count=count, at=at, pane=pane,
         resolution=resolution, scale=scale, max_cells=max_cells,
+        weight=weight, label_probability=label_probability,
     )  # fmt: skip
     push_states = partial(
         push, to=to, stream=stream, by=by, token=token, root_certificates=root_certificates,

@@ -96,8 +96,10 @@ def row_of(ev: Evaluator, chosen: RowMetrics) -> dict[str, Any]:
             reasons[name] = "NOT_PROBABILITIES"
     intervals = {}
     for name in chosen.with_interval:
-        interval = ev.interval(name, level=chosen.level)
-        intervals[name] = (interval.lower, interval.upper)
+        intervals[name] = (math.nan, math.nan)
+        if reasons.get(name) != "NOT_PROBABILITIES":
+            interval = ev.interval(name, level=chosen.level)
+            intervals[name] = (interval.lower, interval.upper)
     bounds: dict[str, Limits] = {name: ev.bounds(name) for name in chosen.with_bounds}
     return filled(
         positives=ev.num_positive_ref,

@@ -529,7 +529,9 @@ class Labels(_message.Message):
 
     @_builtins.property
     def weights(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The weight of each label, as in Cases."""
+        """The weight of each label, as in Cases. An id keeps the weight of its label: a
+        label with another one changes nothing and counts as a duplicate label.
+        """
 
     @_builtins.property
     def label_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:

@@ -49,6 +49,30 @@ curve.
 """
 Global___CurveKind: _TypeAlias = CurveKind  # noqa: Y015
 
+class _ReliabilityBins:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReliabilityBinsEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReliabilityBins.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RELIABILITY_BINS_UNSPECIFIED: _ReliabilityBins.ValueType  # 0
+    """Means WIDTH."""
+    RELIABILITY_BINS_WIDTH: _ReliabilityBins.ValueType  # 1
+    """Of equal width, from 0 to 1."""
+    RELIABILITY_BINS_MASS: _ReliabilityBins.ValueType  # 2
+    """Of about equal counts."""
+
+class ReliabilityBins(_ReliabilityBins, metaclass=_ReliabilityBinsEnumTypeWrapper):
+    """How a reliability table is cut into bins."""
+
+RELIABILITY_BINS_UNSPECIFIED: ReliabilityBins.ValueType  # 0
+"""Means WIDTH."""
+RELIABILITY_BINS_WIDTH: ReliabilityBins.ValueType  # 1
+"""Of equal width, from 0 to 1."""
+RELIABILITY_BINS_MASS: ReliabilityBins.ValueType  # 2
+"""Of about equal counts."""
+Global___ReliabilityBins: _TypeAlias = ReliabilityBins  # noqa: Y015
+
 @_typing.final
 class GetSnapshotRequest(_message.Message):
     """Asks for the figures."""
@@ -487,6 +511,162 @@ class GetHistogramResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
 
 Global___GetHistogramResponse: _TypeAlias = GetHistogramResponse  # noqa: Y015
+
+@_typing.final
+class GetReliabilityRequest(_message.Message):
+    """Asks whether scores are probabilities."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    bins: _builtins.int
+    """Number of bins, at most 100; 0 means 10."""
+    strategy: Global___ReliabilityBins.ValueType
+    """How they are cut."""
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which cases."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        bins: _builtins.int = ...,
+        strategy: Global___ReliabilityBins.ValueType = ...,
+        level: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bins", b"bins", "level", b"level", "selection", b"selection", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReliabilityRequest: _TypeAlias = GetReliabilityRequest  # noqa: Y015
+
+@_typing.final
+class GetReliabilityResponse(_message.Message):
+    """The reliability table of the scored cases. With a half-life its counts are of
+    weighted cases.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
+    EXPECTED_POSITIVES_FIELD_NUMBER: _builtins.int
+    OBSERVED_POSITIVES_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    expected_positives: _builtins.float
+    """The sum of the scores: positives to expect if scores are probabilities."""
+    observed_positives: _builtins.float
+    """Positives among the scored cases."""
+    resolution: _builtins.int
+    """Significant bits of a score that are kept; absent when the state is exact. Where
+    few are, a score is read as the lower edge of its cell.
+    """
+    @_builtins.property
+    def bins(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReliabilityBin]:
+        """By score; those without cases are left out."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
+        """calibration_error (in ten bins of equal width, whatever the bins above),
+        observed_expected_ratio and brier_score.
+        """
+
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels; absent when there were none."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        bins: _abc.Iterable[Global___ReliabilityBin] | None = ...,
+        expected_positives: _builtins.float = ...,
+        observed_positives: _builtins.float = ...,
+        metrics: _abc.Iterable[_types_pb2.Metric] | None = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
+        resolution: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "resolution", b"resolution", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "bins", b"bins", "coverage", b"coverage", "expected_positives", b"expected_positives", "metrics", b"metrics", "observed_positives", b"observed_positives", "resolution", b"resolution", "revision", b"revision", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
+    _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
+
+Global___GetReliabilityResponse: _TypeAlias = GetReliabilityResponse  # noqa: Y015
+
+@_typing.final
+class ReliabilityBin(_message.Message):
+    """Cases of similar scores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    CASES_FIELD_NUMBER: _builtins.int
+    POSITIVES_FIELD_NUMBER: _builtins.int
+    MEAN_SCORE_FIELD_NUMBER: _builtins.int
+    OBSERVED_RATE_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """Lower edge; of bins of equal counts the lowest score."""
+    upper: _builtins.float
+    """Upper edge, which belongs to the bin; of bins of equal counts the highest score."""
+    cases: _builtins.float
+    """Scored cases."""
+    positives: _builtins.float
+    """Positives among them."""
+    mean_score: _builtins.float
+    """Mean of their scores."""
+    observed_rate: _builtins.float
+    """positives / cases: as large as mean_score if scores are probabilities."""
+    @_builtins.property
+    def interval(self) -> _types_pb2.Interval:
+        """Confidence interval of the observed rate; assumes independent cases."""
+
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+        cases: _builtins.float = ...,
+        positives: _builtins.float = ...,
+        mean_score: _builtins.float = ...,
+        observed_rate: _builtins.float = ...,
+        interval: _types_pb2.Interval | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "interval", b"interval", "lower", b"lower", "mean_score", b"mean_score", "observed_rate", b"observed_rate", "positives", b"positives", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReliabilityBin: _TypeAlias = ReliabilityBin  # noqa: Y015
 
 @_typing.final
 class GetDecisionRequest(_message.Message):
@@ -1152,6 +1332,197 @@ class RankedSegment(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
 
 Global___RankedSegment: _TypeAlias = RankedSegment  # noqa: Y015
+
+@_typing.final
+class SampleForLabelsRequest(_message.Message):
+    """Asks which predictions to label next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    DRAW_IDS_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """How many to label, 1 or more, and at most as many as wait."""
+    metric: _builtins.str
+    """The figure that the labels are to narrow most: one with a gradient. Empty
+    means auc_pr.
+    """
+    threshold: _builtins.float
+    """For figures at a threshold, such as recall; absent means the stream's."""
+    prevalence: _builtins.float
+    """For figures of precision and recall: the prevalence to rescale to; absent
+    means that of the selection.
+    """
+    seed: _builtins.int
+    """The seed of the draw; absent means a random one, which the answer has."""
+    draw_ids: _builtins.bool
+    """Whether to draw ids, at most 20,000."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which predictions, by their event time and segment; no half_life. All that
+        wait by default. Labelled cases of the same selection say where labels help.
+        """
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        size: _builtins.int = ...,
+        metric: _builtins.str = ...,
+        threshold: _builtins.float | None = ...,
+        prevalence: _builtins.float | None = ...,
+        seed: _builtins.int | None = ...,
+        draw_ids: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_seed", b"_seed", "_threshold", b"_threshold", "prevalence", b"prevalence", "seed", b"seed", "selection", b"selection", "threshold", b"threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "_seed", b"_seed", "_threshold", b"_threshold", "draw_ids", b"draw_ids", "metric", b"metric", "prevalence", b"prevalence", "seed", b"seed", "selection", b"selection", "size", b"size", "threshold", b"threshold"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+
+Global___SampleForLabelsRequest: _TypeAlias = SampleForLabelsRequest  # noqa: Y015
+
+@_typing.final
+class SampleForLabelsResponse(_message.Message):
+    """Which predictions to label next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    BANDS_FIELD_NUMBER: _builtins.int
+    IS_PROPORTIONAL_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    metric: _builtins.str
+    """The figure."""
+    seed: _builtins.int
+    """The seed."""
+    is_proportional: _builtins.bool
+    """True when bands get labels in proportion to their predictions, because too
+    little is known: a class has no label yet, or the figure is infinite.
+    """
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time covered, in whole panes; absent for all time. With the revision, the
+        seed and the request, this repeats the draw.
+        """
+
+    @_builtins.property
+    def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledBand]:
+        """How many of each band of score; lowest scores first."""
+
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledId]:
+        """The ids, in random order; empty unless asked for."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        metric: _builtins.str = ...,
+        seed: _builtins.int = ...,
+        bands: _abc.Iterable[Global___SampledBand] | None = ...,
+        is_proportional: _builtins.bool = ...,
+        ids: _abc.Iterable[Global___SampledId] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bands", b"bands", "ids", b"ids", "is_proportional", b"is_proportional", "metric", b"metric", "revision", b"revision", "seed", b"seed", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampleForLabelsResponse: _TypeAlias = SampleForLabelsResponse  # noqa: Y015
+
+@_typing.final
+class SampledBand(_message.Message):
+    """A band of score, and how many of its predictions to label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    TO_LABEL_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """Its scores begin here; -inf in the first band."""
+    upper: _builtins.float
+    """Its scores are below this; +inf in the last band."""
+    waiting: _builtins.int
+    """Predictions that wait for their label."""
+    to_label: _builtins.int
+    """How many of them to label, drawn at random: 1 or more."""
+    label_probability: _builtins.float
+    """to_label / waiting: the label_probability of each label that is drawn."""
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+        waiting: _builtins.int = ...,
+        to_label: _builtins.int = ...,
+        label_probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["label_probability", b"label_probability", "lower", b"lower", "to_label", b"to_label", "upper", b"upper", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampledBand: _TypeAlias = SampledBand  # noqa: Y015
+
+@_typing.final
+class SampledId(_message.Message):
+    """A prediction to label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    LABEL_PROBABILITY_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id."""
+    label_probability: _builtins.float
+    """Comes back with its label."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        label_probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "label_probability", b"label_probability"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampledId: _TypeAlias = SampledId  # noqa: Y015
 
 @_typing.final
 class WatchSnapshotRequest(_message.Message):

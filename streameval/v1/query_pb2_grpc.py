@@ -55,6 +55,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
                 _registered_method=True)
+        self.GetReliability = channel.unary_unary(
+                '/streameval.v1.QueryService/GetReliability',
+                request_serializer=streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.FromString,
+                _registered_method=True)
         self.GetDecision = channel.unary_unary(
                 '/streameval.v1.QueryService/GetDecision',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
@@ -79,6 +84,11 @@ class QueryServiceStub(object):
                 '/streameval.v1.QueryService/RankSegments',
                 request_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
+                _registered_method=True)
+        self.SampleForLabels = channel.unary_unary(
+                '/streameval.v1.QueryService/SampleForLabels',
+                request_serializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.FromString,
                 _registered_method=True)
         self.WatchSnapshot = channel.unary_stream(
                 '/streameval.v1.QueryService/WatchSnapshot',
@@ -125,6 +135,15 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReliability(self, request, context):
+        """Whether scores are probabilities: mean score and observed rate of each bin, and
+        expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+        a score is outside [0, 1].
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetDecision(self, request, context):
         """The figures at a threshold, or at the threshold that meets a condition.
         """
@@ -155,6 +174,16 @@ class QueryServiceServicer(object):
 
     def RankSegments(self, request, context):
         """The values of a segment key, ranked by how much worse each is than the rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SampleForLabels(self, request, context):
+        """Which predictions to label next: how many of those that wait in each band
+        of score, and, if asked, their ids, drawn with the probabilities of the
+        bands. Needs the scope sample. The answer depends on the log up to its
+        revision, on its window and on the request, and on nothing else.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,6 +227,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.SerializeToString,
             ),
+            'GetReliability': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReliability,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.SerializeToString,
+            ),
             'GetDecision': grpc.unary_unary_rpc_method_handler(
                     servicer.GetDecision,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.FromString,
@@ -222,6 +256,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.RankSegments,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.SerializeToString,
+            ),
+            'SampleForLabels': grpc.unary_unary_rpc_method_handler(
+                    servicer.SampleForLabels,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.SerializeToString,
             ),
             'WatchSnapshot': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSnapshot,
@@ -343,6 +382,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetHistogram',
             streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReliability(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/GetReliability',
+            streameval_dot_v1_dot_query__pb2.GetReliabilityRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.GetReliabilityResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -478,6 +544,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/RankSegments',
             streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SampleForLabels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/SampleForLabels',
+            streameval_dot_v1_dot_query__pb2.SampleForLabelsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.SampleForLabelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

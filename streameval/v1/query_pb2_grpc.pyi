@@ -43,6 +43,11 @@ class QueryServiceStub:
     """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]
     """The distribution of each class's scores."""
+    GetReliability: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetReliabilityRequest, _query_pb2.GetReliabilityResponse]
+    """Whether scores are probabilities: mean score and observed rate of each bin, and
+    expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+    a score is outside [0, 1].
+    """
     GetDecision: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]
     """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
@@ -53,6 +58,12 @@ class QueryServiceStub:
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
     """The values of a segment key, ranked by how much worse each is than the rest."""
+    SampleForLabels: _grpc.UnaryUnaryMultiCallable[_query_pb2.SampleForLabelsRequest, _query_pb2.SampleForLabelsResponse]
+    """Which predictions to label next: how many of those that wait in each band
+    of score, and, if asked, their ids, drawn with the probabilities of the
+    bands. Needs the scope sample. The answer depends on the log up to its
+    revision, on its window and on the request, and on nothing else.
+    """
     WatchSnapshot: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
@@ -75,6 +86,11 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _aio.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]  # type: ignore[assignment]
     """The distribution of each class's scores."""
+    GetReliability: _aio.UnaryUnaryMultiCallable[_query_pb2.GetReliabilityRequest, _query_pb2.GetReliabilityResponse]  # type: ignore[assignment]
+    """Whether scores are probabilities: mean score and observed rate of each bin, and
+    expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+    a score is outside [0, 1].
+    """
     GetDecision: _aio.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]  # type: ignore[assignment]
     """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
@@ -85,6 +101,12 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
     """The values of a segment key, ranked by how much worse each is than the rest."""
+    SampleForLabels: _aio.UnaryUnaryMultiCallable[_query_pb2.SampleForLabelsRequest, _query_pb2.SampleForLabelsResponse]  # type: ignore[assignment]
+    """Which predictions to label next: how many of those that wait in each band
+    of score, and, if asked, their ids, drawn with the probabilities of the
+    bands. Needs the scope sample. The answer depends on the log up to its
+    revision, on its window and on the request, and on nothing else.
+    """
     WatchSnapshot: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotRequest, _query_pb2.WatchSnapshotResponse]  # type: ignore[assignment]
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers changes; always the latest, never a queue of old ones.
@@ -130,6 +152,17 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         """The distribution of each class's scores."""
 
     @_abc_1.abstractmethod
+    def GetReliability(
+        self,
+        request: _query_pb2.GetReliabilityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.GetReliabilityResponse, _abc.Awaitable[_query_pb2.GetReliabilityResponse]]:
+        """Whether scores are probabilities: mean score and observed rate of each bin, and
+        expected against observed positives. FAILED_PRECONDITION (NOT_PROBABILITIES) where
+        a score is outside [0, 1].
+        """
+
+    @_abc_1.abstractmethod
     def GetDecision(
         self,
         request: _query_pb2.GetDecisionRequest,
@@ -168,6 +201,18 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.RankSegmentsResponse, _abc.Awaitable[_query_pb2.RankSegmentsResponse]]:
         """The values of a segment key, ranked by how much worse each is than the rest."""
+
+    @_abc_1.abstractmethod
+    def SampleForLabels(
+        self,
+        request: _query_pb2.SampleForLabelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.SampleForLabelsResponse, _abc.Awaitable[_query_pb2.SampleForLabelsResponse]]:
+        """Which predictions to label next: how many of those that wait in each band
+        of score, and, if asked, their ids, drawn with the probabilities of the
+        bands. Needs the scope sample. The answer depends on the log up to its
+        revision, on its window and on the request, and on nothing else.
+        """
 
     @_abc_1.abstractmethod
     def WatchSnapshot(

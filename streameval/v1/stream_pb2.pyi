@@ -161,8 +161,8 @@ class StreamCounters(_message.Message):
     duplicate_predictions: _builtins.int
     """Predictions of an id that was already known; the first one counts."""
     duplicate_labels: _builtins.int
-    """Labels that repeated a known label, or replaced one that still waits
-    for its prediction.
+    """Labels that repeated a known label, replaced one that still waits for its
+    prediction, or had another weight than their id's and changed nothing.
     """
     relabelled: _builtins.int
     """Labels that changed the label of a prediction."""

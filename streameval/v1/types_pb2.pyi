@@ -91,9 +91,9 @@ class Metric(_message.Message):
     name: _builtins.str
     """"auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision",
     "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
-    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini"; at the
-    stream's declared threshold "precision", "recall", "fpr", "specificity",
-    "f_measure", "flagged_share".
+    "maximum_f_measure", "brier_score", "log_loss", "calibration_error",
+    "observed_expected_ratio", "ks_statistic", "gini"; at the stream's declared
+    threshold "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share".
     """
     value: _builtins.float
     """Absent when undefined."""

@@ -40,8 +40,9 @@ DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 NAMES = {
     "ingest": ("ingest",),
     "query": ("query",),
+    "sample": ("sample",),
     "admin": ("admin",),
-    "all": ("admin", "ingest", "query"),
+    "all": ("admin", "ingest", "query", "sample"),
 }
 
 
@@ -203,11 +204,13 @@ def naming(stream: str) -> list[tuple[str, Any]]:
         ),
         ("query.GetCurve", query_pb2.GetCurveRequest(selection=chosen)),
         ("query.GetHistogram", query_pb2.GetHistogramRequest(selection=chosen)),
+        ("query.GetReliability", query_pb2.GetReliabilityRequest(selection=chosen)),
         ("query.GetDecision", query_pb2.GetDecisionRequest(selection=chosen)),
         ("query.GetState", query_pb2.GetStateRequest(selection=chosen)),
         ("query.WatchSnapshots", query_pb2.WatchSnapshotsRequest(streams=["fraud/v1", stream])),
         ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),
         ("query.RankSegments", query_pb2.RankSegmentsRequest(selection=chosen)),
+        ("query.SampleForLabels", query_pb2.SampleForLabelsRequest(selection=chosen, size=1)),
         ("query.WatchSnapshot", query_pb2.WatchSnapshotRequest(selection=chosen)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=chosen, b=mine)),
         ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=mine, b=chosen)),

@@ -6,107 +6,31 @@ import decimal
 import itertools
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError
-from streameval.client import Client, NotFoundError, Stream
+from streameval.client import Client, NotFoundError
 from streameval_server.testing import running_server
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from .subjects import (
+    FIGURES,
+    InProcess,
+    RoundTrip,
+    Served,
+    Subject,
+    content,
+    counts_of,
+    figures_of,
+)
 
-    from streameval import Snapshot
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAN = math.nan
-FIGURES = (
-    "auc_roc",
-    "auc_roc_hull",
-    "auc_pr",
-    "auc_pr_hull",
-    "average_precision",
-    "prevalence",
-)
-COUNTS = (
-    "num_cases",
-    "num_scored",
-    "num_positive_ref",
-    "num_negative_ref",
-    "num_misses",
-    "num_negative_misses",
-)
-
-
-class Subject(Protocol):
-    """The interface under test: adds cases and answers queries."""
-
-    def add_case(self, positive: bool, score: float) -> None: ...
-    def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None: ...
-    def add_misses(self, count: int) -> None: ...
-    def add_negative_misses(self, count: int) -> None: ...
-    def snapshot(self) -> Snapshot: ...
-    def evaluator(self) -> Evaluator: ...
-
-
-class InProcess(Evaluator):
-    """The evaluator itself."""
-
-    def evaluator(self) -> Evaluator:
-        return self.copy()
-
-
-class RoundTrip:
-    """The evaluator, rebuilt from its bytes after each mutation and before each answer."""
-
-    def __init__(self) -> None:
-        self._data = Evaluator().to_bytes()
-
-    def _change(self, change: Callable[[Evaluator], None]) -> None:
-        evaluator = Evaluator.from_bytes(self._data)
-        try:
-            change(evaluator)
-        finally:
-            self._data = evaluator.to_bytes()
-
-    def add_case(self, positive: bool, score: float) -> None:
-        self._change(lambda ev: ev.add_case(positive, score))
-
-    def add_cases(self, **columns: Any) -> None:
-        self._change(lambda ev: ev.add_cases(**columns))
-
-    def add_misses(self, count: int) -> None:
-        self._change(lambda ev: ev.add_misses(count))
-
-    def add_negative_misses(self, count: int) -> None:
-        self._change(lambda ev: ev.add_negative_misses(count))
-
-    def snapshot(self) -> Snapshot:
-        return self.evaluator().snapshot()
-
-    def evaluator(self) -> Evaluator:
-        return Evaluator.from_bytes(self._data)
-
-
-class Served:
-    """A stream of a server."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self.add_case = stream.add_case
-        self.add_cases = stream.add_cases
-        self.add_misses = stream.add_misses
-        self.add_negative_misses = stream.add_negative_misses
-
-    def snapshot(self) -> Snapshot:
-        self._stream.flush()
-        return self._stream.snapshot()
-
-    def evaluator(self) -> Evaluator:
-        self._stream.flush()
-        return self._stream.evaluator()
 
 
 class TestContract:
@@ -135,11 +59,11 @@ class TestContract:
     def test_empty(self, subject: Subject) -> None:
         """Without references every figure is undefined, with the reason EMPTY."""
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (0, 0, 0, 0, 0, 0)
+        assert counts_of(snapshot) == (0, 0, 0, 0, 0, 0)
         assert all(math.isnan(getattr(snapshot, name)) for name in FIGURES)
         assert snapshot.reasons == dict.fromkeys(FIGURES, "EMPTY")
         assert snapshot.hull is None
-        assert _content(subject.evaluator()) == _content(Evaluator())
+        assert content(subject.evaluator()) == content(Evaluator())
 
     @pytest.mark.parametrize("positive", [True, False])
     def test_one_class(self, subject: Subject, positive: bool) -> None:
@@ -167,7 +91,7 @@ class TestContract:
             subject.add_case(bool(label), score)
         subject.add_misses(1)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (11, 10, 5, 6, 1, 0)
+        assert counts_of(snapshot) == (11, 10, 5, 6, 1, 0)
         precisions = (Fraction(1, 2), Fraction(2, 4), Fraction(3, 5), Fraction(4, 9))
         assert snapshot.average_precision == pytest.approx(float(sum(precisions) / 5), abs=1e-15)
         # Positives rank above 5 + 4 + 4 + 1 negatives; the miss is below them all.
@@ -182,7 +106,7 @@ class TestContract:
         for label, score in zip(labels[2500:].tolist(), scores[2500:].tolist()):
             subject.add_case(label, score)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (3000, 3000, labels.sum(), (~labels).sum(), 0, 0)
+        assert counts_of(snapshot) == (3000, 3000, labels.sum(), (~labels).sum(), 0, 0)
         assert snapshot.auc_roc == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
         assert snapshot.average_precision == pytest.approx(
             average_precision_score(labels, scores), abs=1e-12
@@ -201,8 +125,8 @@ class TestContract:
         expected.add_cases(
             labels=[p for p, _ in rows], scores=[s for _, s in rows], counts=[many] * 5
         )
-        assert _content(subject.evaluator()) == _content(expected)
-        assert _figures(subject.snapshot()) == _figures(expected.snapshot())
+        assert content(subject.evaluator()) == content(expected)
+        assert figures_of(subject.snapshot()) == figures_of(expected.snapshot())
 
     def test_counts_and_misses(self, subject: Subject) -> None:
         """A row may stand for many cases; misses rank below every case."""
@@ -210,7 +134,7 @@ class TestContract:
         subject.add_misses(4)
         subject.add_negative_misses(5)
         snapshot = subject.snapshot()
-        assert _counts(snapshot) == (14, 5, 6, 8, 4, 5)
+        assert counts_of(snapshot) == (14, 5, 6, 8, 4, 5)
         # 2 positives above 8 negatives, 4 tied with 5 and below 3.
         assert snapshot.auc_roc == pytest.approx((2 * 8 + 4 * 5 / 2) / 48, abs=1e-15)
         assert snapshot.average_precision == pytest.approx(2 / 6, abs=1e-15)
@@ -234,7 +158,7 @@ class TestContract:
         subject.add_cases(labels=[], scores=[])
         subject.add_cases(labels=np.array([], bool), scores=np.array([]), counts=[])
         subject.add_misses(0)
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
+        assert counts_of(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
     @pytest.mark.parametrize(
         ("columns", "message", "field", "index"),
@@ -312,7 +236,7 @@ class TestContract:
             field,
             index,
         )
-        assert _counts(subject.snapshot()) == (1, 1, 1, 0, 0, 0)
+        assert counts_of(subject.snapshot()) == (1, 1, 1, 0, 0, 0)
 
     @pytest.mark.parametrize(
         ("positive", "score", "message"),
@@ -330,7 +254,7 @@ class TestContract:
         with pytest.raises(InvalidInputError) as caught:
             subject.add_case(positive, score)
         assert str(caught.value) == message
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
+        assert counts_of(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
     @pytest.mark.parametrize("count", [-1, 0.5, NAN, "3", True])
     def test_bad_miss_count(self, subject: Subject, count: Any) -> None:
@@ -340,7 +264,7 @@ class TestContract:
                 InvalidInputError, match=r"^count must be a non-negative integer, got"
             ):
                 add(count)
-        assert _counts(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
+        assert counts_of(subject.snapshot()) == (0, 0, 0, 0, 0, 0)
 
 
 def test_unknown_stream() -> None:
@@ -352,19 +276,3 @@ def test_unknown_stream() -> None:
 
 
 _numbers = itertools.count()
-
-
-def _content(evaluator: Evaluator) -> tuple[Any, ...]:
-    """Return the counts without the cap on cells, which only a server's evaluator has."""
-    points = evaluator.operating_points()
-    columns = (points.thresholds, points.fp, points.tp)
-    misses = (evaluator.num_misses, evaluator.num_negative_misses)
-    return evaluator.resolution, *misses, *(column.tolist() for column in columns)
-
-
-def _counts(snapshot: Snapshot) -> tuple[int, ...]:
-    return tuple(getattr(snapshot, name) for name in COUNTS)
-
-
-def _figures(snapshot: Snapshot) -> tuple[float, ...]:
-    return tuple(getattr(snapshot, name) for name in FIGURES)

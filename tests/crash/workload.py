@@ -36,7 +36,11 @@ ROUNDS = 15
 HOLD, RELEASE = 12, 14
 """The rounds in which the clock comes into doubt, and is trusted again."""
 checkpoint.PIECE_BYTES = 2_048  # the parts of some states take two steps to write
-KEPT = ("a", "ids", "due")
+WEIGHTED = "audits"
+"""The stream whose rows have weights: a case by its score, a label by its id."""
+COPY = "copy"
+"""The prefix of imported streams, whose rows have weights, too."""
+KEPT = ("a", "ids", "due", WEIGHTED)
 """Streams that exist at the end; "gone" is created, filled and deleted."""
 
 
@@ -95,11 +99,16 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(some("a")),
             batch(Rows("ids", predictions=tuple((each, rng.random()) for each in ids))),
             batch(Rows("ids", labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
+            batch(some(WEIGHTED)),
+            batch(Rows(WEIGHTED, predictions=tuple((each, rng.random()) for each in ids))),
+            batch(Rows(WEIGHTED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
+                chosen.append(batch(Rows(WEIGHTED, retractions=(ids[0], early[1]))))
                 chosen.append(Operation("merge", "edge", number, some("a")))
+                chosen.append(Operation("merge", "audit", number, some(WEIGHTED)))
             case 1:
                 chosen.append(batch(None))
                 chosen.append(Operation("single", rows=some("a")))
@@ -112,7 +121,7 @@ def rounds(seed: int) -> list[list[Operation]]:
                 chosen.append(Operation("update", "due", number))
             case 4:
                 chosen.append(Operation("delete", "gone"))
-                chosen.append(Operation("import", rows=some(f"copy/{number}")))
+                chosen.append(Operation("import", rows=some(f"{COPY}/{number}")))
         found.append(chosen)
     found.insert(HOLD, [Operation("hold")])
     found.insert(RELEASE, [Operation("release")])
@@ -156,14 +165,16 @@ class Truth:
             assert view is not None
             labels = self.labels.get(name, {})
             joined = [
-                (score, labels[each])
+                (score, labels[each], label_weight(name, each))
                 for each, score in self.scores.get(name, {}).items()
                 if each in labels
             ]
+            counted = [(score, label, case_weight(name, score)) for score, label in cases]
             expected = Evaluator()
-            rows = cases + joined
-            expected.add_cases(labels=[row[1] for row in rows], scores=[row[0] for row in rows])
+            for score, label, weight in counted + joined:
+                expected.add_case(label, score, weight=weight)
             expected.add_misses(self.misses[name])
+            assert view.evaluator.weights == expected.weights, name
             points, wanted = view.evaluator.operating_points(), expected.operating_points()
             assert points.thresholds.tolist() == wanted.thresholds.tolist(), name
             assert points.tp.tolist() == wanted.tp.tolist(), name
@@ -355,17 +366,36 @@ def message(operation: Operation) -> pb.Batch:
     if rows.cases:
         scores, positives = zip(*rows.cases)
         made.cases.CopyFrom(pb.Cases(scores=scores, positives=positives))
+        if is_weighted(rows.stream):
+            made.cases.weights.extend(case_weight(rows.stream, score) for score in scores)
     elif rows.predictions:
         ids, scores = zip(*rows.predictions)
         made.predictions.CopyFrom(pb.Predictions(ids=ids, scores=scores))
     elif rows.labels:
         ids, positives = zip(*rows.labels)
         made.labels.CopyFrom(pb.Labels(ids=ids, positives=positives))
+        if is_weighted(rows.stream):
+            made.labels.weights.extend(label_weight(rows.stream, each) for each in ids)
     elif rows.retractions:
         made.retractions.CopyFrom(pb.Retractions(ids=rows.retractions))
     else:
         made.misses.positives = rows.misses
     return made
+
+
+def is_weighted(stream: str) -> bool:
+    """Return whether the rows of a stream have weights."""
+    return stream.partition("/")[0] in {WEIGHTED, COPY}
+
+
+def case_weight(stream: str, score: float) -> float:
+    """Return the weight of a case, which its score determines."""
+    return (int(score * 64) % 7 + 1) / 4 if is_weighted(stream) else 1.0
+
+
+def label_weight(stream: str, id_: str) -> float:
+    """Return the weight of a label, which its id determines."""
+    return (zlib.crc32(id_.encode()) % 9 + 1) / 65_536 if is_weighted(stream) else 1.0
 
 
 def exported(operation: Operation) -> bytes:
@@ -387,7 +417,8 @@ def merge_inbox(operation: Operation) -> MergeInbox:
     assert operation.rows is not None
     evaluator = Evaluator()
     for score, label in operation.rows.cases:
-        evaluator.add_case(label, score)
+        weight = case_weight(operation.rows.stream, score)
+        evaluator.add_case(label, score, weight=weight)
     states = pb.MergeStates(states=[pb.PaneState(evaluator=evaluator.to_bytes())])
     data = states.SerializeToString()
     header = pb.MergeHeader(

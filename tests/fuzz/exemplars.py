@@ -227,6 +227,16 @@ def _rank() -> Iterator[Message]:
         yield query_pb2.RankSegmentsRequest(selection=chosen, key="country")
 
 
+def _sample() -> Iterator[Message]:
+    # Labels are drawn for cases of equal weight.
+    for chosen in (each for each in selections() if not each.HasField("half_life")):
+        yield query_pb2.SampleForLabelsRequest(selection=chosen, size=1)
+        yield query_pb2.SampleForLabelsRequest(
+            selection=chosen, size=1, metric="precision", threshold=0.5, seed=3, draw_ids=True
+        )
+    yield query_pb2.SampleForLabelsRequest(selection=selections()[0], size=1, prevalence=0.1)
+
+
 def _watch() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.WatchSnapshotRequest(selection=chosen, min_interval=Duration(seconds=1))
@@ -256,6 +266,13 @@ def _histogram() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.GetHistogramRequest(selection=chosen)
         yield query_pb2.GetHistogramRequest(selection=chosen, bins=7, lower=0.1, upper=0.9)
+
+
+def _reliability() -> Iterator[Message]:
+    by_counts = query_pb2.RELIABILITY_BINS_MASS
+    for chosen in selections():
+        yield query_pb2.GetReliabilityRequest(selection=chosen)
+        yield query_pb2.GetReliabilityRequest(selection=chosen, bins=7, strategy=by_counts)
 
 
 def _decision() -> Iterator[Message]:
@@ -310,10 +327,12 @@ _MAKERS = {
     _SERVICE + "QueryService.ListWindows": _windows,
     _SERVICE + "QueryService.CompareStreams": _compare,
     _SERVICE + "QueryService.RankSegments": _rank,
+    _SERVICE + "QueryService.SampleForLabels": _sample,
     _SERVICE + "QueryService.WatchSnapshot": _watch,
     _SERVICE + "QueryService.BatchGetSnapshots": _many,
     _SERVICE + "QueryService.WatchSnapshots": _watch_many,
     _SERVICE + "QueryService.GetHistogram": _histogram,
+    _SERVICE + "QueryService.GetReliability": _reliability,
     _SERVICE + "QueryService.GetDecision": _decision,
     _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
     _SERVICE + "AdminService.ImportStream": _import,

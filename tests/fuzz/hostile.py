@@ -98,9 +98,11 @@ INTEGERS = {
     _Type.TYPE_INT32: _integers(32, signed=True),
     _Type.TYPE_SFIXED32: _integers(32, signed=True),
     _Type.TYPE_UINT32: _integers(32, signed=False),
+    _Type.TYPE_FIXED32: _integers(32, signed=False),
     _Type.TYPE_INT64: _integers(64, signed=True),
     _Type.TYPE_SFIXED64: _integers(64, signed=True),
     _Type.TYPE_UINT64: _integers(64, signed=False),
+    _Type.TYPE_FIXED64: _integers(64, signed=False),
 }
 
 

@@ -34,7 +34,9 @@ def test_five_minutes(newcomer: Newcomer) -> None:
     page = (ROOT / "docs" / "start-embed.md").read_text()
     newcomer.install(page)
     newcomer.python(program(page))
-    installed = newcomer.run("python", "-m", "pip", "list", "--format=freeze")
+    installed = newcomer.run(
+        "python", "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"
+    )
     names = {line.partition("==")[0].lower() for line in installed.splitlines()}
     assert names - {"pip", "setuptools"} == {"streameval", "numpy", "sortedcontainers"}
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._metric_registry import RATE_NAMES, SERVED_NAMES
+from streameval._metric_registry import CALIBRATION_NAMES, RATE_NAMES, SERVED_NAMES
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.curves import curve, parse_curve_request, state
@@ -104,7 +104,13 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
         if math.isnan(value):
             continue
         assert metric.value == value
-        if metric.name in {"auc_roc", "auc_pr", "average_precision", "prevalence"}:
+        if metric.name in {
+            "auc_roc",
+            "auc_pr",
+            "average_precision",
+            "prevalence",
+            *CALIBRATION_NAMES,
+        }:
             interval = plain.interval(metric.name, level=0.9)
             assert metric.interval.level == 0.9
             assert metric.interval.HasField("lower") == (not math.isnan(interval.lower))
@@ -127,6 +133,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
                 "brier_score",
                 "log_loss",
                 "ks_statistic",
+                *CALIBRATION_NAMES,
             }
     if plain.num_positive_ref and plain.num_negative_ref:
         hull = plain.roc_hull()

@@ -157,6 +157,18 @@ def test_series_and_overviews_have_the_rates() -> None:
     assert values == [True, False]
 
 
+def test_an_overview_of_all_metrics_has_a_series_of_the_first() -> None:
+    """The rates that a declared threshold adds are no part of the series."""
+    request = query_pb2.BatchGetSnapshotsRequest(
+        streams=["s", "t"], last=Duration(seconds=3600), steps=3
+    )
+    views = View(many(), settings=AT), View(many(), stream="t")
+    declared, other = overview(answers_of(*views), parse_overview_request(request)).snapshots
+    assert {each.name for each in declared.snapshot.metrics} > set(POINT_NAMES)
+    assert len(declared.series) >= 3
+    assert declared.series == other.series
+
+
 @pytest.mark.parametrize("metric", RANKED_RATE_NAMES)
 def test_slices_are_ranked_by_a_rate(metric: str) -> None:
     """The worst first; differences by Newcombe's method 10, from Wilson's limits."""

@@ -13,7 +13,7 @@ from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._model.errors import RequestError
 
 from .client import Client
-from .oracle import MergeContents
+from .oracle import UNIT, WEIGHTED, MergeContents
 from .world import MINUTE, MS, START_US, S
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ STREAMS = ("a", "b/1", "c")
 COUNTRIES = ("US", "DE", "FR", "")
 PLANS = ("x", "y")
 LABEL_TTLS_S = (300, 1_800, 7_200)
+WEIGHTS = (0.0, 0.5, 1.0, 2.25, 7 / UNIT, 4_096.0)
+LABEL_PROBABILITIES = (0.25, 0.3, 1.0)
 AGES_US = (0, 0, S, MINUTE, 20 * MINUTE, 70 * MINUTE, 200 * MINUTE, -MINUTE)
 
 
@@ -83,6 +85,32 @@ class Rows:
         if dice.random() < 0.01:
             segments["unknown"] = "x"
         return segments
+
+    def weight(self, name: str, each: str | None = None) -> dict[str, float]:
+        """Return arguments of a row's weight: none where the stream's rows have none.
+
+        The label of an id mostly has the weight that it always has.
+        """
+        dice = self._dice
+        if name != WEIGHTED or dice.random() < 0.3:
+            return {}
+        given = {"weight": dice.choice(WEIGHTS)}
+        if each is not None and dice.random() < 0.9:
+            given = {"weight": WEIGHTS[len(WEIGHTS) - 1 - int(each[-1]) % 5]}
+        elif dice.random() < 0.3:
+            given["label_probability"] = dice.choice(LABEL_PROBABILITIES)
+        return given
+
+    def weights(self, name: str, size: int) -> dict[str, Any]:
+        """Return the same for the rows of a batch."""
+        dice = self._dice
+        if name != WEIGHTED or dice.random() < 0.3:
+            return {}
+        given: dict[str, Any] = {"weights": dice.choices(WEIGHTS, k=size)}
+        if dice.random() < 0.3:
+            chosen = dice.choices(LABEL_PROBABILITIES, k=size)
+            given["label_probability"] = chosen if dice.random() < 0.5 else chosen[0]
+        return given
 
 
 class Application:
@@ -144,7 +172,7 @@ class StreamingProducer(Application):
             client = self.clients[-1]
         for _ in range(world.random.choice((1, 1, 2, 4))):
             name = world.random.choice(STREAMS)
-            add = world.random.choices(_ADDS, _WEIGHTS)[0]
+            add = world.random.choices(_ADDS, _SHARES)[0]
             add(self, client.stream(name), name, self._keys.get(name, ()))
         if world.chance(0.2):
             self._flushing += 1
@@ -172,7 +200,11 @@ class StreamingProducer(Application):
             score = rows.score()
             self._put["cases", name, score] += 1
             verbs.add_case(
-                dice.random() < 0.4, score, at=rows.at(), segments=rows.segments(keys) or None
+                dice.random() < 0.4,
+                score,
+                at=rows.at(),
+                segments=rows.segments(keys) or None,
+                **rows.weight(name),
             )
             return
         size = dice.choice((2, 5, 12))
@@ -186,6 +218,7 @@ class StreamingProducer(Application):
             counts=counts,
             at=rows.at(),
             segments=rows.segments(keys) or None,
+            **rows.weights(name, size),
         )
 
     def _misses(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
@@ -203,7 +236,7 @@ class StreamingProducer(Application):
             if at is not None and self.world.chance(0.5):
                 # The prediction may be about to fall due.
                 self._put["labels", name, each, None] += 1
-                verbs.label(each, self.world.chance(0.5))
+                verbs.label(each, self.world.chance(0.5), **rows.weight(name, each))
             return
         ids = [rows.id() for _ in range(self.world.random.choice((2, 9)))]
         scores = [rows.score() for _ in ids]
@@ -219,12 +252,14 @@ class StreamingProducer(Application):
                 at = np.datetime64(self.world.now_us - dice.choice(AGES_US[:5]), "us")
                 score = rows.score() if dice.random() < 0.7 else None
             self._put["labels", name, each, score] += 1
-            verbs.label(each, dice.random() < 0.5, at=at, score=score)
+            given = rows.weight(name, each)
+            verbs.label(each, dice.random() < 0.5, at=at, score=score, **given)
             return
         ids = [rows.id() for _ in range(dice.choice((2, 10)))]
         for each in ids:
             self._put["labels", name, each, None] += 1
-        verbs.label_cases(ids=ids, labels=[dice.random() < 0.5 for _ in ids])
+        labels = [dice.random() < 0.5 for _ in ids]
+        verbs.label_cases(ids=ids, labels=labels, **rows.weights(name, len(ids)))
 
     def _retract(self, verbs: Verbs, name: str, _keys: tuple[str, ...]) -> None:
         each = self.rows.id()
@@ -239,7 +274,7 @@ _ADDS = (
     StreamingProducer._label,
     StreamingProducer._retract,
 )
-_WEIGHTS = (4, 1, 4, 4, 1)
+_SHARES = (4, 1, 4, 4, 1)
 
 
 class UnaryProducer(Application):
@@ -269,6 +304,10 @@ class UnaryProducer(Application):
         self.ledger.put["unary"]["cases", name, score] += 1
         batch.cases.scores.append(score)
         batch.cases.positives.append(world.chance(0.5))
+        if given := self.rows.weight(name):
+            # A weight that is too fine is refused.
+            batch.cases.weights.append(0.3 if world.chance(0.1) else given["weight"])
+            batch.cases.label_probabilities.append(world.random.choice(LABEL_PROBABILITIES))
         request = ingest_pb2.IngestBatchRequest(producer="unary", epoch=1, batch=batch)
         self._frame = request.SerializeToString()
         self.ledger.sends(("unary", 1, self._sequence), self._frame, 1)
@@ -322,9 +361,12 @@ class MergeProducer(Application):
         self._epoch += 1
         name = world.random.choice(STREAMS)
         evaluator = Evaluator()
-        cases = tuple((rows.score(), world.chance(0.4)) for _ in range(world.random.randrange(6)))
-        for score, positive in cases:
-            evaluator.add_case(positive, score)
+        cases = []
+        for _ in range(world.random.randrange(6)):
+            score, positive = rows.score(), world.chance(0.4)
+            weight = rows.weight(name).get("weight", 1.0)
+            evaluator.add_case(positive, score, weight=weight)
+            cases.append((score, positive, int(weight * UNIT)))
         misses = world.random.randrange(3)
         evaluator.add_misses(misses)
         at_us = world.random.choice((0, world.now_us, world.now_us - 30 * MINUTE))
@@ -340,7 +382,9 @@ class MergeProducer(Application):
         header = requests[0].header.SerializeToString()
         data = b"".join(request.data for request in requests[1:])
         payload = len(header).to_bytes(4, "little") + header + data
-        self.ledger.merges[payload] = MergeContents("edge", self._epoch, at_us, (), cases, misses)
+        self.ledger.merges[payload] = MergeContents(
+            "edge", self._epoch, at_us, (), tuple(cases), misses
+        )
         self._waiting += 1
         self._send(upload)
         if world.trouble(world.plan.repeats):

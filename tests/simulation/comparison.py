@@ -16,9 +16,10 @@ from streameval._joining.rules import (
 from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
-from .oracle import cell
+from .oracle import UNIT, cell
 
 if TYPE_CHECKING:
+    from streameval._counts.state import State
     from streameval._evaluator import Evaluator
     from streameval_server._core.engine import Engine
     from streameval_server._state.coverage import PaneCoverage
@@ -33,6 +34,7 @@ Found = Counter[tuple[str, float | None]]
 """Counts by kind and score; the score is None for counts without one."""
 
 ALL_TIME = -1
+_OF_SCORES = {f"{what}{sums}" for what in "PN" for sums in ("", " units", " squares")}
 _STATES = {
     PENDING: ("pending", None),
     LABELLED_NEGATIVE: ("labelled", False),
@@ -51,7 +53,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
         assert view is not None
         assert view.info.settings == wanted.settings, name
         assert kept_ids(engine, name) == {
-            each: (kept.state, kept.positive, kept.event_us, kept.score)
+            each: (kept.state, kept.positive, kept.event_us, kept.score, kept.units)
             for each, kept in wanted.ids.items()
         }, f"ids of {name}"
         assert dict(engine.catalog()[name].sources) == wanted.sources, f"sources of {name}"
@@ -60,7 +62,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
 
 
 def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
-    """Return the ids that a stream keeps: state, label, event time and score of each."""
+    """Return the ids that a stream keeps: state, label, event time, score and units."""
     joins = engine._streams[name].joins
     if joins is None:
         return {}
@@ -71,7 +73,8 @@ def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
     for slot, each in zip(slots.tolist(), table.ids(slots), strict=True):
         state, positive = _STATES[int(table.state[slot])]
         score = None if state == "early" else float(table.score[slot])
-        ids[each.decode()] = (state, bool(positive), int(table.event_us[slot]), score)
+        units = UNIT if table.units is None else int(table.units[slot])
+        ids[each.decode()] = (state, bool(positive), int(table.event_us[slot]), score, units)
     return ids
 
 
@@ -144,12 +147,31 @@ def recounted(view: StreamView, wanted: StreamOracle, now_us: int) -> dict[Place
             assert place >= 0, (view.info.name, "a pane is missing", event_us)
             assert event_us < panes[place].end_us, (view.info.name, "a pane is missing", event_us)
             at.append(starts[place])
-        key = (what, score if what in {"P", "N"} else None)
+        key = (what, score if what in _OF_SCORES else None)
         segments: list[Slice] = [None, *zip(keys, slices, strict=False)]
         for segment in segments:
             for start in at:
                 expected[segment, start][key] += count
     return expected
+
+
+def sums_of(state: State, what: str, *, label: bool) -> Found:
+    """Return a class's cases, units and squares of units, by score."""
+    counted: Found = Counter()
+    run = state.counts.positives if label else state.counts.negatives
+    sums = run.multiplicities().tolist()
+    if state.weighted is None:
+        rows = [(count, count * UNIT, count * UNIT**2) for count in sums]
+    else:
+        weighted = state.weighted.run(label)
+        assert weighted.scores.tolist() == run.scores.tolist()
+        halves = zip(weighted.high.tolist(), weighted.low.tolist(), strict=True)
+        squares = [(high << 48) + low for high, low in halves]
+        rows = list(zip(weighted.cases.tolist(), sums, squares, strict=True))
+    for score, row in zip(run.scores.tolist(), rows, strict=True):
+        for kind, count in zip((what, f"{what} units", f"{what} squares"), row, strict=True):
+            counted[kind, score] += count
+    return counted
 
 
 def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
@@ -163,13 +185,10 @@ def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
         found[place] = counted = Counter()
         if state.resolution is not None:
             bits[place] = state.resolution
-        for what, run in (("P", state.counts.positives), ("N", state.counts.negatives)):
-            scores = run.scores.tolist()
-            counts = [1] * len(scores) if run.counts is None else run.counts.tolist()
-            for score, count in zip(scores, counts, strict=True):
-                counted[what, score] += count
-        counted["missed P", None] = state.missed_positives
-        counted["missed N", None] = state.missed_negatives
+        for what, label in (("P", True), ("N", False)):
+            counted += sums_of(state, what, label=label)
+        counted["missed P", None] = state.missed_positives // state.unit
+        counted["missed N", None] = state.missed_negatives // state.unit
         for name in COVERAGE:
             counted[name, None] = getattr(coverage.counts, name)
 

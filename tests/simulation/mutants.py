@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from streameval._joining import rules
+from streameval._joining import joiner, rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
@@ -29,7 +29,8 @@ from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
 from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
-from streameval_server._state import stream_parts
+from streameval_server._state import join_table, stream_parts
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
@@ -345,5 +346,27 @@ MUTANTS = [
         "arm",
         "self.wake_at = self._drained + 1",
         "self.wake_at = self._drained + 2",
+    ),
+    # -- weights
+    Mutant(
+        "a label with another weight changes the label",
+        joiner,
+        "_without_reweighted",
+        "np.where(refused,",
+        "np.where(refused & False,",
+    ),
+    Mutant(
+        "a checkpoint forgets what labels weigh",
+        join_table,
+        "decode_segment",
+        "np.full(rows, WEIGHT_UNITS) if units is None else units",
+        "np.full(rows, WEIGHT_UNITS)",
+    ),
+    Mutant(
+        "a weighted label that was taken back still counts",
+        Accumulator,
+        "remove",
+        "self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))",
+        "pass",
     ),
 ]

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 SECOND_US = 1_000_000
 OTHER = "__other__"
 
+WEIGHTED = "b/1"
+"""The stream whose cases, labels and merges have weights."""
+
+UNIT = 2**16
+"""What a case weighs without a weight; weights are integers in the counts."""
+
 Slices = tuple[str, ...]
 """The value of each key that was declared when the row was taken."""
 
@@ -38,7 +44,8 @@ class MergeContents(NamedTuple):
     epoch: int
     at_us: int
     segments: tuple[tuple[str, str], ...]
-    cases: tuple[tuple[float, bool], ...]
+    cases: tuple[tuple[float, bool, int], ...]
+    """The score, the class and the units of each."""
     misses: int
 
 
@@ -52,6 +59,7 @@ class KeptId:
         self.slices = slices
         self.positive = False
         self.due = 0
+        self.units = UNIT
 
 
 class StreamOracle:
@@ -110,8 +118,13 @@ class StreamOracle:
     # -- counting
 
     def add(self, what: str, row: KeptId, count: int = 1) -> None:
-        """Count an event of a row."""
-        self.counts[what, row.event_us, row.score, row.slices] += count
+        """Count an event of a row; of a case, also its units and their squares."""
+        where = (row.event_us, row.score, row.slices)
+        if what in {"P", "N"}:
+            self.counts[f"{what} units", *where] += count * row.units
+            self.counts[f"{what} squares", *where] += count * row.units**2
+            count *= row.units > 0
+        self.counts[what, *where] += count
 
     def predict(self, kept: KeptId, what: str, count: int = 1) -> None:
         """Count a prediction, or one that was taken back."""
@@ -156,10 +169,12 @@ class StreamOracle:
         ]
         slices = self.columns(rows.segments, size)
         times = self.times(rows.event_times_us, size, now_us)
-        for score, positive, time_us, where, count in zip(
-            scores, positives, times, slices, list(rows.counts) or [1] * size, strict=True
+        counts, units = list(rows.counts) or [1] * size, units_of(rows, size)
+        for score, positive, time_us, where, count, weight in zip(
+            scores, positives, times, slices, counts, units, strict=True
         ):
             row = KeptId("", time_us, score + 0.0, where)
+            row.units = weight
             self.add("P" if positive else "N", row, count)
 
     def times(self, given: Iterable[int], size: int, now_us: int) -> list[int]:
@@ -179,7 +194,9 @@ class StreamOracle:
                 kept.due = self.bucket(time_us + self.settings.label_ttl_us)
                 self.predict(kept, "predictions")
             elif kept.state == "early":
-                self.complete(each, kept.positive, KeptId("", time_us, score + 0.0, where), now_us)
+                row = KeptId("", time_us, score + 0.0, where)
+                row.units = kept.units
+                self.complete(each, kept.positive, row, now_us)
             self.pass_time(now_us)
 
     def complete(self, each: str, positive: bool, row: KeptId, now_us: int) -> None:
@@ -197,21 +214,26 @@ class StreamOracle:
         times = self.times(rows.event_times_us, size, now_us)
         scores = list(rows.scores) or [None] * size
         nowhere = ("",) * len(self.settings.segment_keys)
-        for each, positive, time_us, score in zip(
-            rows.ids, rows.positives, times, scores, strict=True
+        for each, positive, time_us, score, units in zip(
+            rows.ids, rows.positives, times, scores, units_of(rows, size), strict=True
         ):
             kept = self.ids.get(each)
-            if score is not None and (kept is None or kept.state == "early"):
-                self.complete(each, positive, KeptId("", time_us, score + 0.0, nowhere), now_us)
+            if kept is not None and kept.state != "pending" and kept.units != units:
+                pass  # The id keeps the weight of its label.
+            elif score is not None and (kept is None or kept.state == "early"):
+                row = KeptId("", time_us, score + 0.0, nowhere)
+                row.units = units
+                self.complete(each, positive, row, now_us)
             elif kept is None:
                 kept = self.ids[each] = KeptId("early", time_us, None, nowhere)
-                kept.positive = positive
+                kept.positive, kept.units = positive, units
                 kept.due = self.bucket(now_us + self.settings.label_ttl_us)
             elif kept.state == "early":
                 kept.positive = positive
             elif kept.state == "pending" or kept.positive != positive:
                 if kept.state == "labelled":
                     self.label(kept, kept.positive, -1)
+                kept.units = units
                 self.label(kept, positive)
                 kept.state, kept.positive = "labelled", positive
                 kept.due = self.bucket(now_us + self.settings.relabel_ttl_us)
@@ -236,8 +258,9 @@ class StreamOracle:
         assert merged.epoch > self.sources.get(merged.source, 0), "merged twice"
         self.sources[merged.source] = merged.epoch
         slices = self.one_row(merged.segments)
-        for score, positive in merged.cases:
+        for score, positive, units in merged.cases:
             row = KeptId("", merged.at_us, score + 0.0, slices)
+            row.units = units
             self.add("P" if positive else "N", row)
         self.add("missed P", KeptId("", merged.at_us, None, slices), merged.misses)
 
@@ -378,6 +401,14 @@ def counts_something(batch: ingest_pb2.Batch) -> bool:
     if kind == "misses":
         return bool(batch.misses.positives or batch.misses.negatives)
     return kind is not None and bool(getattr(batch, kind).ids)
+
+
+def units_of(rows: ingest_pb2.Cases | ingest_pb2.Labels, size: int) -> list[int]:
+    """Return each row's weight over its label probability, in units."""
+    weights = list(rows.weights) or [1.0] * size
+    shares = list(rows.label_probabilities) or [1.0]
+    shares = shares * size if len(shares) == 1 else shares
+    return [round(weight / share * UNIT) for weight, share in zip(weights, shares, strict=True)]
 
 
 def cell(score: float, bits: int | None) -> float:

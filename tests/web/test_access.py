@@ -25,7 +25,8 @@ NAMES = {
     "ingest": ("ingest",),
     "query": ("query",),
     "admin": ("admin",),
-    "all": ("admin", "ingest", "query"),
+    "sample": ("sample",),
+    "all": ("admin", "ingest", "query", "sample"),
 }
 BY_ROUTE = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 

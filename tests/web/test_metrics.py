@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
-from streameval._metric_registry import MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import CALIBRATION_NAMES, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
@@ -140,6 +140,37 @@ def test_rates_at_the_declared_threshold() -> None:
             for stream in ("fraud/v3", "fraud/v4")
         }
         assert of_both["fraud/v3"] == of_both["fraud/v4"] + stream_metrics.SERIES_A_POINT
+
+
+def test_calibration_of_streams_on_the_probability_scale() -> None:
+    """Values and limits of both windows; other streams have no such series."""
+    with site(ALWAYS_ANEW) as one:
+        settings = {"name": "prob/v1", "settings": {"scale": "SCALE_PROBABILITY"}}
+        assert one.http.post("/v1/streams", json={"stream": settings}).status_code == 200
+        rng = random.Random(4)
+        scores = [rng.random() for _ in range(400)]
+        batch = {"cases": {"scores": scores, "positives": [rng.random() < s for s in scores]}}
+        sent = one.http.post("/v1/streams/prob/v1:ingest", json={"batch": batch}).json()
+        one.http.post("/v1/streams/plain/v1:ingest", json={"batch": batch})
+        wait = {"selection.minRevision": sent["revision"]}
+        one.http.get("/v1/streams/prob/v1:snapshot", params=wait)
+        series = scraped(one)
+        for window, selection, anytime in (
+            ("recent", types_pb2.Selection(stream="prob/v1", last=Duration(seconds=3600)), False),
+            ("all", types_pb2.Selection(stream="prob/v1"), True),
+        ):
+            request = query_pb2.GetSnapshotRequest(
+                selection=selection, anytime=anytime, metrics=CALIBRATION_NAMES
+            )
+            for metric in one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics:
+                labels = {"stream": "prob/v1", "figure": metric.name, "window": window}
+                assert at(series, "figure", **labels) == metric.value
+                assert at(series, "figure_lower", **labels) == metric.interval.lower
+                assert at(series, "figure_upper", **labels) == metric.interval.upper
+        text = one.http.get("/metrics").text
+        assert not [
+            line for line in text.split("\n") if "plain/v1" in line and "calibration" in line
+        ]
 
 
 def hours_ago(hours: int) -> int:

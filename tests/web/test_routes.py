@@ -98,6 +98,10 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
     ("streams/fraud/v3:histogram", PICKED | {"bins": 7, "lower": "-1", "upper": "2.5"},
      f"{QUERY}/GetHistogram",
      lambda: picked(query_pb2.GetHistogramRequest, '"bins": 7, "lower": -1, "upper": 2.5')),
+    ("streams/fraud/v3:reliability", PICKED | {"bins": 7, "strategy": "RELIABILITY_BINS_MASS"},
+     f"{QUERY}/GetReliability",
+     lambda: picked(query_pb2.GetReliabilityRequest,
+                    '"bins": 7, "strategy": "RELIABILITY_BINS_MASS"')),
     ("streams/fraud/v3:decision", PICKED | {"costs.falsePositive": 1, "costs.false_negative": 9},
      f"{QUERY}/GetDecision",
      lambda: picked(query_pb2.GetDecisionRequest,
@@ -111,6 +115,12 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(query_pb2.RankSegmentsRequest(),
                        '{"selection": {"stream": "fraud/v3"}, "key": "country", '
                        '"metric": "auc_roc"}')),
+    ("streams/fraud/v3:sample",
+     {"size": "2", "metric": "auc_roc", "seed": "7", "drawIds": "true"},
+     f"{QUERY}/SampleForLabels",
+     lambda: from_text(query_pb2.SampleForLabelsRequest(),
+                       '{"selection": {"stream": "fraud/v3"}, "size": 2, "metric": "auc_roc", '
+                       '"seed": "7", "drawIds": true}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},
      f"{QUERY}/CompareStreams",
      lambda: from_text(query_pb2.CompareStreamsRequest(),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.views import LazyCounts, StreamView
+    from streameval_server._state.views import LazyCounts, StreamView, WaitingPredictions
 
 MARKS_PART = "marks"
 HELD_PART = "held"
@@ -351,6 +351,16 @@ class Engine:
         if state.last_view is not view:
             return None
         return view.at(*reached)
+
+    def waiting(self, name: str) -> WaitingPredictions | None:
+        """Return an existing stream's predictions that wait; None when not possible now. O(ids).
+
+        It is not possible while what is due before the next entry has happened in part: ids
+        would be gone that the revision has.
+        """
+        if self._passed_us > self._reached[1]:
+            return None
+        return self._streams[name].waiting()
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return a callable that makes a stream's file; None when there is no such stream.

@@ -6,6 +6,7 @@ what the request means.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +15,7 @@ from streameval_server._queries.comparison import comparison, parse_comparison_r
 from streameval_server._queries.curves import curve, parse_curve_request, state
 from streameval_server._queries.decision import decision, parse_decision_request
 from streameval_server._queries.histogram import histogram, parse_histogram_request
+from streameval_server._queries.label_sample import label_sample, parse_label_sample_request
 from streameval_server._queries.overview import overview, parse_overview_request
 from streameval_server._queries.query_engine import (
     MAX_CACHE_BYTES,
@@ -22,6 +24,7 @@ from streameval_server._queries.query_engine import (
     snapshot,
 )
 from streameval_server._queries.ranking import parse_ranking_request, ranking
+from streameval_server._queries.reliability import parse_reliability_request, reliability
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
@@ -37,14 +40,16 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
+_log = logging.getLogger(__name__)
+
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
 _MIN_CACHE_SHARE = 8
 """Caches take at most one part of `max_state_bytes` in this many."""
 
-_MULTI_WINDOW: frozenset[object] = frozenset({overview, series, ranking})
-"""Computations over many windows: they may take long."""
+_LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample})
+"""Computations over many windows, or over all ids: they may take long."""
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -58,6 +63,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             runtime.now_us,
             runtime.queries.check,
             server_warnings=runtime.clock_warnings,
+            waiting=runtime.waiting,
             max_cache_bytes=min(MAX_CACHE_BYTES, limit // _MIN_CACHE_SHARE or MAX_CACHE_BYTES),
         )
         runtime.cache_bytes = lambda: engine.memory_bytes
@@ -96,6 +102,16 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Return the distribution of scores."""
         return await self._answer(
             request.selection.min_revision, lambda: parse_histogram_request(request), histogram
+        )
+
+    async def GetReliability(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetReliabilityRequest, _context: Context
+    ) -> query_pb2.GetReliabilityResponse:
+        """Return whether scores are probabilities."""
+        return await self._answer(
+            request.selection.min_revision,
+            lambda: parse_reliability_request(request),
+            reliability,
         )
 
     async def GetDecision(  # noqa: N802 - the contract's name
@@ -141,6 +157,28 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             request.selection.min_revision, lambda: parse_ranking_request(request), ranking
         )
 
+    async def SampleForLabels(  # noqa: N802 - the contract's name
+        self, request: query_pb2.SampleForLabelsRequest, _context: Context
+    ) -> query_pb2.SampleForLabelsResponse:
+        """Return which predictions to label next; the server's log has the draw, without ids."""
+        # Checked once: a request without a seed gets one, and the log says which.
+        asked = parse_label_sample_request(request)
+        found = await self._answer(request.selection.min_revision, lambda: asked, label_sample)
+        if asked.draw_ids:
+            _log.info(
+                "token %r drew %d ids of %s to label for %s, at revision %d with seed %d: %s",
+                current_access().token_id,
+                asked.size,
+                asked.selection.stream,
+                asked.metric,
+                found.revision,
+                found.seed,
+                ", ".join(
+                    f"{band.to_label}/{band.waiting} from {band.lower:g}" for band in found.bands
+                ),
+            )
+        return found
+
     async def WatchSnapshot(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchSnapshotRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchSnapshotResponse]:
@@ -176,7 +214,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             return await runtime.answer(
                 (compute.__name__, query),
                 partial(_computed, self._engine, compute, query),
-                is_long=compute in _MULTI_WINDOW,
+                is_long=compute in _LONG,
             )
 
 

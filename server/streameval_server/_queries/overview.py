@@ -130,7 +130,7 @@ def _series(
     assert resolved.span_us is not None
     start_us, end_us = resolved.span_us
     starts = [pane.start_us for pane in resolved.panes]
-    first = replace(request.metrics, names=request.metrics.names[:1])
+    first = replace(request.metrics, names=request.metrics.names[:1], is_default=False)
     for span_us in spans(resolved, -((start_us - end_us) // request.steps)):
         row = engine.snapshot(part_of(resolved, starts, span_us), first, hull=False)
         (metric,) = row.metrics

@@ -35,9 +35,10 @@ from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from streameval._common import FloatArray
     from streameval.v1 import query_pb2
     from streameval_server._queries.resolved_selection import ResolvedSelection
-    from streameval_server._state.views import StreamView
+    from streameval_server._state.views import StreamView, WaitingPredictions
 
 MAX_CACHE_BYTES = 224 << 20
 """Memory of all caches: of windows and their unchanged parts two eighths, of what states keep of
@@ -108,6 +109,9 @@ class QueryEngine:
         to stop the computation.
     server_warnings
         Returns warnings about the server, which every answer has.
+    waiting
+        Returns a stream's view and its predictions that wait for their label, of one
+        revision; only `waiting` needs it.
     max_cache_bytes
         The most that all caches may take, about.
     """
@@ -119,12 +123,14 @@ class QueryEngine:
         check: Callable[[int], None] = lambda _cells: None,
         *,
         server_warnings: Callable[[], list[str]] = list,
+        waiting: Callable[[str], tuple[StreamView, WaitingPredictions]] | None = None,
         max_cache_bytes: int = MAX_CACHE_BYTES,
     ) -> None:
         self._view = view
         self._clock_us = clock_us
         self._check = check
         self.server_warnings = server_warnings
+        self._waiting = waiting
         share = max(max_cache_bytes // _EIGHTHS, 1)
         self._windows: WindowCache[Hashable] = WindowCache(max(share // _CELL_BYTES, 1))
         self._derived = DerivedAnswers(2 * share)
@@ -152,6 +158,20 @@ class QueryEngine:
             NOT_FOUND for the stream, INVALID_ARGUMENT for the segment's key.
         """
         return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
+
+    def waiting(self, selection: Selection) -> tuple[ResolvedSelection, list[bytes], FloatArray]:
+        """Return a resolved selection, and the ids and scores that wait in it. O(ids).
+
+        Raises
+        ------
+        RequestError
+            As `resolve`, and as the source of the predictions.
+        """
+        assert self._waiting is not None
+        view, waiting = self._waiting(selection.stream)
+        resolved = self.resolve(selection, view=view)
+        ids, scores = waiting.select(resolved.span_us, selection.segment)
+        return resolved, ids, scores
 
     @property
     def memory_bytes(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval_server._core.engine_clock import ClockReading, EngineClock
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
-    from streameval_server._state.views import StreamView
+    from streameval_server._state.views import StreamView, WaitingPredictions
 
 T = TypeVar("T")
+
+_MAX_TRIES = 200
+_TRY_AGAIN_S = 0.02
+"""How often, and after which pause, ids are read again while some expire."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +69,37 @@ def take_view(engine: Engine, lock: StateLock, stream: str) -> StreamView | None
             engine.count_piece(stream)
     with lock:
         return engine.view(stream)
+
+
+def take_waiting(
+    engine: Engine, lock: StateLock, stream: str
+) -> tuple[StreamView, WaitingPredictions] | None:
+    """Return a stream's counts and its predictions that wait, now; None without such a stream.
+
+    Both are of one revision.
+
+    Raises
+    ------
+    RequestError
+        UNAVAILABLE when ids have been expiring for seconds.
+    """
+    for _ in range(_MAX_TRIES):
+        if take_view(engine, lock, stream) is None:
+            return None
+        with lock:
+            view = engine.view(stream)
+            waiting = None if view is None else engine.waiting(stream)
+        if view is None:
+            return None
+        if waiting is not None:
+            return view, waiting
+        time.sleep(_TRY_AGAIN_S)
+    raise RequestError(
+        Code.UNAVAILABLE,
+        f"ids of the stream {stream} are expiring: try again",
+        reason="IDS_EXPIRING",
+        retry_after_s=1.0,
+    )
 
 
 class Runtime:
@@ -387,6 +423,21 @@ class Runtime:
         if view is None:
             raise no_stream(stream)
         return view
+
+    def waiting(self, stream: str) -> tuple[StreamView, WaitingPredictions]:
+        """Return a stream's counts and its predictions that wait. For query threads, as `view`.
+
+        Nothing is applied while the ids are copied.
+
+        Raises
+        ------
+        RequestError
+            NOT_FOUND when there is no such stream; as `take_waiting`.
+        """
+        found = take_waiting(self.core.engine, self._engine_lock, stream)
+        if found is None:
+            raise no_stream(stream)
+        return found
 
     def list_streams(self, *, prefix: str, after: str, limit: int) -> tuple[list[StreamInfo], int]:
         """Return a page of streams and its revision. For query threads, as `view`."""

@@ -97,6 +97,9 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/GetHistogram": Rule(
         Scope.QUERY, query_pb2.GetHistogramRequest, _SELECTION
     ),
+    "streameval.v1.QueryService/GetReliability": Rule(
+        Scope.QUERY, query_pb2.GetReliabilityRequest, _SELECTION
+    ),
     "streameval.v1.QueryService/GetDecision": Rule(
         Scope.QUERY, query_pb2.GetDecisionRequest, _SELECTION
     ),
@@ -109,6 +112,10 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.QueryService/RankSegments": Rule(
         Scope.QUERY, query_pb2.RankSegmentsRequest, _SELECTION
+    ),
+    # A scope of its own: it is the one query that answers with ids.
+    "streameval.v1.QueryService/SampleForLabels": Rule(
+        Scope.SAMPLE, query_pb2.SampleForLabelsRequest, _SELECTION, read_only=True
     ),
     "streameval.v1.QueryService/WatchSnapshot": Rule(
         Scope.QUERY, query_pb2.WatchSnapshotRequest, _SELECTION

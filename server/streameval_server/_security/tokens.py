@@ -59,6 +59,8 @@ class Scope(enum.StrEnum):
     """Send cases, predictions, labels, misses and merges."""
     QUERY = "query"
     """Read figures, curves, states and lists of streams."""
+    SAMPLE = "sample"
+    """Draw predictions to label, and so read their ids."""
     ADMIN = "admin"
     """Make, change and delete streams."""
 

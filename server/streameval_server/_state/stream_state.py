@@ -26,7 +26,7 @@ from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.segments import Segments, segment_codes
-from streameval_server._state.views import StreamView
+from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -258,6 +258,19 @@ class StreamState:
             view = StreamView(self.info, revision, now_us, counts, self._counters())
             self.last_view = view
         return view.at(revision, now_us)
+
+    def waiting(self) -> WaitingPredictions:
+        """Return the predictions that wait for their label. O(ids), some 15 ms a million."""
+        joins = self.joins or Joins(self.info.settings)
+        table, slots = joins.table, joins.joiner.waiting()
+        return WaitingPredictions(
+            slots,
+            table.ids_by_slot(),
+            table.score[slots],
+            table.event_us[slots],
+            table.codes[slots],
+            dict(zip(self.segments.keys, map(list, self.segments.values), strict=True)),
+        )
 
     def _frozen(self) -> FrozenStream:
         if len(self._names) != sum(map(len, self.segments.values)):

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streameval import Evaluator
 from streameval._counts import merge_states
 from streameval_server._state.coverage import PaneCoverage
@@ -18,9 +20,52 @@ from streameval_server._state.coverage import PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streameval._common import FloatArray, IntArray
     from streameval._counts import State
+    from streameval._joining import SlotArray
+    from streameval._time import CodeArray
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingPredictions:
+    """A stream's predictions that wait for their label, at one revision. Immutable.
+
+    Attributes
+    ----------
+    slots : int64[n]
+        The places of their ids.
+    ids : list of (bytes or None)
+        By slot, of all ids: copying all is quicker than those that wait.
+    scores : float64[n]
+    event_us : int64[n]
+    codes : uint16[n, keys]
+        Segment codes.
+    values : dict of str to list of str
+        By declared key, the value of each code.
+    """
+
+    slots: SlotArray
+    ids: list[bytes | None]
+    scores: FloatArray
+    event_us: IntArray
+    codes: CodeArray
+    values: Mapping[str, list[str]]
+
+    def select(
+        self, span_us: tuple[int, int] | None, segment: tuple[str, str] | None
+    ) -> tuple[list[bytes], FloatArray]:
+        """Return the ids and scores of those made in [start, end), of one segment. O(n)."""
+        chosen = np.ones(self.slots.size, dtype=np.bool_)
+        if span_us is not None:
+            chosen &= (self.event_us >= span_us[0]) & (self.event_us < span_us[1])
+        if segment is not None:
+            values = self.values[segment[0]]
+            code = values.index(segment[1]) if segment[1] in values else -1
+            chosen &= self.codes[:, list(self.values).index(segment[0])] == code
+        ids = self.ids
+        return [ids[slot] or b"" for slot in self.slots[chosen].tolist()], self.scores[chosen]
 
 
 class LazyCounts:

@@ -73,9 +73,11 @@ ROUTES = (
     Route("GET", "/v1/streams/{name}:snapshot", f"{_QUERY}/GetSnapshot", _SELECTED),
     Route("GET", "/v1/streams/{name}:curve", f"{_QUERY}/GetCurve", _SELECTED),
     Route("GET", "/v1/streams/{name}:histogram", f"{_QUERY}/GetHistogram", _SELECTED),
+    Route("GET", "/v1/streams/{name}:reliability", f"{_QUERY}/GetReliability", _SELECTED),
     Route("GET", "/v1/streams/{name}:decision", f"{_QUERY}/GetDecision", _SELECTED),
     Route("GET", "/v1/streams/{name}:windows", f"{_QUERY}/ListWindows", _SELECTED),
     Route("GET", "/v1/streams/{name}:rank", f"{_QUERY}/RankSegments", _SELECTED),
+    Route("GET", "/v1/streams/{name}:sample", f"{_QUERY}/SampleForLabels", _SELECTED),
     Route("GET", "/v1/streams/{name}:state", f"{_QUERY}/GetState", _SELECTED, Answer.BYTES),
     Route(
         "GET",

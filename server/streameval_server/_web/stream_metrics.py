@@ -1,8 +1,9 @@
 """Metrics of streams for Prometheus, from the same methods that answer clients.
 
-A stream has at most `SERIES_A_STREAM` series, and `SERIES_A_POINT` more where it declares
-a threshold, so the limit on series limits streams: the first by name that fit are
-exported, and a gauge counts the others. An unchanged snapshot
+A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
+threshold, and `SERIES_OF_CALIBRATION` more on the probability scale, so the limit on
+series limits streams: the first by name that fit are exported, and a gauge counts the
+others. An unchanged snapshot
 costs a copy, because the query engine caches it by the parts that it was made of; a
 comparison is reused while both snapshots of its stream stay the same.
 """
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from streameval._metric_registry import HEADLINE, MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import CALIBRATION_NAMES, HEADLINE, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 
@@ -40,6 +41,9 @@ SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
 
 SERIES_A_POINT = 3 * len(POINT_NAMES) * len(_WINDOWS) + 1
 """Value and limits of each rate at the declared threshold and window, and the threshold."""
+
+SERIES_OF_CALIBRATION = 3 * len(CALIBRATION_NAMES) * len(_WINDOWS)
+"""Value and limits of each metric of probabilities and window."""
 
 _NAMES_A_PAGE = 1000
 
@@ -96,34 +100,37 @@ class StreamMetrics:
     async def read(self, before: StreamReadings) -> StreamReadings:
         """Read the streams again; comparisons that are still valid come from `before`."""
         readings, room = StreamReadings(), self._max_series
-        async for name, has_threshold in self._names():
-            room -= SERIES_A_STREAM + SERIES_A_POINT * has_threshold
+        async for name, settings in self._streams():
+            figures, series = _figures_of(settings)
+            room -= series
             if room < 0:
                 readings.left_out += 1
                 continue
             try:
-                readings.by_name[name] = await self._stream(name, before.by_name.get(name))
+                readings.by_name[name] = await self._stream(name, figures, before.by_name.get(name))
             except RequestError as error:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
         return readings
 
-    async def _names(self) -> AsyncIterator[tuple[str, bool]]:
-        """Yield the streams, and whether each declares a threshold."""
+    async def _streams(self) -> AsyncIterator[tuple[str, stream_pb2.StreamSettings]]:
+        """Yield the streams and their settings."""
         token = ""
         while True:
             request = stream_pb2.ListStreamsRequest(page_size=_NAMES_A_PAGE, page_token=token)
             page: Any = await self._list.answer(request)
             for stream in page.streams:
-                yield stream.name, stream.settings.HasField("threshold")
+                yield stream.name, stream.settings
             token = page.next_page_token
             if not token:
                 return
 
-    async def _stream(self, name: str, before: _StreamReading | None) -> _StreamReading:
+    async def _stream(
+        self, name: str, figures: tuple[str, ...], before: _StreamReading | None
+    ) -> _StreamReading:
         recent, reference = self._selection(name, 1), self._selection(name, REFERENCE_WINDOWS)
-        now = await self._read_snapshot(recent)
-        whole = await self._read_snapshot(types_pb2.Selection(stream=name), anytime=True)
+        now = await self._read_snapshot(recent, figures)
+        whole = await self._read_snapshot(types_pb2.Selection(stream=name), figures, anytime=True)
         # Both windows end with the pane of the server's clock, so they move together.
         state = _without_revisions(now, whole)
         if before is not None and before.state == state:
@@ -138,12 +145,14 @@ class StreamMetrics:
         return selection
 
     async def _read_snapshot(
-        self, selection: types_pb2.Selection, *, anytime: bool = False
+        self,
+        selection: types_pb2.Selection,
+        figures: tuple[str, ...],
+        *,
+        anytime: bool = False,
     ) -> types_pb2.Snapshot:
         answer: Any = await self._snapshot.answer(
-            query_pb2.GetSnapshotRequest(
-                selection=selection, metrics=(*MONITORED_NAMES, *POINT_NAMES), anytime=anytime
-            )
+            query_pb2.GetSnapshotRequest(selection=selection, metrics=figures, anytime=anytime)
         )
         snapshot: types_pb2.Snapshot = answer.snapshot
         snapshot.ClearField("hull")
@@ -164,6 +173,16 @@ class StreamMetrics:
             return None
         difference: types_pb2.Metric = answer.difference
         return difference
+
+
+def _figures_of(settings: stream_pb2.StreamSettings) -> tuple[tuple[str, ...], int]:
+    """Return a stream's figures, and how many series it has at most."""
+    figures, series = MONITORED_NAMES, SERIES_A_STREAM
+    if settings.HasField("threshold"):
+        figures, series = figures + POINT_NAMES, series + SERIES_A_POINT
+    if settings.scale == stream_pb2.SCALE_PROBABILITY:
+        figures, series = figures + CALIBRATION_NAMES, series + SERIES_OF_CALIBRATION
+    return figures, series
 
 
 def _without_revisions(*snapshots: types_pb2.Snapshot) -> bytes:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.coverage import Coverage
+from streameval._metric_registry import CALIBRATION_NAMES
+from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime, timedelta
 
+    from streameval._metrics.reliability import ReliabilityTable
+    from streameval._sampling.allocation import SampledBand
     from streameval._time.coverage import ScoreBand
     from streameval._uncertainty.interval import Interval
 
     Span = tuple[datetime, datetime] | None
     """[start, end) in whole panes, in UTC; None is all time."""
+
+
+_TABLE_COLUMNS = ("lower", "upper", "counts", "positives", "mean_score", "observed_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class StreamComparison(Comparison):
     window_b: Span
     coverage_a: StreamCoverage | None
     coverage_b: StreamCoverage | None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,163 @@ class SegmentRanking:
 
     def __len__(self) -> int:
         return len(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLabelSample:
+    """Which predictions to label next.
+
+    Attributes
+    ----------
+    metric : str
+    bands : tuple of SampledBand
+        How many of each band of score; lowest scores first.
+    ids : tuple of str
+        Drawn ids, in random order; empty unless asked for.
+    label_probabilities : tuple of float
+        Of each id: comes back with its label.
+    is_proportional : bool
+        Whether bands get labels in proportion to their predictions, because too little is
+        known: a class has no label yet, or the metric is infinite.
+    revision : int
+        Log revision that the answer includes.
+    window : (datetime, datetime) or None
+    seed : int
+        With the revision, the window and the request it repeats the draw.
+    warnings : tuple of str
+        Reasons to doubt the result.
+    """
+
+    metric: str
+    bands: tuple[SampledBand, ...]
+    ids: tuple[str, ...] = field(repr=False)
+    label_probabilities: tuple[float, ...] = field(repr=False)
+    is_proportional: bool
+    revision: int
+    window: Span
+    seed: int
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def size(self) -> int:
+        """How many predictions to label."""
+        return sum(band.to_label for band in self.bands)
+
+    @property
+    def waiting(self) -> int:
+        """How many predictions wait for their label."""
+        return sum(band.waiting for band in self.bands)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; infinite limits are None."""
+        return {
+            "revision": self.revision,
+            "window": None if self.window is None else [each.isoformat() for each in self.window],
+            "metric": self.metric,
+            "size": self.size,
+            "seed": self.seed,
+            "is_proportional": self.is_proportional,
+            "bands": [
+                {
+                    "lower": band.lower if math.isfinite(band.lower) else None,
+                    "upper": band.upper if math.isfinite(band.upper) else None,
+                    "waiting": band.waiting,
+                    "to_label": band.to_label,
+                    "label_probability": band.label_probability,
+                }
+                for band in self.bands
+            ],
+            "ids": [
+                {"id": id_, "label_probability": probability}
+                for id_, probability in zip(self.ids, self.label_probabilities, strict=True)
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReliability:
+    """Whether the scores of a part of a stream are probabilities.
+
+    Attributes
+    ----------
+    table : ReliabilityTable
+        Mean score and observed rate of each bin that has cases.
+    limits : tuple of (float, float)
+        Of each bin, the confidence limits of its observed rate, if cases are independent;
+        nan where too few effective cases have weights.
+    level : float
+        Their nominal coverage.
+    expected_positives, observed_positives : float
+        The sum of the scores, and the positives among the scored cases; of a half-life
+        sums of weights.
+    calibration_error : Interval
+        In ten bins of equal width, as ``calibration_error.estimate``, with its interval.
+    observed_expected_ratio : Interval
+        Observed over expected positives.
+    brier_score : float
+    revision : int
+        Log revision that the answer includes.
+    window : (datetime, datetime) or None
+    coverage : StreamCoverage or None
+    resolution : int or None
+        Significant bits of a score that are kept; None is all.
+    warnings : tuple of str
+        Reasons to doubt the figures.
+    """
+
+    table: ReliabilityTable
+    limits: tuple[tuple[float, float], ...]
+    level: float
+    expected_positives: float
+    observed_positives: float
+    calibration_error: Interval
+    observed_expected_ratio: Interval
+    brier_score: float
+    revision: int
+    window: Span = None
+    coverage: StreamCoverage | None = None
+    resolution: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_rows(self) -> list[dict[str, float]]:
+        """Return the bins as rows of a table: ``pd.DataFrame(found.to_rows())``."""
+        table = self.table
+        columns = {name: getattr(table, name).tolist() for name in _TABLE_COLUMNS}
+        return [
+            {**dict(zip(columns, row, strict=True)), "rate_lower": lower, "rate_upper": upper}
+            for row, (lower, upper) in zip(
+                zip(*columns.values(), strict=True), self.limits, strict=True
+            )
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; no limits are None."""
+        intervals = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name in CALIBRATION_NAMES
+        }
+        return {
+            "revision": self.revision,
+            "resolution": self.resolution,
+            "bins": [{name: plain(value) for name, value in row.items()} for row in self.to_rows()],
+            "level": self.level,
+            "expected_positives": self.expected_positives,
+            "observed_positives": self.observed_positives,
+            **{name: plain(interval.estimate) for name, interval in intervals.items()},
+            "intervals": {
+                name: {"lower": plain(interval.lower), "upper": plain(interval.upper)}
+                for name, interval in intervals.items()
+            },
+            "brier_score": plain(self.brier_score),
+            "window": None if self.window is None else [time.isoformat() for time in self.window],
+            "coverage": None if self.coverage is None else self.coverage.to_dict(),
+            "warnings": list(self.warnings),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._counts.columns import check_count
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
 from streameval.client._wire.selection import Selection, check_names, duration, time_range
@@ -28,7 +30,13 @@ if TYPE_CHECKING:
     from streameval._metrics.curves import RocHull
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
-    from streameval.client._wire.answers import SegmentRanking, StreamComparison, StreamInfo
+    from streameval.client._wire.answers import (
+        SegmentRanking,
+        StreamComparison,
+        StreamInfo,
+        StreamLabelSample,
+        StreamReliability,
+    )
 
 A = TypeVar("A")
 Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
@@ -37,6 +45,13 @@ PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
+_MAX_BINS = 2**32 - 1
+"""A larger number is no field of a message; the server refuses it as it is."""
+
+_STRATEGIES = {
+    "width": query_pb2.RELIABILITY_BINS_WIDTH,
+    "mass": query_pb2.RELIABILITY_BINS_MASS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +135,34 @@ def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
     return Call("QueryService", "GetCurve", request, decode.read_hull)
 
 
+def reliability(
+    selection: Selection,
+    revision: int,
+    bins: int,
+    *,
+    strategy: Literal["width", "mass"],
+    level: float,
+) -> Call[StreamReliability]:
+    """Return the call for a reliability table."""
+    if strategy not in _STRATEGIES:
+        message = f"strategy must be 'width' or 'mass', got {strategy!r:.60}"
+        raise InvalidInputError(message, field="strategy")
+    if check_count(bins, field="bins") < 1:
+        raise InvalidInputError("bins must be at least 1, got 0", field="bins")
+    request = query_pb2.GetReliabilityRequest(
+        selection=selection.to_message(revision),
+        bins=min(bins, _MAX_BINS),
+        strategy=_STRATEGIES[strategy],
+        level=level,
+    )
+    return Call(
+        "QueryService",
+        "GetReliability",
+        request,
+        lambda response: decode.read_reliability(response, level),
+    )
+
+
 def series(
     selection: Selection,
     revision: int,
@@ -182,6 +225,63 @@ def rank_segments(
         selection=selection.to_message(revision), key=key, metric=metric, level=level
     )
     return Call("QueryService", "RankSegments", request, decode.read_ranking)
+
+
+def sample_for_labels(
+    selection: Selection,
+    revision: int,
+    size: int,
+    *,
+    metric: str,
+    threshold: float | None,
+    prevalence: float | None,
+    seed: int | None,
+    draw_ids: bool,
+) -> Call[StreamLabelSample]:
+    """Return the call for what to label next."""
+    request = sample_request(
+        selection,
+        revision,
+        size,
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=seed,
+        draw_ids=draw_ids,
+    )
+    return Call("QueryService", "SampleForLabels", request, decode.read_label_sample)
+
+
+def sample_request(
+    selection: Selection,
+    revision: int,
+    size: int,
+    *,
+    metric: str,
+    threshold: float | None,
+    prevalence: float | None,
+    seed: int | None,
+    draw_ids: bool,
+) -> query_pb2.SampleForLabelsRequest:
+    """Return the request for what to label next; None leaves a field out."""
+    return query_pb2.SampleForLabelsRequest(
+        selection=selection.to_message(revision),
+        size=_checked_integer(size, "size", least=1, bits=32),
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=None if seed is None else _checked_integer(seed, "seed", least=0, bits=64),
+        draw_ids=draw_ids,
+    )
+
+
+def _checked_integer(value: int, field: str, *, least: int, bits: int) -> int:
+    """Return an integer that a field of the request holds, or refuse it."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or not least <= value < 1 << bits:
+        message = f"{field} must be an integer from {least} to 2^{bits} - 1, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    return value
 
 
 def series_selection(

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metric_registry import CALIBRATION_NAMES, SNAPSHOT_NAMES
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
+from streameval._metrics.reliability import ReliabilityTable
 from streameval._metrics.weighting import WeightTotals
+from streameval._sampling.allocation import SampledBand
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.interval import Interval
@@ -25,6 +27,8 @@ from streameval.client._wire.answers import (
     StreamCounters,
     StreamCoverage,
     StreamInfo,
+    StreamLabelSample,
+    StreamReliability,
     StreamSettings,
 )
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.message import Message
 
+    from streameval._common.arrays import FloatArray
     from streameval.client._wire.answers import Span
 
 _REASON_PREFIX = "UNDEFINED_REASON_"
@@ -82,6 +87,24 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     )
 
 
+def read_label_sample(message: query_pb2.SampleForLabelsResponse) -> StreamLabelSample:
+    """Return which predictions to label. O(ids)."""
+    return StreamLabelSample(
+        metric=message.metric,
+        bands=tuple(
+            SampledBand(band.lower, band.upper, band.waiting, band.to_label)
+            for band in message.bands
+        ),
+        ids=tuple(each.id for each in message.ids),
+        label_probabilities=tuple(each.label_probability for each in message.ids),
+        is_proportional=message.is_proportional,
+        revision=message.revision,
+        window=read_span(message, "window"),
+        seed=message.seed,
+        warnings=tuple(message.warnings),
+    )
+
+
 def _operating_point(message: types_pb2.Snapshot) -> Confusion | None:
     """Return the counts at the declared threshold; None where the stream declares none."""
     if not message.HasField("operating_point"):
@@ -121,15 +144,24 @@ def _reason(reason: types_pb2.UndefinedReason.ValueType) -> str:
 
 def _interval(metric: types_pb2.Metric) -> Interval:
     interval = metric.interval
+    lower, upper = _limits(interval)
     return Interval(
-        lower=interval.lower if interval.HasField("lower") else math.nan,
-        upper=interval.upper if interval.HasField("upper") else math.nan,
+        lower=lower,
+        upper=upper,
         level=interval.level,
         method=analytic_method(metric.name),
         estimate=_value(metric),
         anytime=interval.anytime,
         design_effect=interval.design_effect if interval.HasField("design_effect") else 1.0,
         refused=_refused(interval),
+    )
+
+
+def _limits(interval: types_pb2.Interval) -> tuple[float, float]:
+    """Return the limits; nan where there are none."""
+    return (
+        interval.lower if interval.HasField("lower") else math.nan,
+        interval.upper if interval.HasField("upper") else math.nan,
     )
 
 
@@ -242,6 +274,43 @@ def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
         num_positive_ref=message.num_positive_ref,
         num_negative_ref=message.num_negative_ref,
         coverage=read_coverage(message, "coverage"),
+    )
+
+
+def read_reliability(response: query_pb2.GetReliabilityResponse, level: float) -> StreamReliability:
+    """Return a reliability table with its figures. O(B)."""
+    metrics = {metric.name: metric for metric in response.metrics}
+    bins = response.bins
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(each, name) for each in bins], dtype=np.float64)
+
+    columns: dict[str, Any] = {
+        "counts": column("cases"),
+        "positives": column("positives"),
+    }
+    if not any(np.modf(each)[0].any() for each in columns.values()):
+        columns = {name: each.astype(np.int64) for name, each in columns.items()}
+    table = ReliabilityTable(
+        lower=column("lower"),
+        upper=column("upper"),
+        **columns,
+        mean_score=column("mean_score"),
+        observed_rate=column("observed_rate"),
+    )
+    return StreamReliability(
+        table=table,
+        limits=tuple(_limits(each.interval) for each in bins),
+        level=level,
+        expected_positives=_whole(response.expected_positives),
+        observed_positives=_whole(response.observed_positives),
+        **{name: _interval(metrics[name]) for name in CALIBRATION_NAMES},
+        brier_score=_value(metrics["brier_score"]),
+        revision=response.revision,
+        window=read_span(response, "window"),
+        coverage=read_coverage(response, "coverage"),
+        resolution=response.resolution if response.HasField("resolution") else None,
+        warnings=tuple(response.warnings),
     )
 
 

@@ -15,6 +15,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import evaluate_by
 from streameval.cli._app import app
+from streameval.client import Client
 from streameval_server.testing import running_server
 
 from ...commands import CommandRunner
@@ -201,6 +202,35 @@ def test_push_and_query(table: Path, address: str) -> None:
         f"{limits['upper']:.4f}",
     ]
     assert "Declared threshold" in shown
+
+
+def test_reliability(table: Path, tmp_path: Path, address: str) -> None:
+    """The table and the figures are the library's; scores that are none are refused."""
+    labels, scores = columns(table)
+    path = tmp_path / "probabilities.csv"
+    pd.DataFrame({"label": labels.astype(int), "score": 1 / (1 + np.exp(-scores))}).to_csv(
+        path, index=False
+    )
+    assert run("push", path, "--to", address, "--stream", "cli/rel").exit_code == 0
+    found = json.loads(run("reliability", address, "cli/rel", "--bins", 5, "--json").stdout)
+    with Client(address) as client:
+        ev = client.evaluator("cli/rel")
+    assert [row["counts"] for row in found["bins"]] == ev.reliability(5).counts.tolist()
+    assert found["calibration_error"] == ev.calibration_error()
+    limits = found["intervals"]["observed_expected_ratio"]
+    assert (limits["lower"], limits["upper"]) == tuple(ev.interval("observed_expected_ratio"))
+    shown = run("reliability", address, "cli/rel").stdout.splitlines()
+    assert shown[0].startswith("cli/rel at revision")
+    assert len(shown) == 2 + len(ev.reliability()) + 2
+    assert shown[-1] == f"calibration error {ev.interval('calibration_error'):.4f}"
+    assert f"ratio {ev.interval('observed_expected_ratio'):.4f}" in shown[-2]
+    recent = run("reliability", address, "cli/rel", "--window", "1h").stdout
+    assert recent.startswith("cli/rel, the last 1h at revision")
+    assert run("push", table, "--to", address, "--stream", "cli/scores").exit_code == 0
+    refused = run("reliability", address, "cli/scores")
+    assert refused.exit_code == 2
+    assert "scores of stream cli/scores are no probabilities" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_push_checks_the_whole_file_first(table: Path, address: str) -> None:

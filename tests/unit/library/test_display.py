@@ -188,6 +188,25 @@ def test_reliability_is_the_table(ax, strategy):
     drawn(display.figure_)
 
 
+def test_reliability_of_weighted_cases(ax):
+    """Intervals are of the effective number of cases, and absent where it is small."""
+    labels, scores = columns()
+    made = Evaluator()
+    made.add_cases(labels=labels, scores=scores, weights=np.where(labels, 40.0, 1.0))
+    display = ReliabilityDisplay.from_evaluator(made, ax=ax, bins=5)
+    naive = ReliabilityDisplay(display.table).plot(ax=figures.Figure().subplots())
+    heights = [
+        np.diff(np.array(one.intervals_.get_segments())[:, :, 1], axis=1)
+        for one in (naive, display)
+    ]
+    assert (heights[0] < heights[1]).all()
+    few = Evaluator()
+    few.add_cases(labels=labels[:60], scores=scores[:60], weights=np.arange(60.0))
+    few = ReliabilityDisplay.from_evaluator(few, ax=figures.Figure().subplots(), bins=5)
+    assert np.isnan(few.limits).all()
+    drawn(few.figure_)
+
+
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_predictions_draw_what_an_evaluator_draws(display):
     """Columns are counted, then drawn like an evaluator; invalid ones are refused."""

@@ -36,7 +36,12 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
         (WindowedEvaluator().add_cases, (Y, S), {}, "give labels=, scores= and at="),
         (WindowedEvaluator().remove_cases, (Y, S), {}, "give labels=, scores= and at="),
         (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a= and scores_b="),
-        (PairedEvaluator().compare, ("auc_pr",), {}, "give metric=, level= or prevalence="),
+        (
+            PairedEvaluator().compare,
+            ("auc_pr",),
+            {},
+            "give metric=, level=, prevalence= or anytime=",
+        ),
         (
             compare,
             (Evaluator(), Evaluator(), "auc_pr"),

@@ -147,12 +147,18 @@ def calibration_error(cells):
     return sum(map(abs, gaps)) / sum(totals(scored))
 
 
+def observed_expected_ratio(cells):
+    scored = [cell for cell in cells if cell[0] != MISSES]
+    return sum(p for _, p, _ in scored) / sum(s * (p + n) for s, p, n in scored)
+
+
 DEFINITIONS = {
     name: globals()[name]
     for name in (
         *("auc_roc", "average_precision", "auc_pr", "auc_pr_normalized", "auc_prg"),
         *("precision", "recall", "fpr", "specificity", "f_measure", "flagged_share"),
         *("prevalence", "brier_score", "log_loss"),
+        *("calibration_error", "observed_expected_ratio"),
     )
 }
 

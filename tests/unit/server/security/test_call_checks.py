@@ -99,7 +99,7 @@ class Call:
     def __init__(self, method: Any, directory: Path) -> None:
         self.method = method
         self.path = directory / "tokens.toml"
-        self.token = create_token(self.path, "x", ["admin", "ingest", "query"])
+        self.token = create_token(self.path, "x", ["admin", "ingest", "query", "sample"])
         self.path.write_text(f"{self.path.read_text()}expires = {EXPIRY.isoformat()}\n")
         self.now = EXPIRY - timedelta(seconds=1)
         self.guard = Guard(self.path, lambda: self.now)
@@ -117,7 +117,7 @@ class Call:
         other = "query" if rule_of(full_name(self.method)).scope == "ingest" else "ingest"
         changed = {
             "revoked": text.replace('id = "x"', 'id = "another"'),
-            "scopes": text.replace('"admin", "ingest", "query"', f'"{other}"'),
+            "scopes": text.replace('"admin", "ingest", "query", "sample"', f'"{other}"'),
             "streams": text.replace("scopes", 'streams = ["elsewhere"]\nscopes'),
         }[kind]
         assert changed != text
@@ -270,7 +270,7 @@ def test_an_idle_stream_that_is_cancelled_stays_cancelled(tmp_path: Path) -> Non
 
 def test_methods_that_only_read_are_known_by_their_names() -> None:
     """By a rule of its own: a read whose rule does not say so would be answered unchecked."""
-    verbs = ("Get", "BatchGet", "List", "Compare", "Rank", "Watch", "Backup", "Export")
+    verbs = ("Get", "BatchGet", "List", "Compare", "Rank", "Sample", "Watch", "Backup", "Export")
     for method in METHODS:
         rule = rule_of(full_name(method))
         assert rule.reads == method.name.startswith(verbs), method.name

@@ -1,0 +1,214 @@
+"""A detector without its public checks: rows to panes, panes to evidence, evidence to alarms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._drift.alarm import CHANGED_AT, Alarm, acknowledged, named_segments
+from streameval._drift.change import LEVEL, estimate_change
+from streameval._drift.open_panes import OpenPanes
+from streameval._drift.processes import Processes
+from streameval._drift.watches import COMPANIONS, side_values
+from streameval._time.times import to_datetime
+from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.student import normal_quantile
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from streameval._common.arrays import IntArray
+    from streameval._drift.alarm import First
+    from streameval._drift.frozen import FrozenReference
+    from streameval._drift.open_panes import PaneSums
+    from streameval._drift.settings import DriftSettings
+    from streameval._drift.watches import Rows
+
+MAX_KEPT_ALARMS: Final = 32
+"""The most alarms that are kept; of more, the oldest that are acknowledged are dropped."""
+
+
+@dataclass(slots=True, eq=False)
+class DriftEngine:
+    """The state of a detector.
+
+    Attributes
+    ----------
+    settings : DriftSettings
+    frozen : FrozenReference
+    panes : OpenPanes
+    processes : Processes
+    now_us : int
+    changed_us : list of int
+        When scores, and the share of positives, were known to have changed; -1 if not.
+    alarms : list of Alarm
+        By number.
+    num_alarms : int
+        How many were raised; the last number.
+    """
+
+    settings: DriftSettings
+    frozen: FrozenReference
+    panes: OpenPanes = field(init=False)
+    processes: Processes = field(init=False)
+    now_us: int = 0
+    changed_us: list[int] = field(default_factory=lambda: [-1, -1])
+    alarms: list[Alarm] = field(default_factory=list)
+    num_alarms: int = 0
+
+    def __post_init__(self) -> None:
+        self.panes = OpenPanes(*self.frozen.thetas.shape)
+        self.processes = Processes(
+            self.frozen.thetas, len(COMPANIONS), self.settings.pane_us, self.settings.mean_panes
+        )
+
+    def add(
+        self, rows: Rows, times_us: IntArray, groups: IntArray | None, parts: list[IntArray]
+    ) -> None:
+        """Add checked rows in the order of their arrival, then advance to the latest time.
+
+        Each is counted in the pane of its time; if that was observed before the row came,
+        in the oldest pane that was not. So batches may be cut anywhere. O(n x sides).
+
+        Parameters
+        ----------
+        rows : Rows
+        times_us : int64[n]
+        groups : int64[n] or None
+            The group of each row's cluster.
+        parts : list of int64[n]
+            For each key of segments the part of each row, -1 where it has none.
+        """
+        if not times_us.size:
+            return
+        before = np.maximum.accumulate(np.append(self.now_us, times_us))
+        panes = np.maximum(times_us // self.settings.pane_us, self._first_open(before[:-1]))
+        whole = np.zeros(times_us.size, dtype=np.int64)
+        sides = [
+            side_values(side, rows, self.settings.flagged_from, self.frozen.bands.tables)
+            for side in self.settings.sides
+        ]
+        self.panes.add(panes, [whole, *parts], sides, groups)
+        self.advance(int(before[-1]))
+
+    def advance(self, now_us: int) -> None:
+        """Observe the panes and hours that are over at a time, and raise alarms. O(panes due)."""
+        self.now_us = max(self.now_us, now_us)
+        first_open = int(self._first_open(self.now_us))
+        width = self.processes.panes_an_hour
+        for pane, sums in self.panes.take_before(first_open):
+            self._close_hour(before=pane // width)
+            self.processes.observe(pane, sums, sums.independent(self.settings.has_clusters))
+            self._check(pane, sums)
+        self._close_hour(before=first_open // width)
+
+    def acknowledge(self, number: int, at_us: int) -> Alarm:
+        """Acknowledge an alarm; after the last open one, look for new changes of scores, labels."""
+        index = next((i for i, each in enumerate(self.alarms) if each.number == number), None)
+        if index is None:
+            message = f"there is no alarm {number}: it was never raised, or is no longer kept"
+            raise InvalidInputError(message, field="number")
+        self.alarms[index] = acknowledged(self.alarms[index], to_datetime(at_us))
+        if not any(each.is_open for each in self.alarms):
+            watched = self.processes.num_watched
+            pane = int(self._first_open(self.now_us)) - 1
+            self.processes.restart(slice(watched, watched + len(COMPANIONS)), max(pane, -1))
+            self.changed_us = [-1, -1]
+        return self.alarms[index]
+
+    def evidence(self, index: int) -> float:
+        """Return the evidence of a watch as a share of what raises an alarm."""
+        needed = self.settings.mean_panes * len(self.settings.watches)
+        return self.processes.evidence(self.settings.sides_of(index)) / needed
+
+    def _first_open(self, now_us: int | IntArray) -> IntArray:
+        """Return the first pane that is not over, maturity included, at a time."""
+        return np.asarray((now_us - self.settings.maturity_us) // self.settings.pane_us)
+
+    def _close_hour(self, before: int) -> None:
+        """Observe the hour that is being summed, if it is over."""
+        hour = self.processes.hour
+        if 0 <= hour < before:
+            self.processes.close_hour()
+            self._check((hour + 1) * self.processes.panes_an_hour - 1)
+
+    def _check(self, pane: int, sums: PaneSums | None = None) -> None:
+        """Raise the alarms that are due after an observation."""
+        at_us = (pane + 1) * self.settings.pane_us + self.settings.maturity_us
+        if sums is not None:
+            self._check_companions(at_us)
+        for index in range(len(self.settings.watches)):
+            if self.evidence(index) >= 1:
+                self._raise_alarm(index, pane, at_us)
+                self.processes.restart(self.settings.sides_of(index), pane)
+
+    def _check_companions(self, at_us: int) -> None:
+        watched = self.processes.num_watched
+        for which in range(2):
+            sides = slice(watched + 2 * which, watched + 2 * which + 2)
+            is_changed = self.processes.part_values(sides)[0] >= CHANGED_AT
+            if is_changed and self.changed_us[which] < 0:
+                self.changed_us[which] = at_us
+
+    def _raise_alarm(self, index: int, pane: int, at_us: int) -> None:
+        watch, at = self.settings.watches[index], to_datetime(at_us)
+        for place, each in enumerate(self.alarms):
+            if each.watch == watch.name and each.is_open:
+                self.alarms[place] = replace(each, repeats=each.repeats + 1, last_at=at)
+                return
+        sides = self.settings.sides_of(index)
+        change = estimate_change(self.processes, sides, self.frozen.means[sides], pane)
+        side = watch.sides[change.side]
+        mean = float(self.frozen.means[sides.start + change.side])
+        lower, upper = sorted((side.shown(change.lower), side.shown(change.upper)))
+        value, reference = side.shown(change.mean), side.shown(mean)
+        margin = normal_quantile((1 - LEVEL) / 2) * side.unit
+        margin *= float(self.frozen.errors[sides.start + change.side])
+        difference = value - reference
+        low, high = (
+            difference - float(np.hypot(value - lower, margin)),
+            difference + float(np.hypot(upper - value, margin)),
+        )
+        e_values = self.processes.part_values(sides)[1:].tolist()
+        self.num_alarms += 1
+        self.alarms.append(
+            Alarm(
+                number=self.num_alarms,
+                watch=watch.name,
+                changed=watch.titles[change.side],
+                direction="rose" if side.is_mirrored else "fell",
+                raised_at=at,
+                since=self._start_of(change.since),
+                earliest=self._start_of(change.earliest),
+                latest=self._start_of(change.latest),
+                reference=reference,
+                value=Interval(lower, upper, LEVEL, "blocks", value),
+                difference=Interval(low, high, LEVEL, "blocks", difference),
+                segments=named_segments(dict(zip(self.frozen.segments, e_values, strict=True))),
+                changed_first=self._changed_first(),
+                scores_changed_at=_time(self.changed_us[0]),
+                labels_changed_at=_time(self.changed_us[1]),
+                look_at=watch.look_at,
+                repeats=0,
+                last_at=at,
+            )
+        )
+        if len(self.alarms) > MAX_KEPT_ALARMS:
+            done = next(each for each in self.alarms if not each.is_open)
+            self.alarms.remove(done)
+
+    def _changed_first(self) -> First:
+        scores, labels = self.changed_us
+        if scores < 0 and labels < 0:
+            return "neither"
+        return "scores" if labels < 0 or 0 <= scores <= labels else "labels"
+
+    def _start_of(self, pane: int) -> datetime:
+        return to_datetime(pane * self.settings.pane_us)
+
+
+def _time(at_us: int) -> datetime | None:
+    return None if at_us < 0 else to_datetime(at_us)

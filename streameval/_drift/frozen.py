@@ -1,0 +1,110 @@
+"""A reference frozen for a detector: bands, means and thetas of the whole and of segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._drift.reference import (
+    bands_of,
+    blocks_of,
+    cells_of_state,
+    check_reference,
+    side_mean,
+    theta_of,
+)
+from streameval._drift.watches import COMPANIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval._common.arrays import FloatArray
+    from streameval._drift.reference import Bands, Mean
+    from streameval._drift.settings import DriftSettings
+    from streameval._evaluator import Evaluator
+    from streameval._time.window import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenReference:
+    """What a detector keeps of its reference.
+
+    Attributes
+    ----------
+    bands : Bands
+    means, errors : float64[sides]
+        Of the whole, from 0 to 1, and standard errors.
+    thetas : float64[parts, sides]
+        Of the whole, then of the segments; 0 where no fall could be seen.
+    segments : tuple of str
+        ``"key=value"``, sorted.
+    """
+
+    bands: Bands
+    means: FloatArray
+    errors: FloatArray
+    thetas: FloatArray
+    segments: tuple[str, ...]
+
+
+def freeze(
+    reference: Evaluator | Window,
+    segments: Mapping[str, Evaluator | Window],
+    settings: DriftSettings,
+) -> FrozenReference:
+    """Return the frozen reference, or refuse it. O(n) for each side and segment."""
+    state = reference._view()
+    cells = check_reference(state)
+    probabilities = any(each.name == "calibration" for each in settings.watches)
+    if probabilities and not (cells.scores.min() >= 0 and cells.scores.max() <= 1):
+        message = "calibration is of probabilities, and the reference has scores outside 0 to 1"
+        raise InvalidInputError(message, field="watch")
+    bands = bands_of(cells, settings.flagged_from)
+    means = _means(reference, bands, settings)
+    tolerances = _tolerances(settings)
+    thetas = [_thetas(means, tolerances)]
+    for index, watch in enumerate(settings.watches):
+        if not thetas[0][settings.sides_of(index)].any():
+            mean = means[settings.sides_of(index)][0]
+            message = (
+                f"no change of {watch.name} could be seen: its mean in the reference is "
+                f"{mean.value:.4g} with a standard error of {mean.error:.2g} of {mean.cases} "
+                f"cases, and tolerance is {settings.tolerances[index]:.4g}"
+            )
+            raise InvalidInputError(message, field="tolerance")
+    for each in segments.values():
+        part = each._view()
+        if part.weighted is not None:
+            check_reference(part, "a segment's reference")
+        thetas.append(_thetas(_means(each, bands, settings), tolerances))
+    return FrozenReference(
+        bands,
+        np.array([each.value for each in means]),
+        np.array([each.error for each in means]),
+        np.array(thetas),
+        tuple(segments),
+    )
+
+
+def _means(reference: Evaluator | Window, bands: Bands, settings: DriftSettings) -> list[Mean]:
+    state = reference._view()
+    cells, blocks = cells_of_state(state), blocks_of(state, reference._panes_as_blocks())
+    return [side_mean(side, cells, blocks, bands, settings.flagged_from) for side in settings.sides]
+
+
+def _tolerances(settings: DriftSettings) -> list[float]:
+    watched = [
+        tolerance / side.unit
+        for watch, tolerance in zip(settings.watches, settings.tolerances, strict=True)
+        for side in watch.sides
+    ]
+    return [*watched, *[min(settings.tolerances)] * len(COMPANIONS)]
+
+
+def _thetas(means: Sequence[Mean], tolerances: Sequence[float]) -> FloatArray:
+    return np.array(
+        [theta_of(mean, tolerance) for mean, tolerance in zip(means, tolerances, strict=True)]
+    )

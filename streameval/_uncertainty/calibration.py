@@ -1,0 +1,219 @@
+"""Intervals of the calibration error, and of the ratio of observed to expected positives.
+
+The calibration error is T = sum over bins of (share of cases) |gap|, where a bin's gap is
+the mean of score minus label over its cases, observed with the standard error s. Around a
+gap d the mean of |gap| is larger than |d|: chance makes calibrated scores look
+miscalibrated, so T is biased upward, and an interval around it that is symmetric misses the
+truth. These limits do not:
+
+- above: |x| >= sign(d) x, so T is at least the true error plus the mean-zero sum of
+  sign(d) times the gaps' errors: the upper limit is T + z sigma, sigma the standard
+  error of that sum and of the bins' shares;
+- below: |gap| <= |d| + |gap - d|, so T exceeds the true error by at most the sum of the
+  gaps' absolute errors, of which the mean is sqrt(2/pi) times the sum of (share) s: the
+  lower limit is T - mean - z sigma. A gap of more than `_CERTAIN_ERRORS` s has a certain
+  sign, and then no such excess.
+
+A bin's variance is that of its residuals, and at least that of a rate with one more case of
+each class, so that a bin of few cases of one class is not taken as certain.
+
+The ratio is that of the positives to the sum of the scores, given the scores: their number
+is a sum of independent labels, which varies no more than as many labels of equal
+probability (Hoeffding 1956), so Wilson's limits of their share hold.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval._metric_registry import BY_NAME
+from streameval._metrics.gradients import cells_of
+from streameval._metrics.queries import ViewQueries
+from streameval._metrics.reliability import DEFAULT_BINS
+from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.limits import (
+    MIN_ANYTIME_POSITIVES,
+    UNDEFINED,
+    Figure,
+    Limits,
+    proportion_limits,
+)
+from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray
+    from streameval._counts.groups import Groups
+    from streameval._counts.view import View
+    from streameval._metrics.reliability import ReliabilityTable
+    from streameval._uncertainty.design_effect import DesignEffect
+
+_CERTAIN_ERRORS = 3.0
+"""A gap of more standard errors than this has the sign that it shows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaps:
+    """The gap of each bin that has cases.
+
+    Attributes
+    ----------
+    share : float64[B]
+        Of the scored cases.
+    gap, error : float64[B]
+        Mean of score minus label, and its standard error if cases are independent.
+    cases : float64[B]
+        Effective number of them.
+    """
+
+    share: FloatArray
+    gap: FloatArray
+    error: FloatArray
+    cases: FloatArray
+
+    @classmethod
+    def of(cls, cells: Groups, effective: float) -> Gaps:
+        """Return the gaps of cells, of `effective` scored cases. O(K)."""
+        finite = np.isfinite(cells.scores)
+        score, p, n = cells.scores[finite], cells.p[finite], cells.n[finite]
+        place = np.searchsorted(np.arange(1, DEFAULT_BINS) / DEFAULT_BINS, score, side="left")
+
+        def summed(values: npt.NDArray[Any]) -> FloatArray:
+            return np.bincount(place, values, minlength=DEFAULT_BINS).astype(np.float64)
+
+        size, positives = summed(p + n), summed(p)
+        held = size > 0
+        gap = summed(score * (p + n) - p)[held] / size[held]
+        spread = summed(score**2 * n + (1 - score) ** 2 * p)[held] / size[held] - gap**2
+        share = size[held] / size.sum()
+        cases = effective * share
+        rate = (cases * positives[held] / size[held] + 1) / (cases + 2)
+        variance = np.maximum(spread, rate * (1 - rate))
+        return cls(share, gap, np.sqrt(variance / cases), cases)
+
+    @property
+    def value(self) -> float:
+        """The calibration error."""
+        return float(self.share @ np.abs(self.gap))
+
+    @property
+    def between(self) -> float:
+        """The part of the variance that the bins' shares have."""
+        spread = float(self.share @ self.gap**2) - self.value**2
+        return max(spread, 0.0) / float(self.cases.sum())
+
+    @property
+    def variance(self) -> float:
+        """That of the sum of gaps with known signs."""
+        return float(((self.share * self.error) ** 2).sum()) + self.between
+
+    def excess(self) -> float:
+        """Return the most by which the error is expected to exceed the true one."""
+        doubtful = np.abs(self.gap) <= _CERTAIN_ERRORS * self.error
+        return math.sqrt(2 / math.pi) * float((self.share * self.error)[doubtful].sum())
+
+    def limits(self, alpha: float, effect: DesignEffect, *, anytime: bool) -> Limits:
+        """Return the limits that miss with probability `alpha` at most. O(B)."""
+        widening = math.sqrt(effect.value) if effect.is_applied else 1.0
+        if anytime:
+            total = float(self.cases.sum())
+            reach = anytime_quantile(alpha, total) * math.sqrt(self.variance)
+            # Half of alpha for the shares of the bins, half for all their gaps.
+            each = [anytime_quantile(alpha / 2 / self.gap.size, n) for n in self.cases.tolist()]
+            below = anytime_quantile(alpha / 2, total) * math.sqrt(self.between)
+            below += float((self.share * self.error) @ np.array(each))
+        else:
+            quantile = normal_quantile(alpha / 2)
+            if effect.is_applied and effect.freedom is not None:
+                quantile = student_quantile(alpha / 2, effect.freedom)
+            reach = quantile * math.sqrt(self.variance)
+            below = self.excess() + reach
+        lower, upper = self.value - below * widening, self.value + reach * widening
+        return max(lower, 0.0), min(upper, 1.0)
+
+
+def calibration_interval(
+    view: View,
+    name: str,
+    level: float,
+    effective: float,
+    effect: DesignEffect,
+    *,
+    anytime: bool = False,
+    refused: str | None = None,
+) -> Interval:
+    """Return the interval of a metric of calibration. O(K).
+
+    Parameters
+    ----------
+    view : View
+    name : str
+    level : float
+    effective : float
+        Number of scored cases of equal weight that say as much as those of the view.
+    effect : DesignEffect
+        That of clusters.
+    anytime : bool
+    refused : str or None
+        Why there must be no limits.
+
+    Raises
+    ------
+    InvalidInputError
+        When a score is outside [0, 1].
+    """
+    metric = BY_NAME[name]
+    estimate = float(metric.function(ViewQueries(view)))
+    positives = (view.P - view.missed_positives) / view.unit
+    counted = effect.widened(Figure(estimate, math.nan, positives, effective))
+    refused = refused or counted.refused
+    limits = UNDEFINED
+    too_few = effective < 2 or (anytime and counted.positives < MIN_ANYTIME_POSITIVES)
+    if refused is None and not too_few and math.isfinite(estimate) and math.isfinite(effect.value):
+        cells = cells_of(view)
+        if metric.interval == "wilson":
+            limits = _ratio_limits(cells, effective, effect, 1 - level, anytime=anytime)
+        else:
+            limits = Gaps.of(cells, effective).limits(1 - level, effect, anytime=anytime)
+    method = metric.interval or ""
+    return Interval(*limits, level, method, estimate, anytime, counted.design_effect, refused)
+
+
+def _ratio_limits(
+    cells: Groups, effective: float, effect: DesignEffect, alpha: float, *, anytime: bool
+) -> Limits:
+    """Return Wilson's limits of the share of positives, over the mean score. O(K)."""
+    finite = np.isfinite(cells.scores)
+    p, n = cells.p[finite], cells.n[finite]
+    total = float((p + n).sum())
+    share, mean = float(p.sum()) / total, float(cells.scores[finite] @ (p + n)) / total
+    if not mean:
+        return UNDEFINED
+    hits = effective * share
+    figure = Figure(share, share * (1 - share) / effective, hits, effective - hits)
+    lower, upper = proportion_limits(effect.widened(figure), alpha, anytime=anytime)
+    return lower / mean, upper / mean
+
+
+def bin_limits(table: ReliabilityTable, effective: float, level: float) -> list[Limits]:
+    """Return Wilson's limits of each bin's observed rate. O(B).
+
+    Parameters
+    ----------
+    table : ReliabilityTable
+    effective : float
+        Number of cases of equal weight that say as much as those of the table.
+    level : float
+    """
+    share = effective / float(table.counts.sum()) if len(table) else 0.0
+    cases = (table.counts * share).tolist()
+    figures = [
+        Figure(rate, rate * (1 - rate) / size, size * rate, size * (1 - rate))
+        for rate, size in zip(table.observed_rate.tolist(), cases, strict=True)
+    ]
+    return [proportion_limits(figure, 1 - level) for figure in figures]
