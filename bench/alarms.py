@@ -3,6 +3,8 @@
     python bench/alarms.py false                     # no change at all: 200 streams x 60 days
     python bench/alarms.py delay                     # falls, beside a CUSUM of the same rate
     python bench/alarms.py false --streams 50 --days 20 --mean-days 30
+    python bench/alarms.py rule --streams 4 --days 5 # the rule of fixed intervals
+    python bench/alarms.py cost --days 7             # time and bytes of a detector
     python bench/alarms.py check                     # arrays against the library's detector
 
 A stream's scores are probabilities that its model is right about until something changes.
@@ -16,8 +18,10 @@ from __future__ import annotations
 
 import argparse
 
+from alarms_cost import print_costs
 from alarms_delay import print_delays
 from alarms_false import check_lanes, print_false_alarms
+from alarms_rule import print_rule
 
 
 def main() -> None:
@@ -28,6 +32,8 @@ def main() -> None:
         "check": check_lanes,
         "false": print_false_alarms,
         "delay": print_delays,
+        "rule": print_rule,
+        "cost": print_costs,
     }
     parser.add_argument("part", choices=parts)
     parser.add_argument("--streams", type=int, default=200)

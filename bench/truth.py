@@ -1,8 +1,8 @@
 """Bias and coverage of figures where cases depend on each other or labels lack, by simulation.
 
-    python bench/truth.py clusters            # bursts and users, some ten minutes
+    python bench/truth.py clusters            # bursts and users, some three minutes
     python bench/truth.py clusters --quick    # 60 streams a cell
-    python bench/truth.py labels              # late and chosen labels, half an hour
+    python bench/truth.py labels              # late and chosen labels, some five minutes
     python bench/truth.py labels --only "late by class"
 
 Each part is a module with a table of scenarios and a function that prints one table.
@@ -25,15 +25,15 @@ def main() -> None:
     clusters = parts.add_parser("clusters", help="cases of one user or one burst")
     clusters.add_argument("--groups", type=int, default=32, help="that clusters are hashed into")
     labels = parts.add_parser("labels", help="labels that come late or are chosen")
-    labels.add_argument("--seed", type=int, default=20)
-    labels.add_argument("--only", default="", help="a part of the scenarios' names")
     for each in (clusters, labels):
+        each.add_argument("--seed", type=int, default=20_264)
+        each.add_argument("--only", default="", help="a part of the scenarios' names")
         each.add_argument("--streams", type=int, default=300, help="streams a cell")
         each.add_argument("--quick", action="store_true", help="60 streams a cell")
     chosen = parser.parse_args()
     streams = 60 if chosen.quick else chosen.streams
     if chosen.part == "clusters":
-        print_clusters(streams, chosen.groups)
+        print_clusters(streams, chosen.seed, chosen.only, chosen.groups)
     else:
         print_labels(streams, chosen.seed, chosen.only)
 

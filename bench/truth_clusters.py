@@ -27,8 +27,6 @@ Rng = np.random.Generator
 
 NAMES = ("auc_roc", "average_precision", "auc_pr")
 START = datetime(2026, 1, 1, tzinfo=UTC)
-SEED = 20262
-
 
 PREVALENCE = 0.1
 PANES = 30
@@ -115,12 +113,12 @@ def true_values(distance: float) -> dict[str, float]:
 
 
 def cluster_streams(
-    scenario: ClusterScenario, positives: int, streams: int, groups: int
+    scenario: ClusterScenario, positives: int, streams: int, seed: int, groups: int
 ) -> Iterator[dict[str, tuple[Held, Held]]]:
     """Yield each metric's interval without and with clusters, of one stream after another."""
     truths = true_values(scenario.distance)
     place = CLUSTER_SCENARIOS.index(scenario)
-    rng = np.random.default_rng([SEED, place, positives])
+    rng = np.random.default_rng([seed, place, positives])
     for _ in range(streams):
         labels, scores, clusters, panes = clustered_cases(scenario, positives, rng)
         keys = clusters + int(rng.integers(1 << 40))
@@ -135,27 +133,87 @@ def cluster_streams(
         }
 
 
-def print_clusters(streams: int, groups: int) -> None:
-    """Print coverage and width before and after, and what the panes alone show."""
+MIN_COVERAGE = 0.92
+MIN_POSITIVES = 100
+"""From which on clusters must reach `MIN_COVERAGE`."""
+MAX_COVERAGE_CHANGE = 0.01
+MAX_WIDTH_RATIO = 1.05
+"""Of intervals of independent cases, with clusters declared and without."""
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """One metric of all streams of a cell.
+
+    Attributes
+    ----------
+    held_before, held_after : float
+        Coverage without and with clusters.
+    width_ratio : float
+        Mean width with clusters over that without.
+    effect : float
+        The median design effect.
+    warned : float
+        The share of streams with a warning where no clusters are declared.
+    """
+
+    held_before: float
+    held_after: float
+    width_ratio: float
+    effect: float
+    warned: float
+
+    @classmethod
+    def of(cls, before: list[Held], after: list[Held]) -> ClusterSummary:
+        """Return the summary of the intervals without and with clusters."""
+        widths = [np.nanmean([each.interval.width for each in part]) for part in (before, after)]
+        return cls(
+            held_before=float(np.mean([each.holds for each in before])),
+            held_after=float(np.mean([each.holds for each in after])),
+            width_ratio=float(widths[1] / widths[0]),
+            effect=float(np.nanmedian([each.interval.design_effect for each in after])),
+            warned=float(np.mean([each.interval.warning is not None for each in before])),
+        )
+
+    def missed_targets(self, scenario: ClusterScenario, positives: int) -> list[str]:
+        """Return the targets that are not held, in words."""
+        if scenario.rows == 1:
+            change = abs(self.held_after - self.held_before)
+            return [
+                *(["coverage"] if change > MAX_COVERAGE_CHANGE else []),
+                *(["width"] if self.width_ratio > MAX_WIDTH_RATIO else []),
+            ]
+        is_low = positives >= MIN_POSITIVES and self.held_after < MIN_COVERAGE
+        return ["coverage"] if is_low else []
+
+    def __str__(self) -> str:
+        """Return the figures in the order of the table's columns."""
+        return (
+            f"{self.held_before:.3f} {self.held_after:.3f} {self.width_ratio:5.2f} "
+            f"{self.effect:5.2f} {self.warned:5.2f}"
+        )
+
+
+def print_clusters(streams: int, seed: int, only: str, groups: int) -> None:
+    """Print coverage and width before and after, what the panes alone show, and the targets."""
     print(
-        f"\nnominal 95 % intervals of {streams} streams a cell, {groups} groups: coverage without "
+        f"nominal 95 % intervals of {streams} streams a cell, {groups} groups: coverage without "
         "and with\nclusters, width with to without, median design effect, and the share of "
-        "streams with a warning\nwhere no clusters are declared"
+        "streams with a warning\nwhere no clusters are declared; targets: coverage with clusters "
+        f"of {MIN_COVERAGE} from {MIN_POSITIVES} positives on;\nof independent cases a coverage "
+        f"within {MAX_COVERAGE_CHANGE} of that without, and {MAX_WIDTH_RATIO} times the width"
     )
-    print(f"{'scenario':<22}{'positives':>10}" + "".join(f"{name:>32}" for name in NAMES))
+    names = "".join(f"{name:>32}" for name in NAMES)
+    print(f"{'cases':<22}{'positives':>10}{names}  targets")
     for scenario in CLUSTER_SCENARIOS:
+        if only not in scenario.name:
+            continue
         for positives in POSITIVES:
-            found = list(cluster_streams(scenario, positives, streams, groups))
-            row = f"{scenario.name:<22}{positives:>10,}"
+            found = list(cluster_streams(scenario, positives, streams, seed, groups))
+            row, missed = f"{scenario.name:<22}{positives:>10,}", []
             for name in NAMES:
-                before, after = ([each[name][i] for each in found] for i in (0, 1))
-                held = [float(np.mean([each.holds for each in part])) for part in (before, after)]
-                wide = [
-                    float(np.nanmean([each.interval.width for each in part]))
-                    for part in (before, after)
-                ]
-                effect = float(np.nanmedian([each.interval.design_effect for each in after]))
-                warned = float(np.mean([each.interval.warning is not None for each in before]))
-                row += f"  {held[0]:.3f} {held[1]:.3f} {wide[1] / wide[0]:5.2f} {effect:5.2f}"
-                row += f" {warned:5.2f}"
-            print(row, flush=True)
+                summary = ClusterSummary.of(*zip(*(each[name] for each in found), strict=True))
+                row += f"  {summary}"
+                targets = summary.missed_targets(scenario, positives)
+                missed += [f"{target} of {name}" for target in targets]
+            print(f"{row}  {'not held: ' + ', '.join(missed) if missed else 'held'}", flush=True)

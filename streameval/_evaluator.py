@@ -21,16 +21,13 @@ from typing import TYPE_CHECKING, Any, Never, Self
 import numpy as np
 
 from streameval._common.keywords import MISSING, by_keyword, keywords_error, reports_keywords
-from streameval._counts.accumulator import (
-    MAX_BUFFERED_SCORES,
-    CountsAccumulator,
-    missing_case_error,
-)
+from streameval._counts.accumulator import MAX_BUFFERED_SCORES, CountsAccumulator
 from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import check_cluster, check_cluster_groups, check_clusters
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
+from streameval._counts.missing_cases import missing_case_error
 from streameval._counts.state import State, empty_state
 from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
 from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries

@@ -126,7 +126,7 @@ class Share:
         The share to the metric, increasing.
     """
 
-    parts: Callable[[Confusion], tuple[int, int]]
+    parts: Callable[[Confusion], tuple[float, float]]
     rate: Callable[[float], float] = float
 
 

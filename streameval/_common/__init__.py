@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, Counts, FloatArray, IntArray
     from streameval._common.atomic_file import write_atomically
     from streameval._common.coverage import Coverage
     from streameval._common.frame import Frame, Reader, raise_corrupt
@@ -42,6 +42,7 @@ __all__ = [
     "OTHER_VALUE",
     "TOKEN_PREFIX",
     "BoolArray",
+    "Counts",
     "Coverage",
     "FloatArray",
     "Frame",
@@ -64,6 +65,7 @@ __all__ = [
 
 _EXPORTS = {
     "BoolArray": "streameval._common.arrays",
+    "Counts": "streameval._common.arrays",
     "Coverage": "streameval._common.coverage",
     "FloatArray": "streameval._common.arrays",
     "Frame": "streameval._common.frame",

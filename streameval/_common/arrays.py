@@ -8,3 +8,5 @@ import numpy.typing as npt
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Counts = IntArray | FloatArray
+"""Numbers of cases, or sums of their weights."""

@@ -17,12 +17,19 @@ From the bottom up:
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
 - `accumulator`, `pending_weights`: the current state and the changes that are not merged yet.
+  `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.
 """
 
 # The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cluster_counts import (
+    CLUSTER_ROW_BYTES,
+    ClusterCounts,
+    counts_of_groups,
+    merge_clusters,
+)
 from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     ClusterChecksums,
@@ -55,6 +62,7 @@ from streameval._counts.weights import (
 )
 
 __all__ = [
+    "CLUSTER_ROW_BYTES",
     "DEFAULT_CLUSTER_GROUPS",
     "EMPTY_RUN",
     "MAX_BITS",
@@ -62,6 +70,7 @@ __all__ = [
     "MAX_WEIGHTED_CASES",
     "WEIGHT_UNITS",
     "ClusterChecksums",
+    "ClusterCounts",
     "Layout",
     "Run",
     "Scale",
@@ -79,11 +88,13 @@ __all__ = [
     "check_weights_allowed",
     "concatenate_parts",
     "count_cells",
+    "counts_of_groups",
     "decode_evaluator",
     "empty_state",
     "encode_evaluator",
     "groups_of",
     "locate",
+    "merge_clusters",
     "merge_states",
     "quantise",
     "rank_cells",

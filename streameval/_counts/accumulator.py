@@ -22,13 +22,13 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.cluster_counts import ClusterCounts, ClusterRows, counts_of_rows
 from streameval._counts.cluster_keys import HashedClusters
 from streameval._counts.exact import MAX_TOTAL, too_many
+from streameval._counts.missing_cases import first_missing_case, first_missing_weight
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.pending_weights import PendingWeights, weighted_counts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
     WEIGHT_UNITS,
-    WeightSums,
     too_many_weighted,
 )
 
@@ -245,7 +245,7 @@ class CountsAccumulator:
                 if units is None:
                     units = np.full(scores.size, WEIGHT_UNITS)
                 if not self._remove_weighted(labels, scores, units, counts):
-                    raise _first_missing_weight(state, labels, scores, counts, units)
+                    raise first_missing_weight(state, labels, scores, counts, units)
                 return
             positives, negatives = (
                 state.quantised(Run.of(scores[rows], counts[rows])) for rows in (labels, ~labels)
@@ -257,7 +257,7 @@ class CountsAccumulator:
             try:
                 after = state.changed(change, revision=state.revision + 1, clusters=by_group)
             except NegativeCountError:
-                raise _first_missing_case(state, labels, scores, counts) from None
+                raise first_missing_case(state, labels, scores, counts) from None
             self._set(after)
 
     def add_misses(
@@ -489,52 +489,3 @@ def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T], empty: T) -
     except MemoryError:
         first[-1] = empty  # `pop` may allocate
         raise
-
-
-def missing_case_error(
-    label: bool, score: float | str, *, field: str, index: int | None = None
-) -> InvalidInputError:
-    """Return the error for removing a case that is not counted."""
-    kind = "positive" if label else "negative"
-    at = "" if index is None else f" at index {index}"
-    message = f"there is no {kind} case of score {score} to remove{at}"
-    return InvalidInputError(message, field=field, index=index)
-
-
-def _first_missing_case(
-    state: State, labels: BoolArray, scores: FloatArray, counts: IntArray
-) -> InvalidInputError:
-    """Return the error for the first row that removes more cases than are left."""
-    left: dict[tuple[bool, float], int] = {}
-    rows = zip(labels.tolist(), scores.tolist(), counts.tolist())
-    for index, (label, score, count) in enumerate(rows):
-        edge = state.edge(score)
-        counted = left.get((label, edge))
-        if counted is None:
-            counted = state.run(label).count_of(edge)
-        left[label, edge] = counted - count
-        if left[label, edge] < 0:
-            return missing_case_error(label, score, field="scores", index=index)
-    if state.clusters is not None:
-        message = "there is a case to remove that its cluster does not have"
-        return InvalidInputError(message, field="clusters")
-    message = "a removal was refused although every case is counted"
-    raise AssertionError(message)
-
-
-def _first_missing_weight(
-    state: State, labels: BoolArray, scores: FloatArray, counts: IntArray, units: IntArray
-) -> InvalidInputError:
-    """Return the error for the first row after whose removal no cases have the sums left."""
-    weighted = state.weighted_counts()
-    left: dict[tuple[bool, float], WeightSums] = {}
-    rows = zip(labels.tolist(), scores.tolist(), counts.tolist(), units.tolist())
-    for index, (label, score, count, unit) in enumerate(rows):
-        key = label, state.edge(score)
-        rest = left.get(key) or weighted.run(label).sums_of(key[1])
-        left[key] = rest = rest.without(count, unit)
-        if not rest.is_possible():
-            weight = f"{score} and weight {unit / WEIGHT_UNITS:g}"
-            return missing_case_error(label, weight, field="scores", index=index)
-    message = "a removal was refused although every case is counted"
-    raise AssertionError(message)

@@ -18,6 +18,7 @@ import numpy as np
 from streameval._counts.groups import Groups
 from streameval._counts.resolution import quantise
 from streameval._counts.run import NegativeCountError
+from streameval._counts.scatter import rank_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +26,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.resolution import Scale
 
 CLUSTER_BITS = 8
 """Significant bits of a score that a group keeps."""
+
+CLUSTER_ROW_BYTES = 18
+"""Memory of a row of the table."""
+
+_MAX_CHEAP_WIDTH = 1 << 16
+"""Places of cell, group and class that are counted in a table, however few rows there are."""
+
+_MAX_PLACES_PER_ROW = 8
+"""Places for each row above which rows are sorted instead."""
 
 _NO_EDGES = np.empty(0)
 _NO_CODES = np.empty(0, dtype=np.uint16)
@@ -68,9 +79,9 @@ class ClusterCounts:
 
     def cells(self) -> tuple[Groups, IntArray]:
         """Return every cell of all groups together, best first, and the cell of each row. O(n)."""
-        edges, index = np.unique(self.edges, return_inverse=True)
+        edges, rows = self.distinct_edges()
         size = edges.size
-        cell = size - 1 - index
+        cell = size - 1 - np.repeat(np.arange(size), rows)
         columns = np.zeros((2, size), dtype=np.int64)
         np.add.at(columns, ((self.codes & 1).astype(np.int64), cell), self.counts)
         n, p = columns
@@ -86,6 +97,13 @@ class ClusterCounts:
             N=int(n.sum()),
         )
         return groups, cell
+
+    def distinct_edges(self) -> tuple[FloatArray, IntArray]:
+        """Return the edges without repetitions, and how many rows each has. O(n)."""
+        if not self.edges.size:
+            return self.edges, np.empty(0, dtype=np.int64)
+        starts = np.concatenate(([0], np.flatnonzero(self.edges[1:] != self.edges[:-1]) + 1))
+        return self.edges[starts], np.diff(starts, append=self.edges.size)
 
     def total(self, label: bool, *, missed: bool) -> int:
         """Return how many cases of a class are scored, or missed. O(n)."""
@@ -156,13 +174,26 @@ class ClusterRows(NamedTuple):
 
 
 def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCounts:
-    """Return the counts of rows in any number of parts. O(n log n)."""
+    """Return the counts of rows in any number of parts. O(n), O(n log n) of few or odd scores."""
     scores, codes, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _summed(num_groups, cluster_edges(scores), codes, counts)
+    return _summed(num_groups, *coarse_cells(scores), codes, counts)
+
+
+def counts_of_groups(
+    num_groups: int,
+    labels: BoolArray,
+    scores: FloatArray,
+    counts: IntArray | None,
+    groups: npt.NDArray[np.uint16],
+) -> ClusterCounts:
+    """Return the counts of cases by the group of each, as `counts_of_rows`; counts None for 1."""
+    codes = groups << np.uint16(1)
+    codes |= labels
+    return _summed(num_groups, *coarse_cells(scores), codes, counts)
 
 
 def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
-    """Return the sum of signed counts in the same number of groups. O(n log n).
+    """Return the sum of signed counts in the same number of groups. O(n), at most O(n log n).
 
     Raises
     ------
@@ -171,12 +202,24 @@ def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
     """
     if len(tables) == 1:
         return tables[0]
-    merged = _summed(
-        tables[0].num_groups,
-        np.concatenate([each.edges for each in tables]),
-        np.concatenate([each.codes for each in tables]),
-        np.concatenate([each.counts for each in tables]),
+    num_groups = tables[0].num_groups
+    width = 2 * num_groups
+    distinct = [table.distinct_edges() for table in tables]
+    edges = np.unique(np.concatenate([each for each, _ in distinct]))
+    # Made one at a time: all of them take half as much again as the tables.
+    places = (
+        np.repeat(np.searchsorted(edges, own) * width, rows) + table.codes
+        for table, (own, rows) in zip(tables, distinct, strict=True)
     )
+    num_rows = sum(table.counts.size for table in tables)
+    if _is_sparse(edges.size * width, num_rows):
+        counts = np.concatenate([table.counts for table in tables])
+        merged = _sorted_table(num_groups, edges, np.concatenate(list(places)), counts)
+    else:
+        sums = np.zeros(edges.size * width, dtype=np.int64)
+        for place, table in zip(places, tables, strict=True):
+            sums[place] += table.counts  # a table has a place once
+        merged = _table(num_groups, edges, np.flatnonzero(sums != 0), sums)
     if merged.counts.size and merged.counts.min() < 1:
         raise NegativeCountError(float(merged.edges[np.argmax(merged.counts < 1)]))
     return merged
@@ -194,21 +237,87 @@ def cluster_edges(scores: FloatArray) -> FloatArray:
     return edges
 
 
+def coarse_cells(
+    scores: FloatArray, bits: int = CLUSTER_BITS
+) -> tuple[FloatArray, npt.NDArray[np.int32]]:
+    """Return the distinct edges of scores' cells, ascending, and the cell of each. O(n).
+
+    Parameters
+    ----------
+    scores : float64[n]
+        -inf of misses.
+    bits : int
+        Significant bits that are kept, of scores in [0, 1] from the nearer end.
+    """
+    inside = (scores >= 0) & (scores <= 1)
+    if inside.all():
+        return rank_cells(scores, bits, "probability")
+    # Misses come first, in a cell of their own.
+    missed = np.isneginf(scores)
+    edges = [scores[missed][:1]]
+    ranks = np.zeros(scores.size, dtype=np.int32)
+    scales: tuple[tuple[BoolArray, Scale], ...] = (
+        ((scores < 0) & ~missed, "plain"),
+        (inside, "probability"),
+        (scores > 1, "plain"),
+    )
+    first = edges[0].size
+    for rows, scale in scales:
+        own, ranked = rank_cells(scores[rows], bits, scale)
+        # The first cell above 1 has the edge of 1 itself.
+        shared = int(bool(own.size and edges[-1].size) and own[0] == edges[-1][-1])
+        ranks[rows] = ranked + np.int32(first - shared)
+        edges.append(own[shared:])
+        first += own.size - shared
+    return np.concatenate(edges), ranks
+
+
 def _summed(
-    num_groups: int, edges: FloatArray, codes: npt.NDArray[np.uint16], counts: IntArray
+    num_groups: int,
+    edges: FloatArray,
+    ranks: npt.NDArray[np.integer],
+    codes: npt.NDArray[np.uint16],
+    counts: IntArray | None,
 ) -> ClusterCounts:
-    """Return the table of these rows, without those that sum to 0."""
-    order = np.lexsort((codes, edges))
-    edges, codes, counts = edges[order], codes[order], counts[order]
-    if edges.size:
-        first = np.empty(edges.size, dtype=np.bool_)
-        first[0] = True
-        first[1:] = (edges[1:] != edges[:-1]) | (codes[1:] != codes[:-1])
-        starts = np.flatnonzero(first)
-        sums = np.add.reduceat(counts, starts)
-        kept = sums != 0
-        starts = starts[kept]
-        edges, codes, counts = edges[starts], codes[starts], sums[kept]
-    for column in (edges, codes, counts):
+    """Return the table of rows by the rank of their cell's edge, without those that sum to 0."""
+    width = 2 * num_groups
+    place = ranks.astype(np.int64) * width + codes
+    if _is_sparse(edges.size * width, place.size):
+        return _sorted_table(num_groups, edges, place, counts)
+    if counts is None:
+        sums = np.bincount(place, minlength=edges.size * width)
+    else:
+        sums = np.zeros(edges.size * width, dtype=np.int64)
+        np.add.at(sums, place, counts)
+    return _table(num_groups, edges, np.flatnonzero(sums != 0), sums)
+
+
+def _is_sparse(num_places: int, num_rows: int) -> bool:
+    return num_places > max(_MAX_CHEAP_WIDTH, _MAX_PLACES_PER_ROW * num_rows)
+
+
+def _sorted_table(
+    num_groups: int, edges: FloatArray, place: IntArray, counts: IntArray | None
+) -> ClusterCounts:
+    """Return the table of rows by their place, by a sort. O(n log n)."""
+    places, inverse = np.unique(place, return_inverse=True)
+    sums = np.zeros(places.size, dtype=np.int64)
+    np.add.at(sums, inverse, 1 if counts is None else counts)
+    kept = sums != 0
+    return _table(num_groups, edges, places[kept], sums[kept], is_dense=False)
+
+
+def _table(
+    num_groups: int, edges: FloatArray, places: IntArray, sums: IntArray, *, is_dense: bool = True
+) -> ClusterCounts:
+    """Return the table of ascending places; the sums are of each place, or of all if dense."""
+    width = 2 * num_groups
+    cells = places // width
+    columns = (
+        edges[cells],
+        (places - cells * width).astype(np.uint16),
+        sums[places] if is_dense else sums,
+    )
+    for column in columns:
         column.flags.writeable = False
-    return ClusterCounts(num_groups, edges, codes, counts)
+    return ClusterCounts(num_groups, *columns)

@@ -58,7 +58,7 @@ def coin_for_recall(hull: Curve, target: float) -> Coin:
     """Return the coin with this recall and the lowest false positive rate. O(H)."""
     if not (hull.P and hull.N):
         return _undefined()
-    tp = _count(target, [int(x) for x in hull.tp], hull.P)
+    tp = _count(target, [int(x) for x in hull.tp], int(hull.P))
     # The first vertex that has enough: of several, the one with the fewest false positives.
     right = int(np.searchsorted(hull.tp, math.ceil(tp)))
     return _between(hull, right, tp - int(hull.tp[right - 1]), "tp") if right else _vertex(hull, 0)
@@ -68,7 +68,7 @@ def coin_for_fpr(hull: Curve, target: float) -> Coin:
     """Return the coin with this false positive rate and the highest recall. O(H)."""
     if not (hull.P and hull.N):
         return _undefined()
-    fp = _count(target, [int(x) for x in hull.fp], hull.N)
+    fp = _count(target, [int(x) for x in hull.fp], int(hull.N))
     # The last vertex that is allowed: of several, the one with the most true positives.
     left = int(np.searchsorted(hull.fp, math.floor(fp), side="right")) - 1
     last = left + 1 == len(hull)

@@ -38,10 +38,10 @@ class Confusion:
     """
 
     threshold: float
-    tp: int
-    fp: int
-    fn: int
-    tn: int
+    tp: float
+    fp: float
+    fn: float
+    tn: float
 
     def in_weights(self, unit: int) -> Confusion:
         """Return the matrix of counts in this unit with sums of weights instead. O(1)."""
@@ -165,5 +165,5 @@ def f_weights(beta: float) -> tuple[float, float]:
     return 1 / (1 + inverse), inverse / (1 + inverse)
 
 
-def _ratio(part: int, whole: int, *, empty: float = math.nan) -> float:
+def _ratio(part: float, whole: float, *, empty: float = math.nan) -> float:
     return part / whole if whole else empty

@@ -301,7 +301,9 @@ def _threshold_for_recall(groups: Groups, target: float) -> float:
 def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
     if points.N == 0:
         return math.nan
-    allowed = bisect.bisect_right(range(points.N + 1), target, key=lambda fp: fp / points.N) - 1
+    allowed = (
+        bisect.bisect_right(range(int(points.N) + 1), target, key=lambda fp: fp / points.N) - 1
+    )
     finite = len(points) - int(points.thresholds[-1] == -math.inf)
     row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
     return float(points.thresholds[row])

@@ -9,7 +9,7 @@ and 3) are built from these points.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from streameval._metrics.areas import CurveAreas, step_groups
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import Counts, FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
 
@@ -43,10 +43,10 @@ class Curve(CurveAreas):
     """
 
     thresholds: FloatArray
-    fp: IntArray
-    tp: IntArray
-    P: int
-    N: int
+    fp: Counts
+    tp: Counts
+    P: float
+    N: float
 
     def __post_init__(self) -> None:
         for column in (self.thresholds, self.fp, self.tp):
@@ -73,7 +73,7 @@ class Curve(CurveAreas):
     @property
     def specificity(self) -> FloatArray:
         """Specificity TN/N of each point; nan without negatives."""
-        return _rate(self.N - self.fp, self.N)
+        return _rate(np.subtract(self.N, self.fp), self.N)
 
     @property
     def precision(self) -> FloatArray:
@@ -111,7 +111,8 @@ class Curve(CurveAreas):
     def groups(self) -> Groups:
         """Return the steps of the curve that gain positives, as tied groups. O(K)."""
         units = self.in_units()
-        return step_groups(units.thresholds, units.fp, units.tp, units.P, units.N)
+        fp, tp = cast("IntArray", units.fp), cast("IntArray", units.tp)
+        return step_groups(units.thresholds, fp, tp, int(units.P), int(units.N))
 
     def in_weights(self, unit: int) -> Self:
         """Return the curve of counts in this unit with sums of weights instead. O(K)."""
@@ -274,7 +275,7 @@ def public_points_of(view: View) -> OperatingPoints:
     return view.cached("weighted points", lambda: points_of(view).in_weights(view.unit))
 
 
-def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:
+def precision_of(fp: Counts, tp: Counts) -> FloatArray:
     """Return TP/(TP+FP), and 1 if nothing is called positive."""
     called = tp + fp
     precision: FloatArray = np.ones(called.shape)
@@ -282,7 +283,7 @@ def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatA
     return precision
 
 
-def _rate(counts: IntArray, total: int) -> FloatArray:
+def _rate(counts: Counts, total: float) -> FloatArray:
     if total == 0:
         return np.full(counts.size, np.nan)
     rates: FloatArray = counts / total

@@ -32,7 +32,7 @@ from streameval._metrics.reliability import (
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import Counts, FloatArray
     from streameval._counts.view import View
 
 _MAX_BINS = 1_000_000
@@ -42,8 +42,8 @@ class _CasesByScore(NamedTuple):
     """Distinct scores, ascending, with their positives and negatives."""
 
     scores: FloatArray
-    positives: IntArray
-    negatives: IntArray
+    positives: Counts
+    negatives: Counts
 
 
 class ProbabilityQueries(Queries):

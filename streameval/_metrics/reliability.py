@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import Counts, FloatArray
     from streameval._metrics.hull import Vertices
 
 
@@ -48,13 +48,18 @@ class ReliabilityTable:
 
     lower: FloatArray
     upper: FloatArray
-    counts: IntArray
-    positives: IntArray
+    counts: Counts
+    positives: Counts
     mean_score: FloatArray
     observed_rate: FloatArray
 
     def __len__(self) -> int:
         return self.counts.size
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether `counts` and `positives` are sums of weights. O(1)."""
+        return self.counts.dtype.kind == "f"
 
     def in_weights(self, unit: int) -> ReliabilityTable:
         """Return the table of counts in this unit with sums of weights instead. O(B)."""
@@ -107,8 +112,8 @@ class BrierDecomposition:
 
 
 def binned(
-    scores: FloatArray, positives: IntArray, negatives: IntArray, bin_of: npt.NDArray[np.intp]
-) -> tuple[npt.NDArray[np.intp], IntArray, IntArray, FloatArray]:
+    scores: FloatArray, positives: Counts, negatives: Counts, bin_of: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.intp], Counts, Counts, FloatArray]:
     """Return the bins that have cases, with their cases, positives and mean score.
 
     `bin_of` must be ascending, as the scores are.
@@ -121,7 +126,7 @@ def binned(
 
 
 def equal_width(
-    scores: FloatArray, positives: IntArray, negatives: IntArray, bins: int
+    scores: FloatArray, positives: Counts, negatives: Counts, bins: int
 ) -> ReliabilityTable:
     """Return the table over bins of equal width, from 0 to 1. Scores ascending."""
     edges = np.arange(bins + 1) / bins
@@ -140,7 +145,7 @@ def equal_width(
 
 
 def equal_mass(
-    scores: FloatArray, positives: IntArray, negatives: IntArray, bins: int
+    scores: FloatArray, positives: Counts, negatives: Counts, bins: int
 ) -> ReliabilityTable:
     """Return the table over at most `bins` bins of about equal count. Scores ascending.
 

@@ -22,7 +22,7 @@ from streameval._metrics.operating_points import points_of
 from streameval._metrics.pr_areas import auc_pr_rest, auc_pr_value, phi
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import Counts, FloatArray
     from streameval._counts.groups import Groups
     from streameval._metrics.operating_points import OperatingPoints
 
@@ -133,7 +133,7 @@ def auc_prg_value(groups: Groups) -> float:
     return ratio * dot(width, (left + right) / 2)
 
 
-def _precision_gains(tp: IntArray, fp: IntArray, P: int, N: int) -> FloatArray:
+def _precision_gains(tp: Counts, fp: Counts, P: int, N: int) -> FloatArray:
     """Return 1 - (P/N) FP/TP, with the difference of the products formed exactly. O(n).
 
     At TP = 0 the value is meaningless.
@@ -271,7 +271,7 @@ class SkewQueries(Queries):
 
 
 def _gain_curve(points: OperatingPoints) -> PrecisionRecallGainCurve:
-    P, N = points.P, points.N
+    P, N = int(points.P), int(points.N)
     if P == 0 or N == 0:
         empty = np.empty(0)
         return PrecisionRecallGainCurve(empty, empty, empty)

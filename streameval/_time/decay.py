@@ -245,7 +245,7 @@ def _scatter(values: FloatArray, weights: IntArray, squares: IntArray) -> float:
     return float((squares * centred * centred).sum()) / float(squares.sum())
 
 
-def _effective(weighted: int, squared: int) -> float:
+def _effective(weighted: float, squared: float) -> float:
     """Return Kish's effective sample size, (sum w)^2 / sum w^2."""
     return weighted * weighted / (squared * WEIGHT_ONE) if squared else 0.0
 

@@ -17,12 +17,14 @@ from streameval._evaluator_queries import EvaluatorQueries
 from streameval._metrics.weighting import ReferenceCounts
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.times import to_datetime
+from streameval._uncertainty.design_effect import INDEPENDENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from streameval._counts.state import State
+    from streameval._uncertainty.design_effect import DesignEffect
 
 
 class PaneState(NamedTuple):
@@ -89,6 +91,7 @@ class Window(EvaluatorQueries):
         self._state = state
         # Weak: a window must not keep panes that have changed since.
         self._panes = tuple(map(weakref.ref, panes))
+        self._whole: Window | None = None
         self._span_us = (start_us, end_us)
         self.counted = WindowCounts.of(state)
 
@@ -135,6 +138,22 @@ class Window(EvaluatorQueries):
     def _view(self) -> State:
         return self._state
 
+    def part_of(self, whole: Window) -> Window:
+        """Return a part that has no groups of clusters, with the design effects of a whole. O(1).
+
+        Cases of a cluster that are in the part are as dependent as in the whole, and no
+        more of them are there, so its effect is about that of the whole, or less.
+        """
+        part = Window(self._state, *self._span_us)
+        part._whole = whole
+        return part
+
+    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+        if self._whole is None:
+            return super()._design_effect(name, argument)
+        effect = self._whole._design_effect(name, argument)
+        return effect if effect is INDEPENDENT else replace(effect, blocks=None)
+
     def _panes_as_blocks(self) -> Sequence[State]:
         """Return its panes, none once one of them has changed."""
         panes = [pane for pane in (each() for each in self._panes) if pane is not None]
@@ -178,6 +197,8 @@ class Window(EvaluatorQueries):
         return replace(self._figures(), window=(self.start, self.end))
 
     def _figures(self) -> Snapshot:
+        if self._whole is not None:
+            return take_snapshot(self)
         # Windows of different spans may share a state, so the cached figures have no span.
         return self._state.cached("snapshot", lambda: take_snapshot(self))
 
@@ -213,7 +234,12 @@ class Window(EvaluatorQueries):
         """
         if type(part) is not Window:
             raise mixed_decay_error()
-        return Window(subtract_states(self._state, part._view()), *self._span_us)
+        whole, taken = self._state, part._view()
+        if whole.clusters is None or taken.clusters is not None:
+            return Window(subtract_states(whole, taken), *self._span_us)
+        # The part has no groups of clusters, so the rest has none.
+        counts = replace(whole, clusters=None, _answers={})
+        return Window(subtract_states(counts, taken), *self._span_us).part_of(self)
 
     def __repr__(self) -> str:
         # No metrics: the debugger's list of a month's panes would compute a snapshot of each.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
 from streameval._counts.merge import merge_states
 from streameval._time.parts_cache import PartsCache
 from streameval._time.window import Window
@@ -44,7 +45,7 @@ class WindowCache(PartsCache[K, Window]):
     """
 
     def __init__(self, max_cells: int, *, knows_panes: bool = False) -> None:
-        super().__init__(max_cells, lambda window: len(window._view().counts))
+        super().__init__(max_cells, lambda window: _num_cells(window._view()))
         self._merged_cells = max(max_cells, _MIN_MERGED_CELLS)
         self._knows_panes = knows_panes
         self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
@@ -101,6 +102,17 @@ def _merged(states: Sequence[State], max_cells: int) -> State:
     return merge_states([*total, *chunk], revision=0)
 
 
+def _num_cells(state: State) -> int:
+    """Return how many distinct scores take as much as a state, counted by class. O(1)."""
+    return len(state.counts) + _cluster_cells(state)
+
+
+def _cluster_cells(state: State) -> int:
+    if state.clusters is None:
+        return 0
+    return state.clusters.counts.size * CLUSTER_ROW_BYTES // _CELL_BYTES
+
+
 class _PartialSum:
     """The sum of the unchanged states of a window, computed when first needed.
 
@@ -116,7 +128,8 @@ class _PartialSum:
         cells = sum(len(state.counts) for state in states)
         # A cap limits distinct scores; each may occur in both classes.
         caps = [2 * state.max_cells for state in states if state.max_cells is not None]
-        self.max_cells = min([cells, *caps])
+        by_cluster = sum(_cluster_cells(state) for state in states)
+        self.max_cells = min([cells, *caps]) + by_cluster
         self.num_uses = 0
         self._sum: State | None = None
 

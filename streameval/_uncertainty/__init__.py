@@ -16,12 +16,13 @@
 
 # What the server may use; the library imports the modules themselves.
 from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
-from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.interval import Interval, dependence_warning
 
 __all__ = [
     "Comparison",
     "Interval",
     "compare",
+    "dependence_warning",
     "holm",
     "pooled_prevalence",
 ]

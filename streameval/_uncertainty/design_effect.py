@@ -12,9 +12,10 @@ D (Kish 1965, section 8.2). Intervals keep their small-sample shapes and take D 
 their variance, P/D and N/D, and Student's t with the freedom of V. The V of weights is in
 `weighted_variance`.
 
-V of 32 blocks is uncertain by a quarter. So a ratio up to `MAX_CHANCE_EFFECT` is reported
-and not applied: intervals of independent cases stay as narrow as they are. docs/truth.md
-has the measurements that chose the constants.
+V of 32 blocks is uncertain by a quarter, and by more where few blocks have most of it. So a
+ratio that is at most `MAX_CHANCE_EFFECT`, or exceeds 1 by less than its standard error, is
+reported and not applied: intervals of independent cases stay as narrow as they are.
+docs/truth.md has the measurements that chose the constants.
 """
 
 from __future__ import annotations
@@ -154,7 +155,10 @@ class DesignEffect:
     def of(cls, blocks: BlockSums) -> DesignEffect:
         """Return the effect of blocks with a positive variance of independent cases. O(G)."""
         ratio = blocks.variance / blocks.independent_variance
-        return cls(max(1.0, ratio), max(blocks.freedom, _MIN_FREEDOM), blocks)
+        freedom = max(blocks.freedom, _MIN_FREEDOM)
+        # Of independent cases the ratio is about chi-square over its degrees of freedom.
+        error = math.sqrt(2 / freedom)
+        return cls(max(1.0, ratio), freedom, blocks, max(MAX_CHANCE_EFFECT, 1 + error))
 
     @classmethod
     def of_weights(cls, value: float, freedom: float | None = None) -> DesignEffect:

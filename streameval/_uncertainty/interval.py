@@ -38,8 +38,8 @@ class Interval:
         How many times the metric's variance is that of as many independent cases of equal
         weight, because of weights or of the clusters that were declared: 1 without both;
         of a decayed window because of clusters alone. Limits allow for that of weights,
-        and for that of clusters from 1.3 on. nan where scores differ only in bits that the
-        groups of clusters do not keep.
+        and for that of clusters from 1.3 on, where it exceeds 1 by its standard error. nan
+        where scores differ only in bits that the groups of clusters do not keep.
     refused : str or None
         Why there are no limits although there are cases enough.
     least_effect : float
@@ -100,15 +100,20 @@ class Interval:
     @property
     def warning(self) -> str | None:
         """Why the limits are too narrow, and what to do; None where nothing is known of it."""
-        if not self.least_effect > MAX_SILENT_EFFECT:
-            return None
-        return (
-            f"cases of one pane are dependent: the variance is at least {self.least_effect:.2g} "
-            "times that of independent cases, so the interval is too narrow; declare clusters "
-            "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
-        )
+        return dependence_warning(self.least_effect)
 
     @property
     def width(self) -> float:
         """Upper minus lower limit."""
         return self.upper - self.lower
+
+
+def dependence_warning(least_effect: float) -> str | None:
+    """Return what a design effect of at least this means for intervals; None for a small one."""
+    if not least_effect > MAX_SILENT_EFFECT:
+        return None
+    return (
+        f"cases of one pane are dependent: the variance is at least {least_effect:.2g} "
+        "times that of independent cases, so the interval is too narrow; declare clusters "
+        "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
+    )

@@ -313,14 +313,15 @@ def uncertain_metric(
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     effect = INDEPENDENT
-    if view.clusters is not None and not math.isnan(figure.variance):
+    if not math.isnan(figure.variance):
         effect = queries._design_effect(name, prevalence)
+    if effect is not INDEPENDENT:
         figure = effect.widened(figure)
     if view.resolution is None or _is_proportion(name):
         return UncertainMetric(name, figure, (figure,), effect)
     bounds = queries.bounds(name, **_prevalence_argument(prevalence))
     figures = view.cached(
-        ("hidden figures", name, prevalence),
+        ("hidden figures", name, prevalence, effect.value),
         lambda: hidden_figures(view, figure, bounds, name, prevalence),
     )
     return UncertainMetric(name, figure, figures, effect)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streameval._metric_registry import Share
 
 
-def share_counts(view: View, name: str, threshold: float) -> tuple[int, int]:
+def share_counts(view: View, name: str, threshold: float) -> tuple[float, float]:
     """Return the cases that count for a rate's share, and the other ones. O(log K)."""
     share = BY_NAME[name].share
     assert share is not None, name

@@ -265,7 +265,7 @@ def _between(before: tuple[int, int], after: tuple[int, int], points: OperatingP
     if points.is_weighted:
         tp = np.linspace(tp_a, tp_b, steps + 1)
     elif tp_b - tp_a == steps:
-        return pr_between(before, after, positives)
+        return pr_between(before, after, int(positives))
     else:
         tp = np.rint(np.linspace(tp_a, tp_b, steps + 1))
     fp = fp_a + (tp - tp_a) * ((fp_b - fp_a) / (tp_b - tp_a))

@@ -120,6 +120,8 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     if snapshot.resolution is not None:
         table.add_row("Bits of a score kept", f"{snapshot.resolution}")
     out.print(table)
+    if snapshot.weights is not None:
+        out.print(f"{snapshot.weights}", soft_wrap=True)
     _print_notes(snapshot)
 
 
@@ -167,6 +169,8 @@ def print_ranking(ranking: GroupRanking, *, heading: str) -> None:
 
 def _interval(snapshot: Snapshot, name: str) -> str:
     interval = snapshot.intervals.get(name)
-    if interval is None or interval.reason is not None:
+    if interval is None:
         return ""
+    if interval.reason is not None:
+        return f"no interval: {interval.reason}"
     return f"{interval.lower:.4f} to {interval.upper:.4f}"

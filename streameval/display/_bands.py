@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Polygon
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import Counts, FloatArray
     from streameval._metrics.operating_points import Curve
 
 LEVEL = 0.95
@@ -43,8 +43,8 @@ class Band(NamedTuple):
     lower_y: FloatArray
 
 
-def wilson(part: IntArray, whole: IntArray | int, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's limits of part/whole; 0 and 1 where `whole` is 0."""
+def wilson(part: Counts, whole: Counts | float, level: float) -> tuple[FloatArray, FloatArray]:
+    """Return Wilson's limits of part/whole, which are numbers of cases; 0 and 1 of none."""
     quantile = normal_quantile((1 - level) / 2)
     square = quantile**2
     total = np.asarray(whole, dtype=np.float64)

@@ -70,7 +70,7 @@ def unit_square(ax: Axes, xlabel: str, ylabel: str) -> None:
     label_axes(ax, xlabel, ylabel)
 
 
-def is_rare(P: int, N: int) -> bool:
+def is_rare(P: float, N: float) -> bool:
     """Return whether positives are rare, and there are both classes."""
     return P > 0 and P < RARE * (P + N)
 

@@ -73,7 +73,8 @@ class PrecisionRecallDisplay:
     achievable_ : Line2D or None
         The achievable curve.
     band_ : Polygon or None
-        At each threshold the 95 % region of its point, assuming independent cases.
+        At each threshold the 95 % region of its point, assuming independent cases. None
+        where cases have weights: a curve of their sums has no numbers of cases.
     prevalence_ : Line2D or None
         The precision of calling everything positive; None if another display of the
         same prevalence has drawn it.
@@ -240,7 +241,8 @@ class PrecisionRecallDisplay:
         (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
         self.achievable_ = self.threshold_ = self.band_ = None
-        if self.interval is not None and points.P > 0 and points.N > 0:
+        has_band = self.interval is not None and not points.is_weighted
+        if has_band and points.P > 0 and points.N > 0:
             self.band_ = fill_band(ax, pr_band(points), color)
         if self.achievable is not None and points.P > 0:
             label = f"achievable ({format_metric(self.achievable.auc_pr())})"
@@ -267,7 +269,7 @@ def _iso_f(ax: Axes) -> list[Line2D]:
     return lines
 
 
-def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D | None]:
+def _prevalence(ax: Axes, P: float, N: float) -> tuple[PolyCollection | None, Line2D | None]:
     """Draw the prevalence line and the unachievable region, once for each prevalence."""
     total = P + N
     gid = f"streameval-prevalence-{P / total if total else None}"

@@ -61,7 +61,7 @@ class ReliabilityDisplay:
         The scorer's name, for the legend.
     limits : sequence of (float, float) or None
         95 % limits of each observed rate. None takes those of as many cases as the table
-        counts, which are too narrow where cases have weights.
+        counts, and none where these are sums of weights.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class ReliabilityDisplay:
         is_first = is_undrawn(ax, _DIAGONAL)
         if is_first:
             unit_square(ax, "Mean score", "Observed rate of positives")
-            positives, cases = int(table.positives.sum()), int(table.counts.sum())
+            positives, cases = float(table.positives.sum()), float(table.counts.sum())
             if is_rare(positives, cases - positives):
                 for side in ("x", "y"):
                     use_log_axis(ax, side, _least_rate(table))
@@ -214,7 +214,7 @@ class ReliabilityDisplay:
             self.name, f"calibration error {format_metric(table.calibration_error)}"
         )
         limits = self.limits
-        if limits is None:
+        if limits is None and not table.is_weighted:
             limits = bin_limits(table, float(table.counts.sum()), _LEVEL)
         is_log = ax.get_yscale() == "log"
         (self.line_,) = ax.plot(
@@ -233,14 +233,14 @@ class ReliabilityDisplay:
         )
         bottom = ax.get_ylim()[0]  # a limit of 0 has no place on a logarithmic axis
         self.intervals_ = ax.vlines(
-            table.mean_score,
-            [max(low, bottom) for low, _ in limits],
-            [high for _, high in limits],
+            [] if limits is None else table.mean_score,
+            [max(low, bottom) for low, _ in limits or ()],
+            [high for _, high in limits or ()],
             color=color,
             linewidth=1.0,
             alpha=0.6,
             zorder=2.5,
-            label="95 % interval of the rate" if is_first else "_nolegend_",
+            label="95 % interval of the rate" if is_first and limits else "_nolegend_",
         )
         mark_curve(self.line_)
         if is_log:
@@ -257,7 +257,8 @@ class ReliabilityDisplay:
     def _shares(self, color: str) -> BarContainer:
         """Draw bars at the bottom with the number of cases of each bin."""
         table = self.table
-        height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
+        largest = float(table.counts.max(initial=0)) or 1.0
+        height = _MAX_BAR_HEIGHT * table.counts / largest
         is_log = self.ax_.get_xscale() == "log"
         least = 0.01 * table.upper if is_log else _MIN_BAR_WIDTH
         left = np.maximum(table.lower, self.ax_.get_xlim()[0]) if is_log else table.lower

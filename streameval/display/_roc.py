@@ -71,7 +71,8 @@ class RocCurveDisplay:
     hull_ : Line2D or None
         The hull.
     band_ : Polygon or None
-        At each threshold the 95 % region of its point, assuming independent cases.
+        At each threshold the 95 % region of its point, assuming independent cases. None
+        where cases have weights: a curve of their sums has no numbers of cases.
     chance_ : Line2D or None
         The diagonal; None if another display has drawn it.
     threshold_ : Line2D or None
@@ -218,7 +219,10 @@ class RocCurveDisplay:
             unit_square(ax, "False positive rate", "True positive rate (recall)")
             if is_rare(points.P, points.N):
                 # A hundredth of the prevalence: where 99 of 100 that are called are positive.
-                use_log_axis(ax, "x", max(1 / points.N, points.P / points.N / 100))
+                smallest = points.P / points.N / 100
+                use_log_axis(
+                    ax, "x", smallest if points.is_weighted else max(1 / points.N, smallest)
+                )
         self.chance_ = _chance(ax) if is_first else None
         is_defined = points.P > 0 and points.N > 0
         fpr, tpr = (points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
@@ -229,7 +233,7 @@ class RocCurveDisplay:
         )
         mark_curve(self.line_)
         self.hull_ = self.threshold_ = self.band_ = None
-        if self.interval is not None and is_defined:
+        if self.interval is not None and is_defined and not points.is_weighted:
             band = roc_band(points)
             upper, lower = self._along(*band[:2]), self._along(*band[2:])
             self.band_ = fill_band(ax, Band(*upper, *lower), color)

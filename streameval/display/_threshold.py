@@ -59,7 +59,8 @@ class ThresholdDisplay:
         The three lines, over ascending thresholds.
     bands_ : list of FillBetweenPolyCollection
         Wilson's 95 % intervals of precision and recall at each threshold, assuming
-        independent cases. F has none.
+        independent cases. F has none. Empty where cases have weights: a curve of their
+        sums has no numbers of cases.
     threshold_ : Line2D or None
         The vertical line at the chosen threshold.
 
@@ -189,7 +190,8 @@ class ThresholdDisplay:
             )
             lines.append(line)
         self.precision_, self.recall_, self.f_ = lines
-        self.bands_ = self._bands(points, shown, log=is_log) if thresholds.size else []
+        has_bands = thresholds.size > 0 and not points.is_weighted
+        self.bands_ = self._bands(points, shown, log=is_log) if has_bands else []
         self.threshold_ = None
         if thresholds.size and threshold is None:
             # Among equal F, take the last, highest threshold, which calls the fewest positive.
@@ -230,7 +232,9 @@ class ThresholdDisplay:
     def _f(self, points: OperatingPoints, rows: Any) -> FloatArray:
         of_recall, of_precision = f_weights(self.beta)
         tp, fp = points.tp[rows], points.fp[rows]
-        f: FloatArray = tp / np.maximum(tp + of_recall * (points.P - tp) + of_precision * fp, 1)
+        weighed = tp + of_recall * (points.P - tp) + of_precision * fp
+        f: FloatArray = np.zeros(tp.shape)
+        np.divide(tp, weighed, out=f, where=weighed > 0)
         return f
 
     def _mark(self, threshold: float) -> Line2D:
@@ -245,8 +249,8 @@ class ThresholdDisplay:
             (self.f_, float(self._f(chosen, row)[0])),
         )
         tp, fp = chosen.tp[row], chosen.fp[row]
-        limits = (wilson(tp, tp + fp, LEVEL), wilson(tp, self.points.P, LEVEL), None)
-        for (curve, value), interval in zip(marks, limits, strict=True):
+        wholes = (None, None, None) if chosen.is_weighted else (tp + fp, self.points.P, None)
+        for (curve, value), whole in zip(marks, wholes, strict=True):
             ax.plot(
                 [threshold],
                 [value],
@@ -256,7 +260,8 @@ class ThresholdDisplay:
                 color=curve.get_color(),
             )
             text = f"{curve.get_label()} {format_metric(value)}"
-            if interval is not None:
+            if whole is not None:
+                interval = wilson(tp, whole, LEVEL)
                 low, high = (format_metric(float(each[0])) for each in interval)
                 text = f"{text} ({low} to {high})"
             curve.set_label(text)

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/types.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x01\n\x06Metric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\x10undefined_reason\x18\x03 \x01(\x0e\x32\x1e.streameval.v1.UndefinedReason\x12)\n\x08interval\x18\x04 \x01(\x0b\x32\x17.streameval.v1.Interval\x12%\n\x06\x62ounds\x18\x05 \x01(\x0b\x32\x15.streameval.v1.BoundsB\x08\n\x06_value\"\xce\x01\n\x08Interval\x12\x12\n\x05lower\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05upper\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05level\x18\x03 \x01(\x01\x12\x38\n\x10undefined_reason\x18\x04 \x01(\x0e\x32\x1e.streameval.v1.UndefinedReason\x12\x0f\n\x07\x61nytime\x18\x05 \x01(\x08\x12\x1a\n\rdesign_effect\x18\x06 \x01(\x01H\x02\x88\x01\x01\x42\x08\n\x06_lowerB\x08\n\x06_upperB\x10\n\x0e_design_effect\"&\n\x06\x42ounds\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\"i\n\tTimeRange\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x07Segment\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xb3\x02\n\tSelection\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x14\n\x0cmin_revision\x18\x02 \x01(\x04\x12)\n\x04last\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12+\n\x07\x62\x65tween\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRangeH\x00\x12\x14\n\nlast_cases\x18\x05 \x01(\x04H\x00\x12.\n\thalf_life\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\'\n\x07segment\x18\x07 \x01(\x0b\x32\x16.streameval.v1.Segment\x12/\n\x0cmature_after\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\n\x06window\"]\n\x05\x43urve\x12\n\n\x02\x66p\x18\x01 \x03(\x04\x12\n\n\x02tp\x18\x02 \x03(\x04\x12\x12\n\nthresholds\x18\x03 \x03(\x01\x12\x13\n\x0bweighted_fp\x18\x04 \x03(\x01\x12\x13\n\x0bweighted_tp\x18\x05 \x03(\x01\"i\n\x07Weights\x12\x11\n\tpositives\x18\x01 \x01(\x01\x12\x11\n\tnegatives\x18\x02 \x01(\x01\x12\x1b\n\x13\x65\x66\x66\x65\x63tive_positives\x18\x03 \x01(\x01\x12\x1b\n\x13\x65\x66\x66\x65\x63tive_negatives\x18\x04 \x01(\x01\"\xfe\x01\n\x08\x43overage\x12\x13\n\x0bpredictions\x18\x01 \x01(\x04\x12\x10\n\x08labelled\x18\x02 \x01(\x04\x12\x0f\n\x07pending\x18\x03 \x01(\x04\x12\x0f\n\x07\x65xpired\x18\x04 \x01(\x04\x12\x0f\n\x07orphans\x18\x05 \x01(\x04\x12\x11\n\tretracted\x18\x06 \x01(\x04\x12\x1b\n\x0elabelled_share\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12,\n\x06\x64\x65lays\x18\x08 \x03(\x0b\x32\x1c.streameval.v1.DelayQuantile\x12\'\n\x05\x62\x61nds\x18\t \x03(\x0b\x32\x18.streameval.v1.ScoreBandB\x11\n\x0f_labelled_share\"K\n\rDelayQuantile\x12\x10\n\x08quantile\x18\x01 \x01(\x01\x12(\n\x05\x64\x65lay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"P\n\tScoreBand\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\x12\x13\n\x0bpredictions\x18\x03 \x01(\x04\x12\x10\n\x08labelled\x18\x04 \x01(\x04\"i\n\x0eOperatingPoint\x12\x11\n\tthreshold\x18\x01 \x01(\x01\x12\x14\n\x0clowest_score\x18\x02 \x01(\x01\x12\n\n\x02tp\x18\x03 \x01(\x01\x12\n\n\x02\x66p\x18\x04 \x01(\x01\x12\n\n\x02\x66n\x18\x05 \x01(\x01\x12\n\n\x02tn\x18\x06 \x01(\x01\"\x9d\x04\n\x08Snapshot\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x18\n\x10num_positive_ref\x18\x03 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x04 \x01(\x04\x12\x12\n\nnum_misses\x18\x05 \x01(\x04\x12\x1b\n\x13num_negative_misses\x18\x06 \x01(\x04\x12&\n\x07metrics\x18\x07 \x03(\x0b\x32\x15.streameval.v1.Metric\x12\"\n\x04hull\x18\x08 \x01(\x0b\x32\x14.streameval.v1.Curve\x12(\n\x06window\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\'\n\x07segment\x18\n \x01(\x0b\x32\x16.streameval.v1.Segment\x12)\n\x08\x63overage\x18\x0b \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x17\n\nresolution\x18\x0c \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08warnings\x18\r \x03(\t\x12\x11\n\tnum_cases\x18\x0e \x01(\x04\x12\x12\n\nnum_scored\x18\x0f \x01(\x04\x12\'\n\x07weights\x18\x10 \x01(\x0b\x32\x16.streameval.v1.Weights\x12\x36\n\x0foperating_point\x18\x1e \x01(\x0b\x32\x1d.streameval.v1.OperatingPointB\r\n\x0b_resolution*\xd1\x02\n\x0fUndefinedReason\x12 \n\x1cUNDEFINED_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16UNDEFINED_REASON_EMPTY\x10\x01\x12!\n\x1dUNDEFINED_REASON_NO_POSITIVES\x10\x02\x12!\n\x1dUNDEFINED_REASON_NO_NEGATIVES\x10\x03\x12\x1c\n\x18UNDEFINED_REASON_TOO_FEW\x10\x04\x12&\n\"UNDEFINED_REASON_NOT_PROBABILITIES\x10\x05\x12&\n\"UNDEFINED_REASON_TOO_FEW_EFFECTIVE\x10\x06\x12!\n\x1dUNDEFINED_REASON_NO_THRESHOLD\x10\x14\x12)\n%UNDEFINED_REASON_CHOSEN_ON_SAME_CASES\x10\x15\x42p\n\rstreameval.v1B\nTypesProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/types.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x01\n\x06Metric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x38\n\x10undefined_reason\x18\x03 \x01(\x0e\x32\x1e.streameval.v1.UndefinedReason\x12)\n\x08interval\x18\x04 \x01(\x0b\x32\x17.streameval.v1.Interval\x12%\n\x06\x62ounds\x18\x05 \x01(\x0b\x32\x15.streameval.v1.BoundsB\x08\n\x06_value\"\x84\x02\n\x08Interval\x12\x12\n\x05lower\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05upper\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05level\x18\x03 \x01(\x01\x12\x38\n\x10undefined_reason\x18\x04 \x01(\x0e\x32\x1e.streameval.v1.UndefinedReason\x12\x0f\n\x07\x61nytime\x18\x05 \x01(\x08\x12\x1a\n\rdesign_effect\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x1e\n\x11min_design_effect\x18\x07 \x01(\x01H\x03\x88\x01\x01\x42\x08\n\x06_lowerB\x08\n\x06_upperB\x10\n\x0e_design_effectB\x14\n\x12_min_design_effect\"&\n\x06\x42ounds\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\"i\n\tTimeRange\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"%\n\x07Segment\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xb3\x02\n\tSelection\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x14\n\x0cmin_revision\x18\x02 \x01(\x04\x12)\n\x04last\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12+\n\x07\x62\x65tween\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRangeH\x00\x12\x14\n\nlast_cases\x18\x05 \x01(\x04H\x00\x12.\n\thalf_life\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\'\n\x07segment\x18\x07 \x01(\x0b\x32\x16.streameval.v1.Segment\x12/\n\x0cmature_after\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\n\x06window\"]\n\x05\x43urve\x12\n\n\x02\x66p\x18\x01 \x03(\x04\x12\n\n\x02tp\x18\x02 \x03(\x04\x12\x12\n\nthresholds\x18\x03 \x03(\x01\x12\x13\n\x0bweighted_fp\x18\x04 \x03(\x01\x12\x13\n\x0bweighted_tp\x18\x05 \x03(\x01\"i\n\x07Weights\x12\x11\n\tpositives\x18\x01 \x01(\x01\x12\x11\n\tnegatives\x18\x02 \x01(\x01\x12\x1b\n\x13\x65\x66\x66\x65\x63tive_positives\x18\x03 \x01(\x01\x12\x1b\n\x13\x65\x66\x66\x65\x63tive_negatives\x18\x04 \x01(\x01\"\xfe\x01\n\x08\x43overage\x12\x13\n\x0bpredictions\x18\x01 \x01(\x04\x12\x10\n\x08labelled\x18\x02 \x01(\x04\x12\x0f\n\x07pending\x18\x03 \x01(\x04\x12\x0f\n\x07\x65xpired\x18\x04 \x01(\x04\x12\x0f\n\x07orphans\x18\x05 \x01(\x04\x12\x11\n\tretracted\x18\x06 \x01(\x04\x12\x1b\n\x0elabelled_share\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12,\n\x06\x64\x65lays\x18\x08 \x03(\x0b\x32\x1c.streameval.v1.DelayQuantile\x12\'\n\x05\x62\x61nds\x18\t \x03(\x0b\x32\x18.streameval.v1.ScoreBandB\x11\n\x0f_labelled_share\"K\n\rDelayQuantile\x12\x10\n\x08quantile\x18\x01 \x01(\x01\x12(\n\x05\x64\x65lay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"P\n\tScoreBand\x12\r\n\x05lower\x18\x01 \x01(\x01\x12\r\n\x05upper\x18\x02 \x01(\x01\x12\x13\n\x0bpredictions\x18\x03 \x01(\x04\x12\x10\n\x08labelled\x18\x04 \x01(\x04\"i\n\x0eOperatingPoint\x12\x11\n\tthreshold\x18\x01 \x01(\x01\x12\x14\n\x0clowest_score\x18\x02 \x01(\x01\x12\n\n\x02tp\x18\x03 \x01(\x01\x12\n\n\x02\x66p\x18\x04 \x01(\x01\x12\n\n\x02\x66n\x18\x05 \x01(\x01\x12\n\n\x02tn\x18\x06 \x01(\x01\"\x9d\x04\n\x08Snapshot\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x18\n\x10num_positive_ref\x18\x03 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x04 \x01(\x04\x12\x12\n\nnum_misses\x18\x05 \x01(\x04\x12\x1b\n\x13num_negative_misses\x18\x06 \x01(\x04\x12&\n\x07metrics\x18\x07 \x03(\x0b\x32\x15.streameval.v1.Metric\x12\"\n\x04hull\x18\x08 \x01(\x0b\x32\x14.streameval.v1.Curve\x12(\n\x06window\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12\'\n\x07segment\x18\n \x01(\x0b\x32\x16.streameval.v1.Segment\x12)\n\x08\x63overage\x18\x0b \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x17\n\nresolution\x18\x0c \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08warnings\x18\r \x03(\t\x12\x11\n\tnum_cases\x18\x0e \x01(\x04\x12\x12\n\nnum_scored\x18\x0f \x01(\x04\x12\'\n\x07weights\x18\x10 \x01(\x0b\x32\x16.streameval.v1.Weights\x12\x36\n\x0foperating_point\x18\x1e \x01(\x0b\x32\x1d.streameval.v1.OperatingPointB\r\n\x0b_resolution*\xf2\x02\n\x0fUndefinedReason\x12 \n\x1cUNDEFINED_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16UNDEFINED_REASON_EMPTY\x10\x01\x12!\n\x1dUNDEFINED_REASON_NO_POSITIVES\x10\x02\x12!\n\x1dUNDEFINED_REASON_NO_NEGATIVES\x10\x03\x12\x1c\n\x18UNDEFINED_REASON_TOO_FEW\x10\x04\x12&\n\"UNDEFINED_REASON_NOT_PROBABILITIES\x10\x05\x12&\n\"UNDEFINED_REASON_TOO_FEW_EFFECTIVE\x10\x06\x12\x1f\n\x1bUNDEFINED_REASON_TOO_COARSE\x10\x07\x12!\n\x1dUNDEFINED_REASON_NO_THRESHOLD\x10\x14\x12)\n%UNDEFINED_REASON_CHOSEN_ON_SAME_CASES\x10\x15\x42p\n\rstreameval.v1B\nTypesProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,32 +34,32 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.types_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\nTypesProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_UNDEFINEDREASON']._serialized_start=2279
-  _globals['_UNDEFINEDREASON']._serialized_end=2616
+  _globals['_UNDEFINEDREASON']._serialized_start=2333
+  _globals['_UNDEFINEDREASON']._serialized_end=2703
   _globals['_METRIC']._serialized_start=110
   _globals['_METRIC']._serialized_end=302
   _globals['_INTERVAL']._serialized_start=305
-  _globals['_INTERVAL']._serialized_end=511
-  _globals['_BOUNDS']._serialized_start=513
-  _globals['_BOUNDS']._serialized_end=551
-  _globals['_TIMERANGE']._serialized_start=553
-  _globals['_TIMERANGE']._serialized_end=658
-  _globals['_SEGMENT']._serialized_start=660
-  _globals['_SEGMENT']._serialized_end=697
-  _globals['_SELECTION']._serialized_start=700
-  _globals['_SELECTION']._serialized_end=1007
-  _globals['_CURVE']._serialized_start=1009
-  _globals['_CURVE']._serialized_end=1102
-  _globals['_WEIGHTS']._serialized_start=1104
-  _globals['_WEIGHTS']._serialized_end=1209
-  _globals['_COVERAGE']._serialized_start=1212
-  _globals['_COVERAGE']._serialized_end=1466
-  _globals['_DELAYQUANTILE']._serialized_start=1468
-  _globals['_DELAYQUANTILE']._serialized_end=1543
-  _globals['_SCOREBAND']._serialized_start=1545
-  _globals['_SCOREBAND']._serialized_end=1625
-  _globals['_OPERATINGPOINT']._serialized_start=1627
-  _globals['_OPERATINGPOINT']._serialized_end=1732
-  _globals['_SNAPSHOT']._serialized_start=1735
-  _globals['_SNAPSHOT']._serialized_end=2276
+  _globals['_INTERVAL']._serialized_end=565
+  _globals['_BOUNDS']._serialized_start=567
+  _globals['_BOUNDS']._serialized_end=605
+  _globals['_TIMERANGE']._serialized_start=607
+  _globals['_TIMERANGE']._serialized_end=712
+  _globals['_SEGMENT']._serialized_start=714
+  _globals['_SEGMENT']._serialized_end=751
+  _globals['_SELECTION']._serialized_start=754
+  _globals['_SELECTION']._serialized_end=1061
+  _globals['_CURVE']._serialized_start=1063
+  _globals['_CURVE']._serialized_end=1156
+  _globals['_WEIGHTS']._serialized_start=1158
+  _globals['_WEIGHTS']._serialized_end=1263
+  _globals['_COVERAGE']._serialized_start=1266
+  _globals['_COVERAGE']._serialized_end=1520
+  _globals['_DELAYQUANTILE']._serialized_start=1522
+  _globals['_DELAYQUANTILE']._serialized_end=1597
+  _globals['_SCOREBAND']._serialized_start=1599
+  _globals['_SCOREBAND']._serialized_end=1679
+  _globals['_OPERATINGPOINT']._serialized_start=1681
+  _globals['_OPERATINGPOINT']._serialized_end=1786
+  _globals['_SNAPSHOT']._serialized_start=1789
+  _globals['_SNAPSHOT']._serialized_end=2330
 # @@protoc_insertion_point(module_scope)

@@ -43,6 +43,10 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """An interval needs 50 effective references (Kish) of each class that it uses,
     and their weights are too unequal.
     """
+    UNDEFINED_REASON_TOO_COARSE: _UndefinedReason.ValueType  # 7
+    """The groups of clusters do not keep the bits in which scores differ, so an
+    interval cannot allow for clusters.
+    """
     UNDEFINED_REASON_NO_THRESHOLD: _UndefinedReason.ValueType  # 20
     """The figure is that of a threshold, and the stream declares none."""
     UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: _UndefinedReason.ValueType  # 21
@@ -68,6 +72,10 @@ UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
 UNDEFINED_REASON_TOO_FEW_EFFECTIVE: UndefinedReason.ValueType  # 6
 """An interval needs 50 effective references (Kish) of each class that it uses,
 and their weights are too unequal.
+"""
+UNDEFINED_REASON_TOO_COARSE: UndefinedReason.ValueType  # 7
+"""The groups of clusters do not keep the bits in which scores differ, so an
+interval cannot allow for clusters.
 """
 UNDEFINED_REASON_NO_THRESHOLD: UndefinedReason.ValueType  # 20
 """The figure is that of a threshold, and the stream declares none."""
@@ -101,7 +109,9 @@ class Metric(_message.Message):
     """Set when value is absent."""
     @_builtins.property
     def interval(self) -> Global___Interval:
-        """Confidence interval; assumes independent cases."""
+        """Confidence interval; of independent cases, or clusters where the stream
+        declares them.
+        """
 
     @_builtins.property
     def bounds(self) -> Global___Bounds:
@@ -140,6 +150,7 @@ class Interval(_message.Message):
     UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
     DESIGN_EFFECT_FIELD_NUMBER: _builtins.int
+    MIN_DESIGN_EFFECT_FIELD_NUMBER: _builtins.int
     lower: _builtins.float
     """Lower limit; absent with too few cases."""
     upper: _builtins.float
@@ -152,7 +163,12 @@ class Interval(_message.Message):
     """Whether it is valid under repeated evaluation (a confidence sequence)."""
     design_effect: _builtins.float
     """How many times the figure's variance is that of as many independent cases
-    of equal weight; absent where it is 1.
+    of equal weight; absent where it is 1. A slice of a stream with clusters has
+    that of the whole.
+    """
+    min_design_effect: _builtins.float
+    """Of a window of panes of a stream without clusters: what the design effect
+    is at least. The limits do not allow for it. Absent where it is not known.
     """
     def __init__(
         self,
@@ -163,21 +179,26 @@ class Interval(_message.Message):
         undefined_reason: Global___UndefinedReason.ValueType = ...,
         anytime: _builtins.bool = ...,
         design_effect: _builtins.float | None = ...,
+        min_design_effect: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_upper", b"_upper", "design_effect", b"design_effect", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_min_design_effect", b"_min_design_effect", "_upper", b"_upper", "design_effect", b"design_effect", "lower", b"lower", "min_design_effect", b"min_design_effect", "upper", b"upper"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_upper", b"_upper", "anytime", b"anytime", "design_effect", b"design_effect", "level", b"level", "lower", b"lower", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect", "_lower", b"_lower", "_min_design_effect", b"_min_design_effect", "_upper", b"_upper", "anytime", b"anytime", "design_effect", b"design_effect", "level", b"level", "lower", b"lower", "min_design_effect", b"min_design_effect", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__design_effect: _TypeAlias = _typing.Literal["design_effect"]  # noqa: Y015
     _WhichOneofArgType__design_effect: _TypeAlias = _typing.Literal["_design_effect", b"_design_effect"]  # noqa: Y015
     _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
     _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
+    _WhichOneofReturnType__min_design_effect: _TypeAlias = _typing.Literal["min_design_effect"]  # noqa: Y015
+    _WhichOneofArgType__min_design_effect: _TypeAlias = _typing.Literal["_min_design_effect", b"_min_design_effect"]  # noqa: Y015
     _WhichOneofReturnType__upper: _TypeAlias = _typing.Literal["upper"]  # noqa: Y015
     _WhichOneofArgType__upper: _TypeAlias = _typing.Literal["_upper", b"_upper"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__design_effect) -> _WhichOneofReturnType__design_effect | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lower) -> _WhichOneofReturnType__lower | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_design_effect) -> _WhichOneofReturnType__min_design_effect | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__upper) -> _WhichOneofReturnType__upper | None: ...
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -40,7 +41,10 @@ WEIGHTED = "audits"
 """The stream whose rows have weights: a case by its score, a label by its id."""
 COPY = "copy"
 """The prefix of imported streams, whose rows have weights, too."""
-KEPT = ("a", "ids", "due", WEIGHTED)
+CLUSTERED = "bursts"
+"""The stream that declares clusters; a row's score tells its cluster."""
+CLUSTER_GROUPS = 8
+KEPT = ("a", "ids", "due", WEIGHTED, CLUSTERED)
 """Streams that exist at the end; "gone" is created, filled and deleted."""
 
 
@@ -88,7 +92,8 @@ def rounds(seed: int) -> list[list[Operation]]:
         )
         return Rows(stream, cases=cases)
 
-    found = [[Operation("create", "due"), batch(some("a"), "p"), batch(None, "p")]]
+    created = [Operation("create", name) for name in ("due", CLUSTERED)]
+    found = [[*created, batch(some("a"), "p"), batch(None, "p")]]
     for number in range(1, ROUNDS - 2):
         if number % 6 == 5:
             found.append([])  # time passes: ids expire, panes coarsen
@@ -102,6 +107,9 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(some(WEIGHTED)),
             batch(Rows(WEIGHTED, predictions=tuple((each, rng.random()) for each in ids))),
             batch(Rows(WEIGHTED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
+            batch(some(CLUSTERED)),
+            batch(Rows(CLUSTERED, predictions=tuple((each, rng.random()) for each in ids))),
+            batch(Rows(CLUSTERED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
         match number % 6:
             case 0:
@@ -109,6 +117,8 @@ def rounds(seed: int) -> list[list[Operation]]:
                 chosen.append(batch(Rows(WEIGHTED, retractions=(ids[0], early[1]))))
                 chosen.append(Operation("merge", "edge", number, some("a")))
                 chosen.append(Operation("merge", "audit", number, some(WEIGHTED)))
+                chosen.append(batch(Rows(CLUSTERED, retractions=(ids[0], early[1]))))
+                chosen.append(Operation("merge", "edge", number, some(CLUSTERED)))
             case 1:
                 chosen.append(batch(None))
                 chosen.append(Operation("single", rows=some("a")))
@@ -170,15 +180,18 @@ class Truth:
                 if each in labels
             ]
             counted = [(score, label, case_weight(name, score)) for score, label in cases]
-            expected = Evaluator()
-            for score, label, weight in counted + joined:
-                expected.add_case(label, score, weight=weight)
+            expected = evaluator_of(name, counted + joined)
             expected.add_misses(self.misses[name])
             assert view.evaluator.weights == expected.weights, name
             points, wanted = view.evaluator.operating_points(), expected.operating_points()
             assert points.thresholds.tolist() == wanted.thresholds.tolist(), name
             assert points.tp.tolist() == wanted.tp.tolist(), name
             assert points.fp.tolist() == wanted.fp.tolist(), name
+            if name == CLUSTERED:
+                groups, own = view.evaluator._view().clusters, expected._view().clusters
+                assert groups is not None
+                assert own is not None
+                assert groups.same_content(own), name
 
 
 class Workload:
@@ -368,9 +381,11 @@ def message(operation: Operation) -> pb.Batch:
         made.cases.CopyFrom(pb.Cases(scores=scores, positives=positives))
         if is_weighted(rows.stream):
             made.cases.weights.extend(case_weight(rows.stream, score) for score in scores)
+        made.cases.clusters.extend(checksums(rows.stream, scores))
     elif rows.predictions:
         ids, scores = zip(*rows.predictions)
         made.predictions.CopyFrom(pb.Predictions(ids=ids, scores=scores))
+        made.predictions.clusters.extend(checksums(rows.stream, scores))
     elif rows.labels:
         ids, positives = zip(*rows.labels)
         made.labels.CopyFrom(pb.Labels(ids=ids, positives=positives))
@@ -398,6 +413,31 @@ def label_weight(stream: str, id_: str) -> float:
     return (zlib.crc32(id_.encode()) % 9 + 1) / 65_536 if is_weighted(stream) else 1.0
 
 
+def cluster_of(score: float) -> str:
+    """Return the cluster of a row, which its score determines."""
+    return f"user-{int(score * 64) % 11}"
+
+
+def checksums(stream: str, scores: tuple[float, ...]) -> list[int]:
+    """Return the checksums of the rows' clusters; none where the stream declares none."""
+    if stream != CLUSTERED:
+        return []
+    return [zlib.crc32(cluster_of(score).encode()) for score in scores]
+
+
+def evaluator_of(stream: str, rows: Iterable[tuple[float, bool, float]]) -> Evaluator:
+    """Return an evaluator of scores, labels and weights; with clusters if the stream has some."""
+    if stream == CLUSTERED:
+        made = Evaluator(cluster_groups=CLUSTER_GROUPS)
+        for score, label, _ in rows:
+            made.add_case(label, score, cluster=cluster_of(score))
+        return made
+    made = Evaluator()
+    for score, label, weight in rows:
+        made.add_case(label, score, weight=weight)
+    return made
+
+
 def exported(operation: Operation) -> bytes:
     """Return an exported stream of another server, to be imported."""
     assert operation.rows is not None
@@ -415,10 +455,11 @@ def exported(operation: Operation) -> bytes:
 def merge_inbox(operation: Operation) -> MergeInbox:
     """Return a merge whose messages have all been received."""
     assert operation.rows is not None
-    evaluator = Evaluator()
-    for score, label in operation.rows.cases:
-        weight = case_weight(operation.rows.stream, score)
-        evaluator.add_case(label, score, weight=weight)
+    name = operation.rows.stream
+    evaluator = evaluator_of(
+        name,
+        [(score, label, case_weight(name, score)) for score, label in operation.rows.cases],
+    )
     states = pb.MergeStates(states=[pb.PaneState(evaluator=evaluator.to_bytes())])
     data = states.SerializeToString()
     header = pb.MergeHeader(
@@ -442,6 +483,9 @@ def request(operation: Operation) -> Message:
     if operation.who == "due":
         made.settings.label_ttl.seconds = 20
         made.settings.relabel_ttl.seconds = 20
+    if operation.who == CLUSTERED:
+        made.settings.cluster_key = "user"
+        made.settings.cluster_groups = CLUSTER_GROUPS
     if operation.verb == "create":
         return stream_pb2.CreateStreamRequest(stream=made)
     made.settings.retention.seconds = 20 * 86_400 + operation.number

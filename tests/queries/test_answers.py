@@ -16,6 +16,7 @@ from streameval import Evaluator
 from streameval._metric_registry import CALIBRATION_NAMES, RATE_NAMES, SERVED_NAMES
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server._queries.convert import points_message
 from streameval_server._queries.curves import curve, parse_curve_request, state
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.selection import parse_selection
@@ -388,6 +389,20 @@ def test_thinned_resolution_is_said() -> None:
     request = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="s"))
     assert not snapshot(exact, parse_snapshot_request(request)).warnings
     assert not snapshot(exact, parse_snapshot_request(request)).HasField("resolution")
+
+
+def test_a_thinned_curve_depends_on_ratios_of_weights_only() -> None:
+    """Sums of weights below 1 are divided by as those above are."""
+    rng = np.random.default_rng(8)
+    labels, scores = rng.random(2_000) < 0.3, rng.permutation(2_000) / 2_000
+    kept = []
+    for unit in (1.0, 2.0**-16):
+        evaluator = Evaluator()
+        weights = unit * np.where(labels, 1, 2)
+        evaluator.add_cases(labels=labels, scores=scores, weights=weights)
+        kept.append(list(points_message(evaluator, 200).thresholds))
+    assert kept[0] == kept[1]
+    assert len(kept[0]) < 300
 
 
 def test_old_spans_name_what_is_kept() -> None:

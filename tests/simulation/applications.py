@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,15 @@ from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._model.errors import RequestError
 
 from .client import Client
-from .oracle import UNIT, WEIGHTED, MergeContents
+from .oracle import (
+    CLUSTER_GROUPS,
+    CLUSTERED,
+    MISSED_CLUSTER,
+    UNIT,
+    WEIGHTED,
+    MergeContents,
+    cluster_of,
+)
 from .world import MINUTE, MS, START_US, S
 
 if TYPE_CHECKING:
@@ -205,6 +214,7 @@ class StreamingProducer(Application):
                 at=rows.at(),
                 segments=rows.segments(keys) or None,
                 **rows.weight(name),
+                **_cluster(name, score),
             )
             return
         size = dice.choice((2, 5, 12))
@@ -219,6 +229,7 @@ class StreamingProducer(Application):
             at=rows.at(),
             segments=rows.segments(keys) or None,
             **rows.weights(name, size),
+            **_clusters(name, scores),
         )
 
     def _misses(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
@@ -232,7 +243,8 @@ class StreamingProducer(Application):
         if self.world.chance(0.6):
             each, score, at = rows.id(), rows.score(), rows.at()
             self._put["predictions", name, each, score] += 1
-            verbs.log(each, score, at=at, segments=rows.segments(keys) or None)
+            segments = rows.segments(keys) or None
+            verbs.log(each, score, at=at, segments=segments, **_cluster(name, score))
             if at is not None and self.world.chance(0.5):
                 # The prediction may be about to fall due.
                 self._put["labels", name, each, None] += 1
@@ -242,7 +254,13 @@ class StreamingProducer(Application):
         scores = [rows.score() for _ in ids]
         for each, score in zip(ids, scores, strict=True):
             self._put["predictions", name, each, score] += 1
-        verbs.log_cases(ids=ids, scores=scores, at=rows.at(), segments=rows.segments(keys) or None)
+        verbs.log_cases(
+            ids=ids,
+            scores=scores,
+            at=rows.at(),
+            segments=rows.segments(keys) or None,
+            **_clusters(name, scores),
+        )
 
     def _label(self, verbs: Verbs, name: str, _keys: tuple[str, ...]) -> None:
         rows, dice = self.rows, self.world.random
@@ -250,7 +268,9 @@ class StreamingProducer(Application):
             each, score, at = rows.id(), None, None
             if dice.random() < 0.2:
                 at = np.datetime64(self.world.now_us - dice.choice(AGES_US[:5]), "us")
-                score = rows.score() if dice.random() < 0.7 else None
+                # Such a label has no cluster: rarely sent where the stream declares some.
+                is_full = dice.random() < (0.05 if name == CLUSTERED else 0.7)
+                score = rows.score() if is_full else None
             self._put["labels", name, each, score] += 1
             given = rows.weight(name, each)
             verbs.label(each, dice.random() < 0.5, at=at, score=score, **given)
@@ -265,6 +285,16 @@ class StreamingProducer(Application):
         each = self.rows.id()
         self._put["retractions", name, each, None] += 1
         verbs.retract(each)
+
+
+def _cluster(name: str, score: float) -> dict[str, Any]:
+    """Return the argument of one row's cluster."""
+    return {"cluster": cluster_of(score)} if name == CLUSTERED else {}
+
+
+def _clusters(name: str, scores: list[float]) -> dict[str, Any]:
+    """Return the argument of rows' clusters."""
+    return {"clusters": [cluster_of(score) for score in scores]} if name == CLUSTERED else {}
 
 
 _ADDS = (
@@ -308,6 +338,8 @@ class UnaryProducer(Application):
             # A weight that is too fine is refused.
             batch.cases.weights.append(0.3 if world.chance(0.1) else given["weight"])
             batch.cases.label_probabilities.append(world.random.choice(LABEL_PROBABILITIES))
+        if name == CLUSTERED:
+            batch.cases.clusters.append(zlib.crc32(cluster_of(score)))
         request = ingest_pb2.IngestBatchRequest(producer="unary", epoch=1, batch=batch)
         self._frame = request.SerializeToString()
         self.ledger.sends(("unary", 1, self._sequence), self._frame, 1)
@@ -360,15 +392,15 @@ class MergeProducer(Application):
         world, rows = self.world, self.rows
         self._epoch += 1
         name = world.random.choice(STREAMS)
-        evaluator = Evaluator()
+        evaluator = Evaluator(cluster_groups=CLUSTER_GROUPS if name == CLUSTERED else None)
         cases = []
         for _ in range(world.random.randrange(6)):
             score, positive = rows.score(), world.chance(0.4)
-            weight = rows.weight(name).get("weight", 1.0)
-            evaluator.add_case(positive, score, weight=weight)
-            cases.append((score, positive, int(weight * UNIT)))
+            given = rows.weight(name)
+            evaluator.add_case(positive, score, **given, **_cluster(name, score))
+            cases.append((score, positive, int(given.get("weight", 1.0) * UNIT)))
         misses = world.random.randrange(3)
-        evaluator.add_misses(misses)
+        evaluator.add_misses(misses, cluster=MISSED_CLUSTER if name == CLUSTERED else None)
         at_us = world.random.choice((0, world.now_us, world.now_us - 30 * MINUTE))
         upload = Upload(
             name,
@@ -451,10 +483,12 @@ class Operator(Application):
         policy = dice.randrange(3)
         if policy == 1:
             given.expired = stream_pb2.EXPIRY_POLICY_NEGATIVE
-        elif policy == 2:
+        elif policy == 2 and name != CLUSTERED:
             given.orphans = stream_pb2.ORPHAN_POLICY_MISS
         keys = dice.choice(((), ("country",), ("country", "plan")))
         given.segment_keys.extend(keys)
+        if name == CLUSTERED:
+            given.cluster_groups = CLUSTER_GROUPS
         self._keys[name] = tuple(keys)
         self._ask("create_stream", request.SerializeToString())
 
@@ -481,8 +515,11 @@ class Operator(Application):
 
     def _unnamed(self, name: str) -> None:
         batch = ingest_pb2.Batch(stream=name)
-        batch.cases.scores.append(self.rows.score())
+        score = self.rows.score()
+        batch.cases.scores.append(score)
         batch.cases.positives.append(self.world.chance(0.5))
+        if name == CLUSTERED:
+            batch.cases.clusters_u32le = zlib.crc32(cluster_of(score)).to_bytes(4, "little")
         frame = ingest_pb2.IngestBatchRequest(batch=batch).SerializeToString()
         self.ledger.transmissions[frame] += 1
         self.server.call(

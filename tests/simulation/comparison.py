@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from streameval._joining.rules import (
 from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
-from .oracle import UNIT, cell
+from .oracle import MISSED_CLUSTER, UNIT, cell, cluster_cell, cluster_of, group_of
 
 if TYPE_CHECKING:
     from streameval._counts.state import State
@@ -35,6 +36,9 @@ Found = Counter[tuple[str, float | None]]
 
 ALL_TIME = -1
 _OF_SCORES = {f"{what}{sums}" for what in "PN" for sums in ("", " units", " squares")}
+
+GROUPS = ("groups", "of clusters")
+"""Stands for the counts of the whole by groups of clusters, beside the slices."""
 _STATES = {
     PENDING: ("pending", None),
     LABELLED_NEGATIVE: ("labelled", False),
@@ -152,6 +156,12 @@ def recounted(view: StreamView, wanted: StreamOracle, now_us: int) -> dict[Place
         for segment in segments:
             for start in at:
                 expected[segment, start][key] += count
+        if wanted.settings.cluster_groups and what in {"P", "N", "missed P"}:
+            is_missed = what == "missed P"
+            group = group_of(MISSED_CLUSTER if is_missed else cluster_of(score))
+            edge = -math.inf if is_missed else cluster_cell(score)
+            for start in at:
+                expected[GROUPS, start][f"{what[-1]} of {group}", edge] += count
     return expected
 
 
@@ -191,6 +201,15 @@ def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
         counted["missed N", None] = state.missed_negatives // state.unit
         for name in COVERAGE:
             counted[name, None] = getattr(coverage.counts, name)
+        clusters = state.clusters
+        has_clusters = view.info.settings.cluster_groups > 0 and place[0] is None
+        assert (clusters is not None) == has_clusters
+        if clusters is not None:
+            clusters._check()
+            columns = (clusters.edges.tolist(), clusters.codes.tolist(), clusters.counts.tolist())
+            found[GROUPS, place[1]] = by_group = Counter()
+            for edge, code, count in zip(*columns, strict=True):
+                by_group[f"{'NP'[code & 1]} of {code >> 1}", edge] += count
 
     segments: list[Slice] = [None]
     segments += [

@@ -34,6 +34,7 @@ from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
+from streameval_server._state.pending_clusters import PendingClusters
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -368,5 +369,27 @@ MUTANTS = [
         "remove",
         "self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))",
         "pass",
+    ),
+    # -- clusters
+    Mutant(
+        "labels count in the first group",
+        Joiner,
+        "_split",
+        "codes[:, 0])",
+        "codes[:, 0] * 0)",
+    ),
+    Mutant(
+        "a label that was taken back stays in its group",
+        Accumulator,
+        "remove",
+        "[self._by_cluster(change).negated()]",
+        "[]",
+    ),
+    Mutant(
+        "groups that wait are not merged",
+        PendingClusters,
+        "add_to",
+        "merge_clusters([clusters, *self.pieces])",
+        "merge_clusters([clusters, *self.pieces[1:]])",
     ),
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,14 @@ WEIGHTED = "b/1"
 
 UNIT = 2**16
 """What a case weighs without a weight; weights are integers in the counts."""
+
+CLUSTERED = "c"
+"""The stream that declares clusters, if its operator created it; else it has rows without."""
+
+CLUSTER_GROUPS = 8
+
+MISSED_CLUSTER = b"missed"
+"""The cluster of the misses of merges."""
 
 Slices = tuple[str, ...]
 """The value of each key that was declared when the row was taken."""
@@ -409,6 +418,27 @@ def units_of(rows: ingest_pb2.Cases | ingest_pb2.Labels, size: int) -> list[int]
     shares = list(rows.label_probabilities) or [1.0]
     shares = shares * size if len(shares) == 1 else shares
     return [round(weight / share * UNIT) for weight, share in zip(weights, shares, strict=True)]
+
+
+def cluster_of(score: float) -> bytes:
+    """Return the cluster of a row, which its score determines."""
+    return b"user-%d" % (round(score * 4096) % 23) if math.isfinite(score) else b"none"
+
+
+def group_of(cluster: bytes) -> int:
+    """Return the group that a cluster is hashed into, by the documented hash."""
+    mixed = zlib.crc32(cluster) + 0x9E3779B97F4A7C15
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ mixed >> shift) * factor % 2**64
+    return (mixed ^ mixed >> 31) % CLUSTER_GROUPS
+
+
+def cluster_cell(score: float) -> float:
+    """Return the lower edge of a score's cell of 8 bits, from the nearer end of [0, 1]."""
+    if not 0.5 <= score < 1:
+        return cell(score, 8)
+    mantissa, exponent = math.frexp(1 - score)
+    return 1 - math.ldexp(math.ceil(math.ldexp(mantissa, 8)), exponent - 8)
 
 
 def cell(score: float, bits: int | None) -> float:

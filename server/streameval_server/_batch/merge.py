@@ -162,6 +162,7 @@ class MergeInbox:
             resolution=settings.resolution,
             scale=settings.scale,
             max_cells=self._limits.pane_cells,
+            cluster_groups=settings.cluster_groups or None,
         )
         try:
             merge_states([empty, replace(state.evaluator._view(), max_cells=None)], revision=0)
@@ -198,9 +199,6 @@ def _read(header: ingest_pb2.MergeHeader, data: bytes, max_states: int | None = 
             evaluator = Evaluator.from_bytes(each.evaluator)
         except CorruptStateError as error:
             raise _invalid(f"states[{place}].evaluator", str(error)) from None
-        if evaluator.cluster_groups is not None:
-            text = "a stream has no clusters: send a state without cluster_groups"
-            raise _invalid(f"states[{place}].evaluator", text)
         segments = tuple((segment.key, segment.value) for segment in each.segments)
         states.append(MergedState(each.event_time_us, segments, evaluator))
     total = sum(each.evaluator.num_cases for each in states)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streameval._common import id_problem, quoted, stream_name_problem
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
-from streameval_server._batch.decode import decode, parse_message, refuse
+from streameval_server._batch.decode import decode, parse_message
 from streameval_server._log.catalog import NEW
 from streameval_server._log.entries import Format, Item, Kind, Status, batch_format
 from streameval_server._log.failpoints import failpoint
@@ -31,7 +31,6 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.names import MAX_UINT
 from streameval_server._model.request_ids import PRODUCER_PREFIX
-from streameval_server._model.rows import CaseRows, PredictionRows
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
@@ -315,8 +314,6 @@ def batch_item(
     disputed_us = committer.disputed_us
     try:
         rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)
-        if isinstance(rows, CaseRows | PredictionRows) and rows.clusters is not None:
-            refuse(Code.UNIMPLEMENTED, "this server does not count clusters yet")
     except RefusedError as error:
         return refused(error.refused, batch.stream if is_valid_name else "")
     item = Item(

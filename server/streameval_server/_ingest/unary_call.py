@@ -11,7 +11,7 @@ from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
-from streameval_server._model.errors import Code, RequestError, invalid
+from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.request_ids import RequestMark, request_mark
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -147,11 +147,6 @@ class UnaryCall:
         format_ = Format.CREATE_STREAM_REQUEST
         if settings.cluster_groups:
             format_ = Format.CLUSTERED_STREAM_REQUEST
-            raise RequestError(
-                Code.UNIMPLEMENTED,
-                "this server does not count clusters yet",
-                reason="INVALID_SETTINGS",
-            )
         mark = request_mark(request)
         self._administer(Kind.CREATE_STREAM, format_, name, frame, mark, change=settings)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval._counts import WEIGHT_UNITS
+from streameval._counts import CLUSTER_ROW_BYTES, WEIGHT_UNITS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -280,7 +280,9 @@ def memory_of(rows: Rows | None) -> int:
             len(state.counts) * (_CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES)
             for state in states
         )
-        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(states) + cells_bytes
+        tables = [state.clusters for state in states if state.clusters is not None]
+        by_cluster = CLUSTER_ROW_BYTES * sum(each.counts.size for each in tables)
+        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(states) + cells_bytes + by_cluster
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
     # Ids of one batch have about the same length.

@@ -16,16 +16,16 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._common import FloatArray, IntArray
+    from streameval._common import Counts, FloatArray, IntArray
     from streameval._evaluator_queries import EvaluatorQueries
 
     class CountCurve(Protocol):
         """The columns that operating points and hulls have in common."""
 
         @property
-        def fp(self) -> IntArray: ...
+        def fp(self) -> Counts: ...
         @property
-        def tp(self) -> IntArray: ...
+        def tp(self) -> Counts: ...
         @property
         def thresholds(self) -> FloatArray: ...
 
@@ -54,7 +54,7 @@ def curve_message(curve: CountCurve, keep: IntArray | None = None) -> types_pb2.
     return types_pb2.Curve(fp=fp, tp=tp, thresholds=thresholds)
 
 
-def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntArray:
+def thinned(points: CountCurve, vertices: Counts, *, max_points: int) -> IntArray:
     """Return the indices of about `max_points` points that keep the curve's shape.
 
     O(points + max_points log(points)).
@@ -77,7 +77,8 @@ def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntAr
     spare = max_points - int(np.count_nonzero(kept))
     if spare > 0:
         rest = np.flatnonzero(~kept)
-        travelled = points.fp / max(int(points.fp[-1]), 1) + points.tp / max(int(points.tp[-1]), 1)
+        fp, tp = (each / (float(each[-1]) or 1.0) for each in (points.fp, points.tp))
+        travelled = fp + tp
         steps = np.linspace(0.0, float(travelled[-1]), spare + 2)[1:-1]
         kept[rest[_distinct(np.searchsorted(travelled[rest], steps), len(rest))]] = True
     return np.flatnonzero(kept)

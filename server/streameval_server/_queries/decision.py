@@ -135,7 +135,7 @@ def _numbers_of_cases(window: Window, found: Confusion) -> tuple[int, int, int, 
     """Return TP, FP, FN and TN, each case counted once whatever it weighs. O(n)."""
     weighted = window._view().weighted
     if weighted is None:
-        return found.tp, found.fp, found.fn, found.tn
+        return int(found.tp), int(found.fp), int(found.fn), int(found.tn)
     counts = []
     for label, missed in ((True, window.num_misses), (False, window.num_negative_misses)):
         run = weighted.run(label)

@@ -24,6 +24,7 @@ from streameval._metric_registry import (
     Metric,
     reason_of,
 )
+from streameval._uncertainty import dependence_warning
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 
@@ -216,9 +217,21 @@ def interval_message(interval: Interval) -> types_pb2.Interval:
         message.lower, message.upper = interval.lower, interval.upper
     else:
         message.undefined_reason = _Reason.Value(f"UNDEFINED_REASON_{interval.reason}")
-    if interval.design_effect > 1:
+    if math.isfinite(interval.design_effect) and interval.design_effect != 1.0:
         message.design_effect = interval.design_effect
+    if not math.isnan(interval.least_effect):
+        message.min_design_effect = interval.least_effect
     return message
+
+
+def dependence_warning_of(messages: Iterable[types_pb2.Metric]) -> str | None:
+    """Return the warning of the interval that panes show to be the most too narrow, if any."""
+    effects = [
+        each.interval.min_design_effect
+        for each in messages
+        if each.interval.HasField("min_design_effect")
+    ]
+    return dependence_warning(max(effects, default=math.nan))
 
 
 def weights_message(window: Window) -> types_pb2.Weights | None:

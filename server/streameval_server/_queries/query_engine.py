@@ -22,6 +22,7 @@ from streameval_server._queries.convert import curve_message
 from streameval_server._queries.derived_answers import DerivedAnswers
 from streameval_server._queries.metrics import (
     MetricSelection,
+    dependence_warning_of,
     metric_messages,
     operating_point,
     select_metrics,
@@ -132,7 +133,9 @@ class QueryEngine:
         self.server_warnings = server_warnings
         self._waiting = waiting
         share = max(max_cache_bytes // _EIGHTHS, 1)
-        self._windows: WindowCache[Hashable] = WindowCache(max(share // _CELL_BYTES, 1))
+        self._windows: WindowCache[Hashable] = WindowCache(
+            max(share // _CELL_BYTES, 1), knows_panes=True
+        )
         self._derived = DerivedAnswers(2 * share)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
             3 * share, _memory_bytes
@@ -199,7 +202,8 @@ class QueryEngine:
         self._check(resolved.num_cells)
         window = self._window(resolved)
         self._derived.use(window._view())
-        return window
+        whole = resolved.whole
+        return window if whole is None else window.part_of(self.window(whole))
 
     def end(self) -> None:
         """Note that this thread has answered: what states keep of the answer is bounded now."""
@@ -257,6 +261,12 @@ class QueryEngine:
             resolution=window.resolution,
             weights=weights_message(window),
         )
+        for pane in resolved.states:
+            # A pane may keep coarse cells, by which panes are compared.
+            self._derived.use(pane.state)
+        text = dependence_warning_of(message.metrics)
+        if text is not None:
+            message.warnings.append(text)
         if metrics.threshold is not None:
             message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
         if hull and window._view().P and window._view().N:

@@ -91,11 +91,13 @@ class ResolvedSelection:
     @cached_property
     def parts(self) -> tuple[object, ...]:
         """The immutable objects that determine the answer; caches compare them by identity."""
+        whole = () if self.whole is None else self.whole.parts
         if self.span_us is None:
-            return (self.slice.all_time._view(), self.slice.coverage)
+            return (self.slice.all_time._view(), self.slice.coverage, *whole)
         if not self.panes:  # then the answer is valid as long as the stream
             return (self.view.info,)
-        return (*(each.state for each in self.states), *(pane.coverage for pane in self.panes))
+        states = (each.state for each in self.states)
+        return (*states, *(pane.coverage for pane in self.panes), *whole)
 
     @property
     def half_life_us(self) -> int | None:
@@ -114,6 +116,22 @@ class ResolvedSelection:
             self.half_life_us,
             self.span_us,
         )
+
+    @cached_property
+    def whole(self) -> ResolvedSelection | None:
+        """The same window of the whole, if the slice takes its design effects from there.
+
+        Slices have no groups of clusters. Decayed ones have no design effect.
+        """
+        has_clusters = self.view.info.settings.cluster_groups > 0
+        if not has_clusters or self.selection.segment is None or self.half_life_us is not None:
+            return None
+        part = self.view.whole
+        panes: tuple[PaneView, ...] = ()
+        if self.span_us is not None:
+            panes = tuple(pane for pane in part.panes if _is_within(pane, self.span_us))
+        chosen = replace(self.selection, segment=None)
+        return replace(self, selection=chosen, slice=part, panes=panes)
 
     def of_segment(self, segment: tuple[str, str]) -> ResolvedSelection:
         """Return the same window of one slice. O(panes)."""

@@ -49,6 +49,17 @@ def _about_slice(resolved: ResolvedSelection) -> Iterator[str]:
         if resolved.view.slice((key, OTHER_VALUE)) is not None:
             text += f"; values beyond the maximum number for {key} are counted in {OTHER_VALUE}"
         yield text
+    if segment is not None and resolved.view.info.settings.cluster_groups:
+        if resolved.whole is None:
+            yield (
+                "slices are not counted by groups of clusters: limits of a decayed one take its "
+                "cases as independent"
+            )
+        else:
+            yield (
+                "slices are not counted by groups of clusters: limits allow for clusters with "
+                "the design effect of the whole"
+            )
 
 
 def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> Iterator[str]:

@@ -29,13 +29,16 @@ from streameval_server._state.pending_cases import (
     UnsortedCases,
     has_weights,
     merge_pending,
+    sorted_cases,
     weighted_sums,
 )
+from streameval_server._state.pending_clusters import PendingClusters, table_bytes
 from streameval_server._state.views import LazyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._counts import ClusterCounts
     from streameval_server._state.pending_cases import Addition
 
 _MIN_PENDING_SCORES = 4_096
@@ -106,6 +109,8 @@ class Accumulator:
     """
 
     __slots__ = (
+        "_clusters",
+        "_clusters_bytes",
         "_frozen",
         "_has_weights",
         "_is_table_shared",
@@ -136,6 +141,10 @@ class Accumulator:
         self._has_weights = state.weighted is not None
         self._state_scores = len(state.counts)
         self._state_bytes = _columns_bytes(state) + (_STATE_BYTES if self._state_scores else 0)
+        self._state_bytes += table_bytes(state.clusters)
+        # None where the slice has no clusters.
+        self._clusters = None if state.clusters is None else PendingClusters()
+        self._clusters_bytes = 0
         self._table: CellTable | None = None
         self._table_bytes = 0
         self._is_table_shared = False
@@ -149,12 +158,16 @@ class Accumulator:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
-        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes + self._table_bytes
+        pending = self._pending_bytes + self._table_bytes + self._clusters_bytes
+        return OVERHEAD_BYTES + self._state_bytes + pending
 
     def add(self, change: Addition, *, may_have_table: bool = True) -> int:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
         self._thaw()
+        if self._clusters is not None:
+            self._clusters = self._clusters.added(self._by_cluster(change))
+            self._clusters_bytes = self._clusters.memory_bytes
         if has_weights(change) and not self._has_weights:
             # Merging gives each score of the state sums of weights.
             self._has_weights = True
@@ -171,6 +184,13 @@ class Accumulator:
         ):
             self._count_in_table()
         return self.memory_bytes - before
+
+    def _by_cluster(self, change: Addition) -> ClusterCounts:
+        """Return an addition by groups of clusters; the caller's slice has clusters."""
+        clusters = self._state.clusters
+        assert clusters is not None
+        assert isinstance(change, UnsortedCases)
+        return change.by_cluster(clusters.num_groups)
 
     def _count_in_table(self) -> None:
         """Move the pending cases into the table, unless they do not fit one."""
@@ -217,6 +237,7 @@ class Accumulator:
         else:
             self._state, self._table = source.state, source.table
             self._pending = list(source.pending)
+            self._clusters = source.clusters
 
     @property
     def is_due(self) -> bool:
@@ -244,14 +265,16 @@ class Accumulator:
         before = self.memory_bytes
         state = self.state()
         self._frozen = None
-        if isinstance(change, UnsortedCases):
+        if isinstance(change, UnsortedCases) and has_weights(change):
             sums = weighted_sums(change).at_resolution(state.resolution, state.scale).negated()
             self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))
             return self.memory_bytes - before
+        less = sorted_cases(change)
         removed = ScoreCounts(
-            state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
+            state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
         )
-        self._adopt(state.changed(removed, revision=0))
+        clusters = [] if state.clusters is None else [self._by_cluster(change).negated()]
+        self._adopt(state.changed(removed, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
     def exchange(self, added: UnsortedCases, removed: Addition) -> int:
@@ -260,23 +283,31 @@ class Accumulator:
         state = self.state()
         is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
         has_units = self._has_weights or has_weights(added)
-        if is_full or has_units or isinstance(removed, UnsortedCases):
+        if is_full or has_units or has_weights(removed):
             return self.add(added) + self.remove(removed)
         self._frozen = None
-        more = added.sorted()
+        more, less = added.sorted(), sorted_cases(removed)
         change = ScoreCounts(
-            state.quantised(more.positives).merged(state.quantised(removed.positives).negated()),
-            state.quantised(more.negatives).merged(state.quantised(removed.negatives).negated()),
+            state.quantised(more.positives).merged(state.quantised(less.positives).negated()),
+            state.quantised(more.negatives).merged(state.quantised(less.negatives).negated()),
         )
-        self._adopt(state.changed(change, revision=0))
+        clusters = []
+        if state.clusters is not None:
+            clusters = [self._by_cluster(added), self._by_cluster(removed).negated()]
+        self._adopt(state.changed(change, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
     def merge(self, states: Sequence[State]) -> int:
-        """Add other states, at the lowest resolution of all; return the growth. O(n)."""
+        """Add other states, at the lowest resolution of all; return the growth. O(n).
+
+        Slices have no clusters: states that have some count in these without.
+        """
         before = self.memory_bytes
         mine = self.state()
         self._frozen = None
         others = [replace(state, max_cells=mine.max_cells, _answers={}) for state in states]
+        if mine.clusters is None:
+            others = [replace(state, clusters=None, _answers={}) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
         return self.memory_bytes - before
 
@@ -292,10 +323,11 @@ class Accumulator:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
             self._is_table_shared = self._table is not None
-            source = _Source(self._state, self._table, tuple(self._pending))
+            source = _Source(self._state, self._table, tuple(self._pending), self._clusters)
             self._frozen = LazyCounts(source, _merged)
             # The frozen counts alone hold them, so they are in memory once after a merge.
             self._state, self._table, self._pending = _THAWED, None, []
+            self._clusters = None
         return self._frozen
 
 
@@ -305,11 +337,15 @@ class _Source(NamedTuple):
     state: State
     table: CellTable | None
     pending: tuple[Addition, ...]
+    clusters: PendingClusters | None
 
 
 def _merged(source: _Source) -> State:
-    state, table, pending = source
-    return merge_pending(state if table is None else table.add_to(state), pending)
+    state, table, pending, clusters = source
+    merged = merge_pending(state if table is None else table.add_to(state), pending)
+    if clusters is None or state.clusters is None:
+        return merged
+    return replace(merged, clusters=clusters.add_to(state.clusters), _answers={})
 
 
 _THAWED = State()

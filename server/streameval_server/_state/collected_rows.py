@@ -54,6 +54,7 @@ class CollectedRows:
             panes=panes_in(self._first_us, self._last_us, store.panes.tiers[0].width_us),
             existing=(len(store.slices) - 1, num_panes, parts),
             has_effects=self._has_effects,
+            has_clusters=store.has_clusters,
         )
         # Counting replaces the columns.
         self.memory_bytes = max(self._row_bytes, growth)

@@ -26,7 +26,12 @@ from streameval_server._state.deferred_rows import REMOVES, CodedCases, Deferred
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases, has_weights
+from streameval_server._state.pending_cases import (
+    TimedCases,
+    UnsortedCases,
+    has_clusters,
+    has_weights,
+)
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
@@ -462,8 +467,8 @@ class StreamCounts:
         removed: Addition | None = None
         if change.removed is not None:
             cases = UnsortedCases.of(change.removed)
-            # Sorted once for all parts, unless each has to sum weights.
-            removed = cases if has_weights(cases) else cases.sorted()
+            # Sorted once for all parts, unless some sum weights or count clusters.
+            removed = cases if has_weights(cases) or has_clusters(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None and removed is not None:

@@ -183,14 +183,18 @@ class Joins:
     """
 
     def __init__(self, settings: StreamSettings) -> None:
-        self.table = TrackedTable(len(settings.segment_keys))
+        self.table = TrackedTable(len(settings.segment_keys) + bool(settings.cluster_groups))
         self.joiner = self._joiner(settings)
         self.segments: dict[int, int] = {}
         self._taken = 0
         self._rewrite = False
 
     def _joiner(self, settings: StreamSettings) -> Joiner:
-        joiner = Joiner(join_settings(settings), len(settings.segment_keys))
+        joiner = Joiner(
+            join_settings(settings),
+            len(settings.segment_keys),
+            has_clusters=settings.cluster_groups > 0,
+        )
         joiner.table = self.table
         return joiner
 
@@ -223,7 +227,7 @@ class Joins:
         after = self._joiner(settings)
         after.now_us, after.tally = before.now_us, before.tally
         if after.keys > before.keys:
-            self.table.widen(after.keys)
+            self.table.widen(after.keys + after.has_clusters)
         old_us, new_us = before.settings.bucket_us, after.settings.bucket_us
         if old_us != new_us:
             self.table.rebucket(old_us, new_us)

@@ -71,7 +71,7 @@ class PaneContent:
     Parameters
     ----------
     make : callable
-        Makes an empty part.
+        Makes an empty part of the slice with a number.
     usage : StreamUsage
         The stream's.
 
@@ -97,7 +97,7 @@ class PaneContent:
         "revision",
     )
 
-    def __init__(self, make: Callable[[], Part], usage: StreamUsage) -> None:
+    def __init__(self, make: Callable[[int], Part], usage: StreamUsage) -> None:
         self._make_part = make
         self._usage = usage
         self._frozen: dict[int, PaneView] | None = None
@@ -127,7 +127,7 @@ class PaneContent:
         """Return a slice's part to change it; create it if it does not exist."""
         part = self.parts.get(number)
         if part is None:
-            part = self.parts[number] = self._make_part()
+            part = self.parts[number] = self._make_part(number)
         return part
 
     def merge(self, *others: PaneContent) -> None:

@@ -54,6 +54,8 @@ class PaneStore:
         Event times before this are in no pane, even within the retention.
     key_revisions : dict of int to int
         The revision of the last change of a key's slices.
+    has_clusters : bool
+        Whether the whole, and that of panes, is counted by groups of clusters; slices are not.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
@@ -62,11 +64,21 @@ class PaneStore:
         self.floor_us = 0
         self.key_revisions: dict[int, int] = {}
         self._usage = usage
-        usage.memory_bytes = OVERHEAD_BYTES
+        groups = settings.cluster_groups or None
         bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
-        self._new_part = partial(_new_part, bounded, usage)
-        whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
+        whole_of_pane = empty_state(
+            resolution=self.bits,
+            scale=self.scale,
+            max_cells=limits.pane_cells,
+            cluster_groups=groups,
+        )
+        self._new_part = partial(_new_part, whole_of_pane, bounded, usage)
+        whole = empty_state(
+            resolution=None, scale=self.scale, max_cells=limits.max_cells, cluster_groups=groups
+        )
         self.slices = {WHOLE: _part(whole)}
+        self.has_clusters = groups is not None
+        usage.memory_bytes = self.whole.memory_bytes
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
 
@@ -138,7 +150,7 @@ class PaneStore:
     def _slice(self, number: int) -> Part:
         part = self.slices.get(number)
         if part is None:
-            part = self.slices[number] = self._new_part()
+            part = self.slices[number] = self._new_part(number)
         return part
 
     @property
@@ -282,9 +294,11 @@ class PaneStore:
         )
 
 
-def _new_part(bounded: State, usage: StreamUsage) -> Part:
+def _new_part(whole: State, bounded: State, usage: StreamUsage, number: int) -> Part:
     usage.memory_bytes += OVERHEAD_BYTES
-    return _part(bounded)
+    part = _part(whole if number == WHOLE else bounded)
+    usage.memory_bytes += part.memory_bytes - OVERHEAD_BYTES
+    return part
 
 
 def _part(state: State) -> Part:

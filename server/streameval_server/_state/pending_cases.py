@@ -23,6 +23,7 @@ from streameval._counts import (
     cell_keys,
     concatenate_parts,
     count_cells,
+    counts_of_groups,
     quantise,
     weighted_counts,
 )
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common import BoolArray, FloatArray, IntArray
-    from streameval._counts import Scale, State, WeightedCounts
-    from streameval._time import Cases
+    from streameval._counts import ClusterCounts, Scale, State, WeightedCounts
+    from streameval._time import Cases, CodeArray
     from streameval_server._state.segments import SegmentColumns
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
@@ -72,18 +73,22 @@ class UnsortedCases:
         The multiplicity of each, None for 1.
     units : int64[n] or None
         The weight of each in units of 2**-16, None where each weighs 1.
+    clusters : uint16[n] or None
+        The group of each one's cluster; None where the stream declares no clusters.
     """
 
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
     units: IntArray | None = None
+    clusters: CodeArray | None = None
+    _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, cases: Cases) -> UnsortedCases:
         """Return the cases of a change. O(1)."""
-        return cls(cases.labels, cases.scores, cases.counts, cases.units)
+        return cls(cases.labels, cases.scores, cases.counts, cases.units, cases.clusters)
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:
@@ -101,19 +106,28 @@ class UnsortedCases:
             np.concatenate([part.scores for part in parts]),
             counts,
             units,
+            _concatenated([part.clusters for part in parts]),
         )
 
     def take(self, rows: IntArray) -> UnsortedCases:
         """Return some of the rows. O(rows)."""
-        counts = None if self.counts is None else self.counts[rows]
-        units = None if self.units is None else self.units[rows]
-        return UnsortedCases(self.labels[rows], self.scores[rows], counts, units)
+        return UnsortedCases(
+            self.labels[rows],
+            self.scores[rows],
+            None if self.counts is None else self.counts[rows],
+            None if self.units is None else self.units[rows],
+            None if self.clusters is None else self.clusters[rows],
+        )
 
     def copy(self) -> UnsortedCases:
         """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
-        counts = None if self.counts is None else self.counts.copy()
-        units = None if self.units is None else self.units.copy()
-        return UnsortedCases(self.labels.copy(), self.scores.copy(), counts, units)
+        return UnsortedCases(
+            self.labels.copy(),
+            self.scores.copy(),
+            None if self.counts is None else self.counts.copy(),
+            None if self.units is None else self.units.copy(),
+            None if self.clusters is None else self.clusters.copy(),
+        )
 
     def __len__(self) -> int:
         return self.scores.size
@@ -123,7 +137,7 @@ class UnsortedCases:
         """Memory of the rows. O(1)."""
         return sum(
             column.nbytes
-            for column in (self.labels, self.scores, self.counts, self.units)
+            for column in (self.labels, self.scores, self.counts, self.units, self.clusters)
             if column is not None
         )
 
@@ -155,9 +169,23 @@ class UnsortedCases:
             self._keys[scale] = keys, Span.of(keys)
         return self._keys[scale]
 
+    def by_cluster(self, num_groups: int) -> ClusterCounts:
+        """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
+        if not self._by_cluster:
+            assert self.clusters is not None
+            columns = (self.labels, self.scores, self.counts, self.clusters)
+            self._by_cluster.append(counts_of_groups(num_groups, *columns))
+        return self._by_cluster[0]
+
     def sorted(self) -> ScoreCounts:
         """Return the cases, all of weight 1, as sorted runs. O(n log n)."""
         return ScoreCounts(Run.of(*self.positives), Run.of(*self.negatives))
+
+
+def _concatenated(columns: Sequence[CodeArray | None]) -> CodeArray | None:
+    """Return the columns of clusters as one: all parts of a stream have one, or none has."""
+    found = [column for column in columns if column is not None]
+    return np.concatenate(found) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,6 +239,16 @@ def _event_times(parts: Sequence[TimedCases]) -> int | IntArray:
 def has_weights(addition: Addition) -> bool:
     """Return whether an addition has weights. O(1)."""
     return isinstance(addition, UnsortedCases) and addition.units is not None
+
+
+def has_clusters(addition: Addition) -> bool:
+    """Return whether the rows of an addition have clusters. O(1)."""
+    return isinstance(addition, UnsortedCases) and addition.clusters is not None
+
+
+def sorted_cases(addition: Addition) -> ScoreCounts:
+    """Return an addition, all of weight 1, as sorted runs. O(n log n) if it is not sorted."""
+    return addition.sorted() if isinstance(addition, UnsortedCases) else addition
 
 
 def merge_weighted(state: State, pending: Sequence[Addition]) -> State:

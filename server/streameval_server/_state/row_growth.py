@@ -19,6 +19,7 @@ from streameval_server._model.rows import (
 )
 from streameval_server._state.accumulator import OVERHEAD_BYTES, PIECE_BYTES
 from streameval_server._state.coverage import COVERAGE_BYTES
+from streameval_server._state.pending_clusters import EMPTY_BYTES, MAX_BYTES_PER_ROW
 
 if TYPE_CHECKING:
     from streameval._row_codec import EventTimes
@@ -68,6 +69,7 @@ def growth_bytes(
     panes: int,
     existing: tuple[int, int, int] = (0, 0, 0),
     has_effects: bool,
+    has_clusters: bool = False,
 ) -> int:
     """Return by how much a stream's counts grow at most by some rows. O(1).
 
@@ -82,12 +84,18 @@ def growth_bytes(
         Which of these exist already: slices, panes, and slices of panes.
     has_effects : bool
         As for `slices_bytes`.
+    has_clusters : bool
+        Whether the whole, for all time and by pane, is counted by groups of clusters too.
     """
     places = rows * keys
     slices, panes = max(slices, existing[0]), max(panes, existing[1])
+    by_cluster = 0
+    if has_clusters:
+        by_cluster = 2 * rows * MAX_BYTES_PER_ROW + (1 + min(rows, panes)) * EMPTY_BYTES
     delays = DELAY_ROW_BYTES * rows + DELAY_PANE_BYTES * min(rows, panes) if has_effects else 0
     return (
-        delays
+        by_cluster
+        + delays
         + slices_bytes(rows, 1, 1, has_effects=has_effects)
         + slices_bytes(rows, panes, existing[1], has_effects=has_effects)
         + slices_bytes(places, slices, existing[0], has_effects=has_effects)
@@ -125,6 +133,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
     if isinstance(rows, MissRows):
         return _STREAM_BYTES + growth_bytes(1, keys, slices=keys, panes=1, has_effects=False)
     has_ids = not isinstance(rows, CaseRows)
+    has_clusters = settings.cluster_groups > 0
     small = _STREAM_BYTES + (memory_of(rows) + _ID_BYTES * rows.size if has_ids else 0)
     if not isinstance(rows, CaseRows | PredictionRows):
         # Effects of known predictions, whose slices of panes exist.
@@ -138,6 +147,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             panes=panes,
             existing=(places, 0, places * panes),
             has_effects=True,
+            has_clusters=has_clusters and has_labels,
         )
     counted_rows = rows.size
     if isinstance(rows, CaseRows) and rows.units is not None:
@@ -155,5 +165,6 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             slices=sum(map(len, values)) + keys,
             panes=panes_in(*span_of(rows.event_us), settings.pane_us),
             has_effects=has_ids,
+            has_clusters=has_clusters and not has_ids,
         )
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import unless_one
+from streameval._counts import groups_of, unless_one
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from streameval._common import IntArray
     from streameval._row_codec import EventTimes
+    from streameval._time import CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
@@ -120,7 +121,13 @@ class StreamState:
             columns = self._read_segments(rows)
             self.counts.add_cases(
                 TimedCases(
-                    UnsortedCases(rows.labels, rows.scores, rows.counts, unless_one(rows.units)),
+                    UnsortedCases(
+                        rows.labels,
+                        rows.scores,
+                        rows.counts,
+                        unless_one(rows.units),
+                        self._groups_of(rows),
+                    ),
                     received_us if rows.event_us is None else rows.event_us,
                     () if columns is None else (columns,),
                 )
@@ -146,6 +153,12 @@ class StreamState:
         self._usage.num_slices = self.segments.num_values
         return columns
 
+    def _groups_of(self, rows: CaseRows | PredictionRows) -> CodeArray | None:
+        """Return the group of each row's cluster; None where the stream declares none. O(n)."""
+        if rows.clusters is None:
+            return None
+        return groups_of(rows.clusters, self.info.settings.cluster_groups).astype(np.uint16)
+
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         if self.joins is None:
             self.joins = Joins(self.info.settings)
@@ -159,6 +172,7 @@ class StreamState:
                 event_us=_column(rows.event_us, rows.size, received_us),
                 now_us=received_us,
                 codes=None if columns is None else segment_codes([columns]).T,
+                clusters=self._groups_of(rows),
             )
         elif isinstance(rows, LabelRows):
             effects = joiner.label(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streameval.client._wire.answers import Span
 
 _REASON_PREFIX = "UNDEFINED_REASON_"
-_REFUSALS = {"TOO_FEW_EFFECTIVE"}
+_REFUSALS = {"TOO_COARSE", "TOO_FEW_EFFECTIVE"}
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -152,8 +152,11 @@ def _interval(metric: types_pb2.Metric) -> Interval:
         method=analytic_method(metric.name),
         estimate=_value(metric),
         anytime=interval.anytime,
-        design_effect=interval.design_effect if interval.HasField("design_effect") else 1.0,
+        design_effect=_design_effect(interval),
         refused=_refused(interval),
+        least_effect=interval.min_design_effect
+        if interval.HasField("min_design_effect")
+        else math.nan,
     )
 
 
@@ -163,6 +166,12 @@ def _limits(interval: types_pb2.Interval) -> tuple[float, float]:
         interval.lower if interval.HasField("lower") else math.nan,
         interval.upper if interval.HasField("upper") else math.nan,
     )
+
+
+def _design_effect(interval: types_pb2.Interval) -> float:
+    if interval.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_COARSE:
+        return math.nan
+    return interval.design_effect if interval.HasField("design_effect") else 1.0
 
 
 def _refused(interval: types_pb2.Interval) -> str | None:

@@ -65,6 +65,23 @@ def test_evaluate_weighs_rows(cases: pd.DataFrame, tmp_path: Path, suffix: str) 
         assert figures[name] == pytest.approx(wanted, abs=1e-12)
 
 
+def test_the_table_says_what_cases_weigh(cases: pd.DataFrame, tmp_path: Path) -> None:
+    """Beside the numbers of cases: the sums of weights, and the effective numbers."""
+    file = tmp_path / "cases.csv"
+    cases.to_csv(file, index=False)
+    result = run("evaluate", file, "--weight", "w")
+    assert result.exit_code == 0, result.output
+    positives, negatives = (cases.w[cases.label == label] for label in (1, 0))
+    effective = [each.sum() ** 2 / (each**2).sum() for each in (positives, negatives)]
+    assert (
+        f"weights of {positives.sum():,g} positive and {negatives.sum():,g} negative; "
+        f"as many as {effective[0]:.0f} and {effective[1]:.0f} of equal weight"
+    ) in result.stdout
+    assert "weights" not in run("evaluate", file).stdout
+    cases[:60].to_csv(file, index=False)
+    assert "no interval: TOO_FEW_EFFECTIVE" in run("evaluate", file, "--weight", "w").stdout
+
+
 def test_evaluate_by_weighs_each_group(cases: pd.DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "cases.csv"
     cases.to_csv(file, index=False)

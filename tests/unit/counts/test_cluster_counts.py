@@ -17,7 +17,12 @@ from streameval import (
     InvalidInputError,
     WindowedEvaluator,
 )
-from streameval._counts.cluster_counts import CLUSTER_BITS, cluster_edges
+from streameval._counts.cluster_counts import (
+    CLUSTER_BITS,
+    cluster_edges,
+    counts_of_groups,
+    merge_clusters,
+)
 from streameval._counts.cluster_keys import (
     check_clusters,
     cluster_checksum,
@@ -26,6 +31,7 @@ from streameval._counts.cluster_keys import (
     groups_of,
 )
 from streameval._counts.resolution import quantise
+from streameval._counts.run import NegativeCountError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -329,3 +335,33 @@ def test_numbers_of_groups_out_of_range(groups):
     """An integer from 8 to 1024, or None."""
     with pytest.raises(InvalidInputError, match="cluster_groups must be"):
         Evaluator(cluster_groups=groups)
+
+
+@pytest.mark.parametrize("size", [1, 40, 3_000])
+@pytest.mark.parametrize("groups", [8, 1_024])
+def test_tables_are_those_of_a_dict(groups: int, size: int):
+    """Counted in a dense table or by a sort, and merged, as by a dict of edge, group and class."""
+    rng = np.random.default_rng(size)
+    ends = [-np.inf, -1e300, -0.0, 0.0, 5e-324, 1 - 2**-53, 1.0, 1 + 2**-52]
+    expected: dict[tuple[float, int], int] = {}
+    tables = []
+    for part in range(3):
+        scores = np.concatenate([rng.normal(0.5, 1, size), rng.random(size), ends])
+        labels = rng.random(scores.size) < 0.3
+        counts = rng.integers(1, 5, scores.size) if part else None
+        own = rng.integers(0, groups, scores.size).astype(np.uint16)
+        tables.append(counts_of_groups(groups, labels, scores, counts, own))
+        tables[-1]._check()
+        repeats = np.ones(scores.size, np.int64) if counts is None else counts
+        codes = 2 * own.astype(int) + labels
+        columns = (cluster_edges(scores).tolist(), codes.tolist(), repeats.tolist())
+        for edge, code, count in zip(*columns, strict=True):
+            expected[edge, code] = expected.get((edge, code), 0) + count
+    merged = merge_clusters(tables)
+    merged._check()
+    columns = (merged.edges.tolist(), merged.codes.tolist(), merged.counts.tolist())
+    found = {(edge, code): count for edge, code, count in zip(*columns, strict=True)}
+    assert found == expected
+    assert merge_clusters([merged, tables[0].negated()]).same_content(merge_clusters(tables[1:]))
+    with pytest.raises(NegativeCountError):
+        merge_clusters([tables[1], merged.negated()])

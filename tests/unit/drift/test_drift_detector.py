@@ -112,36 +112,31 @@ def test_what_was_before_the_last_alarm_is_not_read_again() -> None:
     assert norm.cdf(0) not in alarm.value
 
 
-def test_whether_scores_or_labels_changed_first() -> None:
-    """A shift of scores, another prevalence, and neither: only how they go together."""
-    found = {}
-    for name, change in {
-        "scores": {"shift": 1.0},
-        "labels": {"prevalence": 0.05},
-        "neither": {"distance": 1.9},
-    }.items():
-        made = detector("calibration", tolerance=0.001 if name == "neither" else 0.01)
-        if name == "neither":
-            columns = cases(3, 400, after=72)
-            confident = np.where(columns.scores < 0.6, columns.scores, 0.6)
-            columns = columns._replace(scores=confident)
-            made = detector("recall", threshold=0.5)
-            columns = swapped(columns)
-        else:
-            columns = cases(3, 96, after=72, **change)
-        feed(made, cases(2, 72))
-        feed(made, columns)
-        found[name] = made.alarms[0].changed_first
-    assert found == {"scores": "scores", "labels": "labels", "neither": "neither"}
+@pytest.mark.parametrize(
+    ("change", "first"), [({"shift": 1.0}, "scores"), ({"prevalence": 0.05}, "labels")]
+)
+def test_whether_scores_or_labels_changed_first(change: dict[str, float], first: str) -> None:
+    """A shift of all scores, and another prevalence."""
+    made = detector("calibration")
+    feed(made, cases(2, 72))
+    feed(made, cases(3, 96, after=72, **change))
+    assert made.alarms[0].changed_first == first
 
 
-def swapped(columns: Columns) -> Columns:
-    """Give the labels of some rows to others: the same scores and the same share of positives."""
+def test_neither_scores_nor_labels_changed() -> None:
+    """Labels of 30 % of the rows change places: only how they go with the scores is new."""
+    made = detector("recall", threshold=0.5)
+    feed(made, cases(2, 72))
+    columns = cases(3, 400, after=72)
     rng = np.random.default_rng(7)
     labels = columns.labels.copy()
     chosen = np.flatnonzero(rng.random(labels.size) < 0.3)
     labels[chosen] = labels[rng.permutation(chosen)]
-    return columns._replace(labels=labels, scores=cases(3, 400, after=72).scores)
+    feed(made, columns._replace(labels=labels))
+    alarm = made.alarms[0]
+    assert alarm.changed_first == "neither"
+    assert alarm.scores_changed_at is None
+    assert alarm.labels_changed_at is None
 
 
 def test_the_segment_that_fell_is_named() -> None:

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from streameval import Evaluator, InvalidInputError, PrHull
+from streameval._uncertainty.calibration import bin_limits
 from streameval.display import (
     PrecisionRecallDisplay,
     ReliabilityDisplay,
@@ -194,7 +195,9 @@ def test_reliability_of_weighted_cases(ax):
     made = Evaluator()
     made.add_cases(labels=labels, scores=scores, weights=np.where(labels, 40.0, 1.0))
     display = ReliabilityDisplay.from_evaluator(made, ax=ax, bins=5)
-    naive = ReliabilityDisplay(display.table).plot(ax=figures.Figure().subplots())
+    table = display.table
+    limits = bin_limits(table, float(table.counts.sum()), 0.95)
+    naive = ReliabilityDisplay(table, limits=limits).plot(ax=figures.Figure().subplots())
     heights = [
         np.diff(np.array(one.intervals_.get_segments())[:, :, 1], axis=1)
         for one in (naive, display)
@@ -455,3 +458,45 @@ except ModuleNotFoundError as error:
 def test_docstrings(module):
     """The docstrings' examples run."""
     assert doctest.testmod(importlib.import_module(f"streameval.display.{module}")).failed == 0
+
+
+def weighted(display, unit):
+    """Return the display of cases that weigh 1 and 3 times a unit."""
+    labels, scores = columns()
+    made = Evaluator()
+    made.add_cases(labels=labels, scores=scores, weights=unit * np.where(scores > 0.5, 1.0, 3.0))
+    return display.from_evaluator(made, ax=figures.Figure().subplots())
+
+
+@pytest.mark.parametrize("display", DISPLAYS)
+def test_only_ratios_of_weights_are_drawn(display):
+    """Curves, lines, bars and axes are the same in pounds and in pence."""
+    shown, scaled = (weighted(display, unit) for unit in (1.0, 2.0**-12))
+    for mine, other in zip(shown.ax_.lines, scaled.ax_.lines, strict=True):
+        np.testing.assert_allclose(other.get_data(), mine.get_data(), atol=1e-12)
+    for mine, other in zip(shown.ax_.patches, scaled.ax_.patches, strict=True):
+        assert other.get_height() == pytest.approx(mine.get_height())
+    assert scaled.ax_.get_xlim() == pytest.approx(shown.ax_.get_xlim())
+    assert scaled.ax_.get_ylim() == pytest.approx(shown.ax_.get_ylim())
+    drawn(scaled.figure_)
+
+
+@pytest.mark.parametrize("display", [PrecisionRecallDisplay, RocCurveDisplay, ThresholdDisplay])
+def test_sums_of_weights_have_no_bands(display):
+    """A curve of weights does not have the numbers of cases that limits need."""
+    shown = weighted(display, 1.0)
+    assert not getattr(shown, "band_", None)
+    assert not getattr(shown, "bands_", None)
+    texts = [text.get_text() for text in shown.ax_.get_legend().get_texts()]
+    assert not [text for text in texts if "95 %" in text]
+    if display is ThresholdDisplay:
+        assert not [text for text in texts if " to " in text]
+
+
+def test_a_table_of_sums_of_weights_has_no_limits(ax):
+    """An evaluator has them, by the effective number of its cases; its table has not."""
+    shown = weighted(ReliabilityDisplay, 1.0)
+    assert len(shown.intervals_.get_segments()) == len(shown.table)
+    alone = ReliabilityDisplay(shown.table).plot(ax=ax)
+    assert not alone.intervals_.get_segments()
+    drawn(alone.figure_)

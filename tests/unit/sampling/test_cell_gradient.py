@@ -139,7 +139,7 @@ def test_without_a_class_there_is_no_gradient() -> None:
 
 @pytest.mark.parametrize("metric", ["auc_pr", "auc_roc", "average_precision", "prevalence"])
 def test_as_many_cases_as_can_be_counted(metric: str) -> None:
-    """A gradient of 2**61 times the cases is that of the cases, by so much smaller."""
+    """The gradient of 2**61 times the cases is that of the cases divided by 2**61."""
     small, large = Evaluator(), Evaluator()
     counts = [3, 2, 2, 1]
     for ev, times in ((small, 1), (large, 2**58)):

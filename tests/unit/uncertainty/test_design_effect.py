@@ -14,6 +14,7 @@ from streameval._counts.cluster_keys import check_clusters
 from streameval._metrics.gradients import Gradient, cells_of
 from streameval._uncertainty.cluster_effect import rank_gradient
 from streameval._uncertainty.design_effect import (
+    BlockSums,
     DesignEffect,
     block_sums,
     correlation,
@@ -174,6 +175,44 @@ def test_small_effects_are_shown_and_not_applied():
     before, after = plain.interval("auc_pr"), clustered.interval("auc_pr")
     assert 1 <= after.design_effect < 1.3
     assert (after.lower, after.upper) == (before.lower, before.upper)
+
+
+def test_effects_of_few_blocks_are_applied_from_their_standard_error_on():
+    """Where two thirds of the variance are in 8 of 32 blocks, a ratio of 1.4 may be chance."""
+    squares = np.repeat([8.0, 4 / 3], [8, 24])
+    few = BlockSums(np.zeros(32), squares, np.ones(32, dtype=bool))
+    assert few.freedom == pytest.approx(96**2 / (8 * 64 + 24 * 16 / 9) - 1)
+    least = 1 + math.sqrt(2 / few.freedom)
+    for ratio, squares_of, applied in (
+        (least - 0.01, squares, False),
+        (least + 0.01, squares, True),
+        (1.29, np.ones(32), False),
+        (1.31, np.ones(32), True),
+    ):
+        # Alternating sums have the mean 0 and this variance.
+        size = math.sqrt(ratio * squares_of.sum() / 32 * 31 / 32)
+        sums = size * np.where(np.arange(32) % 2, 1.0, -1.0)
+        effect = DesignEffect.of(BlockSums(sums, squares_of, np.ones(32, dtype=bool)))
+        assert effect.value == pytest.approx(ratio)
+        assert effect.is_applied == applied
+
+
+def test_clusters_of_one_case_hardly_widen_intervals():
+    """Independent cases, 100 positives: the intervals are at most 5 % wider on average."""
+    widths = {(name, groups): [] for name in ("auc_roc", "auc_pr") for groups in (None, 32)}
+    for seed in range(150):
+        rng = np.random.default_rng([5, seed])
+        labels = rng.random(1000) < 0.1
+        scores = rng.normal(2.0 * labels)
+        for groups in (None, 32):
+            ev = Evaluator(cluster_groups=groups)
+            clusters = np.arange(1000) + 1000 * seed if groups else None
+            ev.add_cases(labels=labels, scores=scores, clusters=clusters)
+            for name in ("auc_roc", "auc_pr"):
+                widths[name, groups].append(ev.interval(name).width)
+    for name in ("auc_roc", "auc_pr"):
+        ratio = np.mean(widths[name, 32]) / np.mean(widths[name, None])
+        assert 1 <= ratio < 1.05
 
 
 def test_perfect_ranks_take_the_effect_of_mean_ranks():

@@ -1,6 +1,7 @@
 // One stream: figures, curves, timeline, histogram, threshold, segments.
 
 import { ApiError, get, metric, Refresher, streamPath, throttle, watch } from "./api.js";
+import { CalibrationCard } from "./calibration.js";
 import { PrCard, RocCard } from "./curves.js";
 import { fill, h, redraw, setText } from "./dom.js";
 import { count, figure, interval, measured, percent, period, reason, segmentValue, span, titleOf } from "./format.js";
@@ -21,6 +22,7 @@ const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
 const MAX_POINTS = 2048;
 const BINS = 40;
+const RARE_SHARE = 0.05; // of positives: nearly all scores are in the first bins of equal width
 
 export class StreamView {
   constructor(root, route, context) {
@@ -81,6 +83,7 @@ export class StreamView {
     const toWindow = (window) => this.link({ window });
     this.timeline = new TimelineCard(this.signal, toWindow, { id: "timeline", title: `${titleOf(HEADLINE)} over time` });
     this.point = new PointCard(this.signal, toWindow);
+    this.calibration = new CalibrationCard(this.signal);
     this.histogram = new HistogramCard(this.signal);
     this.threshold = new ThresholdCard({ at: this.at, costs: this.costs }, ({ at, costs }) => {
       Object.assign(this, { at, costs });
@@ -91,7 +94,7 @@ export class StreamView {
     this.segments = new SegmentsCard((chosen) => this.link({ segment: chosen }));
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
     this.decide = h("div", { class: "pair" }, this.threshold.element, this.histogram.element);
-    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.point.element, this.decide, this.segments.element);
+    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.point.element, this.calibration.element, this.decide, this.segments.element);
     fill(this.root,
       h("div", { class: "view-head" },
         h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
@@ -163,9 +166,10 @@ export class StreamView {
         await this.loadTimeline();
         this.point.element.removeAttribute("aria-busy");
       }, SLOW_GAP_MS),
+      calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
     };
-    for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.point, this.segments]) {
+    for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.point, this.calibration, this.segments]) {
       element.setAttribute("aria-busy", "true");
     }
     this.snapshot = this.curve = this.histogramAnswer = null;
@@ -205,7 +209,7 @@ export class StreamView {
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
     this.decide.classList.toggle("pair", hasBoth);
     if (hasBoth) this.refreshers.curve.request();
-    if (!isEmpty) for (const name of ["histogram", "timeline", "segments"]) this.refreshers[name].request();
+    if (!isEmpty) for (const name of ["histogram", "timeline", "calibration", "segments"]) this.refreshers[name].request();
   }
 
   showPlaceholder() {
@@ -287,6 +291,18 @@ export class StreamView {
     const answer = await this.getSelected("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
     const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
     return delay ? Number.parseFloat(delay) : Infinity;
+  }
+
+  /** Only scores that are declared as probabilities are judged as such. */
+  async loadCalibration() {
+    const { settings } = await this.describe();
+    const isRare = this.positives < RARE_SHARE * (this.positives + this.negatives);
+    const isShown = settings.scale === "SCALE_PROBABILITY";
+    if (isShown) {
+      const strategy = isRare ? "RELIABILITY_BINS_MASS" : "RELIABILITY_BINS_WIDTH";
+      this.calibration.draw(await this.getSelected("reliability", { strategy }), isRare);
+    }
+    this.calibration.element.hidden = !isShown;
   }
 
   async loadSegments() {

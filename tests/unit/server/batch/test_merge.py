@@ -194,7 +194,7 @@ BAD_STATES = {
     "clusters": (
         {"evaluator": Evaluator(cluster_groups=32).to_bytes()},
         "states[1].evaluator",
-        "a stream has no clusters: send a state without cluster_groups",
+        "same cluster_groups to merge, got 32 and none",
     ),
     "scale": (
         {"evaluator": PROBABILITIES.to_bytes()},

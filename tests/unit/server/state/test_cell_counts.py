@@ -11,8 +11,6 @@ from ddsketch import DDSketch
 from streameval import Evaluator
 from streameval._common import OTHER_VALUE
 from streameval._common.errors import CorruptStateError
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._joining.expiry_index import _Bucket
 from streameval._row_codec.segments import SegmentCodes
@@ -126,7 +124,8 @@ def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
             assert frozen.evaluator == peer
             assert frozen.evaluator is frozen.evaluator
         if step % 20 == 10:
-            cells.remove(ScoreCounts(Run.of(scores[labels][:5]), Run.of(scores[~labels][:5])))
+            gone = np.concatenate([scores[labels][:5], scores[~labels][:5]])
+            cells.remove(UnsortedCases(np.arange(10) < 5, gone, None))
             peer.remove_cases(labels=[True] * 5, scores=scores[labels][:5])
             peer.remove_cases(labels=[False] * 5, scores=scores[~labels][:5])
         if step == 30:
