@@ -206,6 +206,7 @@ def test_bad_rows_leave_the_others() -> None:
             400,
             "the body unpacks to more than",
         ),
+        ({"content": b" " * (9 << 20)}, 413, "the body must be at most 8388608 bytes"),
     ],
 )
 def test_bad_requests(change: dict[str, Any], status: int, message: str) -> None:
