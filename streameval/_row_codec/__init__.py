@@ -41,6 +41,7 @@ from streameval._row_codec.segments import (
     Segments,
     check_distinct,
     decode_segments,
+    encode_segment,
 )
 from streameval._row_codec.weights import decode_units
 
@@ -58,5 +59,6 @@ __all__ = [
     "decode_segments",
     "decode_times",
     "decode_units",
+    "encode_segment",
     "row_count",
 ]

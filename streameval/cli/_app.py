@@ -20,6 +20,7 @@ from streameval.cli._admin import admin
 from streameval.cli._connection import DEFAULT_TIMEOUT_S
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
+from streameval.cli._mapping import mapping
 from streameval.cli._options import (
     Address,
     AsJson,
@@ -461,6 +462,7 @@ def top(
 
 
 app.add_typer(streams, name="streams")
+app.add_typer(mapping, name="mapping")
 app.add_typer(admin, name="admin")
 
 

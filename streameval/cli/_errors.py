@@ -19,7 +19,7 @@ _MISSING_CREDENTIALS = (
     "itself in the variable STREAMEVAL_TOKEN"
 )
 
-_EXTRAS = {"pyarrow": "files"}
+_EXTRAS = {"pyarrow": "files", "jmespath": "payloads"}
 """The extra of a package that is not in `cli`."""
 
 

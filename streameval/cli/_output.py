@@ -122,6 +122,8 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     out.print(table)
     if snapshot.weights is not None:
         out.print(f"{snapshot.weights}", soft_wrap=True)
+    if snapshot.projection is not None:
+        out.print(f"{snapshot.projection}", soft_wrap=True, markup=False)
     _print_notes(snapshot)
 
 
@@ -157,8 +159,6 @@ def _print_notes(snapshot: Snapshot | StreamReliability) -> None:
         out.print(f"covers {start} to {end} UTC", soft_wrap=True)
     if snapshot.coverage is not None:
         out.print(f"{snapshot.coverage}", soft_wrap=True)
-    if snapshot.projection is not None:
-        out.print(str(snapshot.projection), soft_wrap=True, markup=False)
     for warning in snapshot.warnings:
         out.print(f"note: {warning}", soft_wrap=True, markup=False)
 

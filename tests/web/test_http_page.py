@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval_server._security.rules import rule_of
+from streameval_server._web.cloud_events import PATH as CLOUD_EVENTS
 from streameval_server._web.routes import ROUTES
 
 from ..pages import codes
@@ -35,13 +36,14 @@ def test_its_commands_print_what_it_shows(require_command: Callable[[str], str])
 
 
 def test_its_table_lists_every_route() -> None:
-    """With each route's method and scope."""
+    """With each route's method and scope; payloads have a route that is no method."""
     rows = [row.split("|")[1:4] for row in PAGE.splitlines() if row.startswith("| `GET /v1")]
     rows += [row.split("|")[1:4] for row in PAGE.splitlines() if re.match(r"\| `P|\| `D", row)]
     listed = {
-        path.strip(" `"): (re.match(r" (\w+)", method)[1], scope.strip())
+        path.strip(" `"): (re.match(r" \[?(\w+)", method)[1], scope.strip())
         for path, method, scope in rows
     }
+    assert listed.pop(f"POST {CLOUD_EVENTS}") == ("payloads", "ingest")
     assert listed == {
         f"{route.verb} {route.path}": (
             route.method.rpartition("/")[2],

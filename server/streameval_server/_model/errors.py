@@ -34,6 +34,9 @@ RETRY_AFTER_S = 1.0
 _PRODUCERS_RETRY_S = 60.0
 """The same when there are too many producers: it may take days until one is forgotten."""
 
+BATCH_REFUSED = "BATCH_REFUSED"
+"""The reason of an error that a batch's own rows cause."""
+
 _DAY_US = 24 * 3600 * 1_000_000
 
 
@@ -249,7 +252,7 @@ class Refused:
     def to_error(self) -> RequestError:
         """Return it as the error that ends a unary call."""
         return RequestError(
-            self.code, self.message, reason="BATCH_REFUSED", violations=self.violations
+            self.code, self.message, reason=BATCH_REFUSED, violations=self.violations
         )
 
 

@@ -11,6 +11,8 @@ from typing import Literal
 import platformdirs
 
 from streameval import StreamEvalError
+from streameval._common import stream_name_problem
+from streameval.payloads import PayloadMapping  # noqa: TC001 - `configuration` reads the hints
 from streameval_server._model.limits import Limits
 
 LogFormat = Literal["text", "json"]
@@ -20,6 +22,7 @@ HTTP_OFF = "off"
 _HTTP_PORT = 8080
 _MAX_WINDOW_S = 366 * 86_400
 _MAX_INTERVAL_S = 86_400
+_MAX_ROWS_PER_S = 10**9
 
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
@@ -97,6 +100,19 @@ class Settings:
     """Seconds between two checks, each of one stream, that its state in memory is what the log
     gives; 0 makes none."""
 
+    ingest: tuple[PayloadMapping, ...] = ()
+    """Mappings of payloads to rows, in the order in which they are tried; ``[[ingest]]`` in the
+    file. Without one no CloudEvents are taken."""
+
+    intake: str | None = None
+    """Where to take CloudEvents from senders that have no tokens: ``HOST:PORT``, plain HTTP."""
+
+    intake_streams: tuple[str, ...] = ()
+    """The streams that senders without tokens may write, and those below them."""
+
+    intake_rows_per_s: float = 10_000.0
+    """Rows a second, in the long run, of all senders without tokens; ten seconds of it at once."""
+
     limits: Limits = field(default_factory=Limits)
     """Limits on requests, on streams and on the whole server."""
 
@@ -106,6 +122,7 @@ class Settings:
         if self.memory and self.data is not None:
             raise SettingsError("a server in memory has no data directory: give one of the two")
         self._check_numbers()
+        self._check_intake()
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise SettingsError("tls_certificate and tls_key need each other: give both")
         if self.tls_client_ca is not None and self.tls_certificate is None:
@@ -119,6 +136,20 @@ class Settings:
                     "--tokens, listen on 127.0.0.1, or allow it with --insecure"
                 )
 
+    def _check_intake(self) -> None:
+        """Raise SettingsError where CloudEvents could not be taken, or everybody could write."""
+        for name in self.intake_streams:
+            problem = stream_name_problem(name, self.limits.max_stream_name)
+            if problem is not None:
+                raise SettingsError(f"intake_streams: {problem}")
+        if self.intake is None:
+            return
+        split_address(self.intake, "intake")
+        if not self.ingest:
+            raise SettingsError("intake needs mappings: give the file an [[ingest]] table")
+        if not self.intake_streams:
+            raise SettingsError("intake needs intake_streams: the streams that all may write")
+
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number is out of its range."""
         if not 0 <= self.stop_grace_s < math.inf:
@@ -127,6 +158,7 @@ class Settings:
             ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
             ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
             ("state_check_interval_s", self.state_check_interval_s, 0, _MAX_INTERVAL_S),
+            ("intake_rows_per_s", self.intake_rows_per_s, 1, _MAX_ROWS_PER_S),
         ):
             if not minimum <= value <= maximum:
                 raise SettingsError(f"{name} must be from {minimum} to {maximum}, got {value}")

@@ -8,9 +8,10 @@ The first source that has a value wins::
     the default
 
 Limits are below ``[limits]`` in the file, and ``STREAMEVAL_LIMITS_...`` in the
-environment. Paths in the file are relative to it. An unknown name in a file or a flag
-is an error; an unknown variable is not, because the environment has other programs'
-variables too.
+environment. Mappings of payloads, ``[[ingest]]``, are in the file only; lists of names
+are separated by commas in the environment and in flags. Paths in the file are relative
+to it. An unknown name in a file or a flag is an error; an unknown variable is not,
+because the environment has other programs' variables too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from streameval import InvalidInputError
 from streameval._common import redact_tokens
+from streameval.payloads import PayloadMapping, mappings_of
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
 
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "STREAMEVAL_"
 _CONFIG = "STREAMEVAL_CONFIG"
+_INGEST = "ingest"
+"""The setting that is a list of tables."""
 _BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(
     ("false", "no", "off", "0"), False
 )
@@ -49,6 +54,9 @@ FLAGS = {
     "tokens": "the tokens file",
     "accept_loss": "for one start: go on although acknowledged rows are lost",
     "auto_create": "create a stream with its first batch",
+    "intake": "where to take CloudEvents from senders without tokens",
+    "intake_streams": "the streams that they may write, separated by commas",
+    "intake_rows_per_s": "rows a second that they may send",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
@@ -130,7 +138,9 @@ class Configuration:
                 lines += ["", f"[{section}]"]
                 table = section
             value = self._value(setting.name)
-            if value is None:
+            if name == _INGEST and value:
+                shown = f"# {key} is at the end"
+            elif value is None or name == _INGEST:
                 shown = f"# {key} is not set"
                 if name == "data" and not self.settings.memory:
                     shown += f", which means {self.settings.directory()}"
@@ -139,6 +149,9 @@ class Configuration:
             else:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")
+        for mapping in self.settings.ingest:
+            pairs = (f"{key} = {_toml(value)}" for key, value in mapping.to_table().items())
+            lines += ["", f"[[{_INGEST}]]", *pairs]
         return redact_tokens("\n".join(lines))
 
     def _value(self, name: str) -> object:
@@ -182,7 +195,7 @@ def configure(
             sources[name] = str(config)
     for name, setting in _SETTINGS.items():
         text = environment.get(setting.variable)
-        if text:
+        if text and name != _INGEST:
             values[name] = _convert(setting, text, setting.variable, Path())
             sources[name] = setting.variable
     for name, value in flags.items():
@@ -210,7 +223,9 @@ def _read(path: Path) -> list[tuple[str, object]]:
 
 def _flattened(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
-        if isinstance(value, dict):
+        if key == _INGEST and not prefix:
+            yield key, value
+        elif isinstance(value, dict):
             yield from _flattened(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
@@ -228,7 +243,19 @@ def _find_setting(name: str, source: str) -> _Setting:
 def _convert(setting: _Setting, value: object, source: str, base: Path) -> object:
     """Return a source's value, converted to the type of its setting."""
     kind = setting.kind
-    if get_origin(kind) is Literal:
+    converted: object
+    if kind == tuple[PayloadMapping, ...]:
+        try:
+            return tuple(mappings_of(value))
+        except InvalidInputError as error:
+            raise SettingsError(f"{source}: {error}") from None
+    if kind == tuple[str, ...]:
+        wanted = "a list of names"
+        given = value.split(",") if isinstance(value, str) else value
+        converted = None
+        if isinstance(given, list) and all(isinstance(each, str) for each in given):
+            converted = tuple(each.strip() for each in given)
+    elif get_origin(kind) is Literal:
         wanted = " or ".join(get_args(kind))
         converted = value if value in get_args(kind) else None
     elif kind is bool:
@@ -259,6 +286,11 @@ def _number(kind: type[int | float], value: object) -> float | None:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
     # JSON's strings are TOML's, except that TOML requires U+007F escaped.

@@ -136,3 +136,5 @@ def _announce(addresses: Addresses) -> None:
     print(f"listening on {addresses.grpc}", flush=True)
     if addresses.http is not None:
         print(f"the page is at {addresses.http}/", flush=True)
+    if addresses.intake is not None:
+        print(f"CloudEvents without tokens go to {addresses.intake}", flush=True)

@@ -16,7 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._grpc.server import Server
+from streameval_server._model.server_settings import split_address
+from streameval_server._payloads.intake import PayloadIntake
+from streameval_server._web.app import make_app
 from streameval_server._web.http_server import HttpServer
+from streameval_server._web.intake_app import make_intake_app
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -37,10 +41,13 @@ class Addresses:
         ``HOST:PORT``.
     http : str or None
         ``http://HOST:PORT`` or ``https://HOST:PORT``; None where HTTP is off.
+    intake : str or None
+        ``http://HOST:PORT`` for senders without tokens; None where they may send nothing.
     """
 
     grpc: str
     http: str | None
+    intake: str | None = None
 
 
 class Service:
@@ -63,8 +70,21 @@ class Service:
     def __init__(self, settings: Settings, on_ready: Callable[[Addresses], None]) -> None:
         self._server = Server(settings)
         self._http: HttpServer | None = None
-        if settings.http_address() is not None:
-            self._http = HttpServer(self._server, settings, self._lifespan)
+        self._intake_http: HttpServer | None = None
+        server, grace_s = self._server, settings.stop_grace_s
+        intake = None
+        if settings.ingest:
+            intake = PayloadIntake(
+                settings.ingest, server.runtime, auto_create=settings.auto_create
+            )
+        listen = settings.http_address()
+        if listen is not None:
+            host, _ = split_address(listen)
+            app = make_app(server, settings, host, self._lifespan, intake)
+            self._http = HttpServer(app, listen, server.certificates, stop_grace_s=grace_s)
+        if settings.intake is not None and intake is not None:
+            app = make_intake_app(server, settings, intake)
+            self._intake_http = HttpServer(app, settings.intake, stop_grace_s=grace_s)
         self._on_ready = on_ready
         self._stop_requested = asyncio.Event()
         self._ended = asyncio.Event()
@@ -100,14 +120,22 @@ class Service:
             yield
             return
         waiting = asyncio.create_task(self._run_until_stopped())
+        taking = None
+        if self._intake_http is not None:
+            taking = asyncio.create_task(self._intake_http.serve())
         http = None if self._http is None else self._http.url
-        addresses = Addresses(self._server.address, http)
+        intake = None if self._intake_http is None else self._intake_http.url
+        addresses = Addresses(self._server.address, http, intake)
         _log.info("serving", extra={"fields": asdict(addresses)})
         self._on_ready(addresses)
         try:
             yield
         finally:
             waiting.cancel()
+            if self._intake_http is not None and taking is not None:
+                # Before the server: requests in progress are answered.
+                self._intake_http.stop()
+                await taking
             began = time.monotonic()
             await self._server.stop()
             revision, seconds = self._server.runtime.durable_revision(), time.monotonic() - began

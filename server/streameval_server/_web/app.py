@@ -13,6 +13,8 @@ from starlette.routing import Route as Path
 
 from streameval_server._model.errors import Code
 from streameval_server._web.call_runner import CallRunner
+from streameval_server._web.cloud_events import PATH as CLOUD_EVENTS
+from streameval_server._web.cloud_events import CloudEventsEndpoint
 from streameval_server._web.connection_limits import ProbesOnly
 from streameval_server._web.endpoints import NO_STORE, Endpoint
 from streameval_server._web.error_responses import JSON, HttpError, error_response
@@ -31,17 +33,22 @@ if TYPE_CHECKING:
 
     from streameval_server._grpc.server import Server
     from streameval_server._model.server_settings import Settings
+    from streameval_server._payloads.intake import PayloadIntake
 
     Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
-def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) -> Starlette:
+def make_app(
+    server: Server, settings: Settings, host: str, lifespan: Lifespan, intake: PayloadIntake | None
+) -> Starlette:
     """Return the application that serves a server over HTTP.
 
     Parameters
     ----------
     server
         Its methods are called, its guard authorises.
+    intake
+        Takes CloudEvents; None where no mappings are declared.
     settings
         The server's settings.
     host
@@ -58,6 +65,7 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
         interval_s=settings.metrics_interval_s,
         window_s=settings.metrics_window_s,
         max_series=settings.limits.max_metric_series,
+        intake=intake,
     )
     server.call_log.on_call_ended = metrics.calls.record
     paths = [
@@ -81,6 +89,7 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
         return Response(description(), media_type=JSON)
 
     paths += [
+        *_cloud_events(intake, runner, bodies),
         Path("/openapi.json", openapi, methods=["GET"]),
         Path("/metrics", metrics.respond, methods=["GET"]),
         Path("/healthz", healthz, methods=["GET"]),
@@ -100,6 +109,15 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _cloud_events(
+    intake: PayloadIntake | None, runner: CallRunner, bodies: BodyReader
+) -> list[Path]:
+    if intake is None:
+        return []
+    endpoint = CloudEventsEndpoint(intake, runner, bodies)
+    return [Path(CLOUD_EVENTS, endpoint.respond, methods=["POST"])]
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:

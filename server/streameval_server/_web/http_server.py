@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from streameval_server._model.server_settings import SettingsError, split_address
-from streameval_server._web.app import make_app
 from streameval_server._web.connection_limits import LimitedProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from streameval_server._grpc.server import Server
-    from streameval_server._model.server_settings import Settings
-    from streameval_server._web.app import Lifespan
+    from starlette.applications import Starlette
+
+    from streameval_server._security.tls import Certificates
 
 _BACKLOG = 128
 _SEND_TIMEOUT_MS = 60_000
@@ -32,16 +31,19 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves HTTP for a server, within a lifespan.
+    """Serves an application.
 
     Parameters
     ----------
-    server
-        The server whose methods are called.
-    settings
-        The settings; `http` is not off.
-    lifespan
-        Entered before the first request, exited after the last one.
+    app
+        The application; its lifespan is entered before the first request, and exited after
+        the last one.
+    listen
+        ``HOST:PORT``.
+    certificates
+        The server's; None for plain HTTP.
+    stop_grace_s
+        Seconds that requests in progress get when it stops.
 
     Attributes
     ----------
@@ -54,17 +56,21 @@ class HttpServer:
         When it cannot listen on the address.
     """
 
-    def __init__(self, server: Server, settings: Settings, lifespan: Lifespan) -> None:
-        listen = settings.http_address()
-        assert listen is not None
+    def __init__(
+        self,
+        app: Starlette,
+        listen: str,
+        certificates: Certificates | None = None,
+        *,
+        stop_grace_s: float,
+    ) -> None:
         host, _ = split_address(listen)
         self._socket = _bound(listen)
-        certificates = server.certificates
         scheme = "http" if certificates is None else "https"
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
-            make_app(server, settings, host, lifespan),
+            app,
             http=LimitedProtocol,
             ws="none",
             lifespan="on",
@@ -73,7 +79,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=max(1, round(settings.stop_grace_s)),
+            timeout_graceful_shutdown=max(1, round(stop_grace_s)),
         )
         config.load()
         if certificates is not None:

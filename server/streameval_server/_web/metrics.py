@@ -19,7 +19,7 @@ from starlette.responses import Response
 from streameval.v1 import admin_pb2
 from streameval_server._security.access import CallCheck, current_access
 from streameval_server._security.rules import Rule
-from streameval_server._security.tokens import Scope
+from streameval_server._security.tokens import Scope, covers
 from streameval_server._web.call_metrics import CallMetrics
 from streameval_server._web.stream_metrics import StreamMetrics, StreamReadings, stream_families
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.methods import Methods
+    from streameval_server._payloads.intake import PayloadIntake
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
 _MAX_AGE = 0.9
@@ -70,6 +71,8 @@ class Metrics:
         The scrape interval; with 0 every scrape collects anew.
     window_s, max_series
         As in StreamMetrics.
+    intake
+        Of payloads; None where none are taken.
     """
 
     def __init__(
@@ -81,7 +84,9 @@ class Metrics:
         interval_s: float,
         window_s: float,
         max_series: int,
+        intake: PayloadIntake | None,
     ) -> None:
+        self._intake = intake
         self.calls = CallMetrics(registry)
         self._registry = registry
         self._runner = runner
@@ -102,7 +107,7 @@ class Metrics:
             streams = current_access().streams
             scrape = await self._scraped(streams)
             # Off the event loop: there may be thousands of lines.
-            exposition = _Exposition(self._registry, self._families(scrape))
+            exposition = _Exposition(self._registry, self._families(scrape, streams))
             text = await asyncio.to_thread(encode, exposition)
             # The token may have been revoked or narrowed meanwhile.
             check.check_answer()
@@ -131,7 +136,7 @@ class Metrics:
                     scrape.started_s = started_s
         return scrape
 
-    def _families(self, scrape: _Scrape) -> Iterator[Metric]:
+    def _families(self, scrape: _Scrape, streams: tuple[str, ...] | None) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "streameval_metrics_seconds",
             "How long it took to collect these metrics.",
@@ -142,6 +147,8 @@ class Metrics:
         )
         yield from _server_families(scrape.status)
         yield from stream_families(scrape.streams)
+        if self._intake is not None:
+            yield _payload_family(self._intake, streams)
 
 
 class _Exposition:
@@ -155,6 +162,19 @@ class _Exposition:
         """Yield all metric families."""
         yield from self._registry.collect()
         yield from self._families
+
+
+def _payload_family(intake: PayloadIntake, streams: tuple[str, ...] | None) -> Metric:
+    """Return what became of payloads, by the mappings that a token covers."""
+    family = CounterMetricFamily(
+        "streameval_payload_rows",
+        "Rows of payloads by mapping: counted, or why they were refused; ignored events.",
+        labels=("mapping", "outcome"),
+    )
+    for (mapping, outcome), count in sorted(intake.counts.items()):
+        if covers(streams, mapping):
+            family.add_metric((mapping, outcome), count)
+    return family
 
 
 def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metric]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
@@ -14,6 +15,8 @@ from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.transcoding import from_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
     from streameval_server._model.limits import Limits
@@ -29,6 +32,7 @@ _MAX_CONCURRENT_PARSES = 2
 the threads too."""
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 class BodyReader:
@@ -39,10 +43,15 @@ class BodyReader:
     limits
         A body may be twice as long as a batch, as over gRPC. All bodies that are being
         read or parsed may together be as long as the commit queue.
+
+    Attributes
+    ----------
+    max_body_bytes : int
+        The longest body, also once it is unpacked.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._max_body_bytes = 2 * limits.max_batch_bytes
+        self.max_body_bytes = 2 * limits.max_batch_bytes
         self._max_held_bytes = limits.max_queue_bytes
         self._held_bytes = 0
         self._parsing = asyncio.Semaphore(_MAX_CONCURRENT_PARSES)
@@ -56,35 +65,46 @@ class BodyReader:
             When the body does not say that it is JSON, or is not such a message, is too
             long, does not come, or too many come at once.
         """
-        self._check_head(request)
-        body = bytearray()
-        try:
-            await self._read(request, body)
-            async with nullcontext() if len(body) <= _MAX_UNQUEUED_BYTES else self._parsing:
-                return await asyncio.to_thread(from_json, kind, bytes(body))
-        finally:
-            self._held_bytes -= len(body)
-
-    def _check_head(self, request: Request) -> None:
-        """Refuse a body that is not JSON, or whose length is above the limit.
-
-        Only JSON: a page of another origin can make a browser send texts and forms,
-        but not JSON.
-        """
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON:
+        # Only JSON: a page of another origin can make a browser send texts and forms, but not
+        # JSON.
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != JSON:
             raise HttpError(
                 415,
                 Code.INVALID_ARGUMENT,
                 f"the body must be {JSON} and say so: send 'content-type: {JSON}' (curl: --json)",
                 reason="CONTENT_TYPE",
             )
+        return await self.parsed(request, partial(from_json, kind))
+
+    async def parsed(self, request: Request, parse: Callable[[bytes], T]) -> T:
+        """Return what `parse` makes of a body, beside the event loop. O(body).
+
+        Raises
+        ------
+        RequestError
+            When the body is too long, does not come, or too many come at once; and what
+            `parse` raises.
+        """
+        self._check_length(request)
+        body = bytearray()
+        try:
+            await self._read(request, body)
+            # A packed body is as long as it unpacks to.
+            is_short = len(body) <= _MAX_UNQUEUED_BYTES and not _is_packed(request)
+            async with nullcontext() if is_short else self._parsing:
+                return await asyncio.to_thread(parse, bytes(body))
+        finally:
+            self._held_bytes -= len(body)
+
+    def _check_length(self, request: Request) -> None:
+        """Refuse a body whose length is above the limit, before it is read."""
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._max_body_bytes:
+        if length.isdecimal() and int(length) > self.max_body_bytes:
             raise self._too_long()
 
     async def _read(self, request: Request, body: bytearray) -> None:
-        """Read a body to its end; `message` releases the bytes read, after errors too."""
+        """Read a body to its end; `parsed` releases the bytes read, after errors too."""
         try:
             async with asyncio.timeout(MAX_BODY_S):
                 async for chunk in request.stream():
@@ -105,7 +125,7 @@ class BodyReader:
             ) from None
 
     def _check_sizes(self, body: bytearray) -> None:
-        if len(body) > self._max_body_bytes:
+        if len(body) > self.max_body_bytes:
             raise self._too_long()
         if self._held_bytes > self._max_held_bytes:
             raise RequestError(
@@ -119,7 +139,11 @@ class BodyReader:
         return HttpError(
             413,
             Code.RESOURCE_EXHAUSTED,
-            f"the body must be at most {self._max_body_bytes} bytes: send smaller batches",
+            f"the body must be at most {self.max_body_bytes} bytes: send smaller batches",
             reason="BODY_TOO_LONG",
             headers={"connection": "close"},
         )
+
+
+def _is_packed(request: Request) -> bool:
+    return request.headers.get("content-encoding", "").strip().lower() not in ("", "identity")

@@ -183,6 +183,69 @@ def test_what_is_printed_is_a_file_that_says_the_same(tmp_path: Path) -> None:
     assert re.search(r"^max_batch_rows = 65536 +# default$", text, re.MULTILINE)
 
 
+INGEST = """
+intake = "127.0.0.1:0"
+intake_streams = ["fraud", "shop/v1"]
+
+[[ingest]]
+preset = "kserve-v2"
+stream = "fraud/{inferenceservicename}"
+class = 0
+segments = { "shop" = "headers.\\"namespace\\"" }
+
+[[ingest]]
+stream = "shop/v1"
+label = "body.label"
+id = "body.id"
+positive = "fraud"
+"""
+
+
+def test_mappings_of_payloads_are_in_the_file(tmp_path: Path) -> None:
+    """Read from tables, printed as tables that say the same; lists of names from commas too."""
+    file = tmp_path / "server.toml"
+    file.write_text(INGEST)
+    made = configure({}, config=file, environment={})
+    assert [each.stream for each in made.settings.ingest] == [
+        "fraud/{inferenceservicename}",
+        "shop/v1",
+    ]
+    assert made.settings.intake_streams == ("fraud", "shop/v1")
+    again = tmp_path / "again.toml"
+    again.write_text(str(made))
+    assert configure({}, config=again, environment={}).settings == made.settings
+    names = {"STREAMEVAL_INTAKE_STREAMS": "fraud, shop/v1"}
+    assert configure({}, config=file, environment=names).settings == made.settings
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ingest = 3", "ingest must be tables: [[ingest]]"),
+        (
+            "[[ingest]]\nstream = 's'\nscore = 'body.p'\nid = 'body['",
+            "ingest 1: id is not a JMESPath expression",
+        ),
+        ("intake = 'x'", "intake must be HOST:PORT"),
+        ("intake = '127.0.0.1:0'", "intake needs mappings"),
+        ("intake_streams = 'a//b'", "intake_streams: stream name must be"),
+        ("intake_streams = [1]", "intake_streams must be a list of names, got [1]"),
+        ("intake_rows_per_s = 0", "intake_rows_per_s must be from 1 to"),
+        (
+            "intake = '127.0.0.1:0'\n[[ingest]]\nstream = 's'\npreset = 'ndjson'",
+            "intake needs intake_streams",
+        ),
+    ],
+)
+def test_wrong_mappings_and_intakes(tmp_path: Path, text: str, problem: str) -> None:
+    """Each in one line that names the table, the key, or what is missing."""
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        configure({}, config=file, environment={})
+    assert problem in str(caught.value)
+
+
 def test_no_secret_is_printed(tmp_path: Path) -> None:
     """Settings name files with secrets without reading them; tokens in values are redacted."""
     secret = "K3jd93-sK3jd93-sK3jd93-s"
@@ -223,10 +286,11 @@ def test_the_page_lists_every_setting() -> None:
     for name in made.sources:
         if "." in name:
             continue
-        (default,) = (row[2].strip() for row in rows if f"`{name}`" in row[1])
+        key = "[[ingest]]" if name == "ingest" else name
+        (default,) = (row[2].strip() for row in rows if f"`{key}`" in row[1])
         shown = value(made, name)
-        if shown is not None:
-            assert default == f"`{str(shown).lower()}`"
+        if name != "ingest" and shown is not None:
+            assert default == f"`{list(shown) if isinstance(shown, tuple) else str(shown).lower()}`"
     (example,) = codes(page, "toml")
     content = tomllib.loads(example)
     assert content.pop("limits").keys() <= asdict(Limits()).keys()
@@ -234,10 +298,10 @@ def test_the_page_lists_every_setting() -> None:
 
 
 def test_every_setting_can_be_set() -> None:
-    """Every flag has a setting; limits have no flag, but all settings have a variable."""
+    """Every flag has a setting; limits have no flag, tables no variable either."""
     sources = configure({}, environment={}).sources
     assert FLAGS.keys() <= sources.keys()
-    assert {name for name in sources if "." not in name} == {
+    assert {name for name in sources if "." not in name} - {"ingest"} == {
         name for name in FLAGS if "." not in name
     }
     assert {name.removeprefix("limits.") for name in sources if "." in name} == set(

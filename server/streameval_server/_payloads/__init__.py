@@ -1,0 +1,1 @@
+"""Payloads of model servers: read by mappings, collected into batches, stored as rows by id."""

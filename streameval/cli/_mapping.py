@@ -1,0 +1,188 @@
+"""``streameval mapping``: shows what a mapping of payloads extracts from a sample."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streameval._common.errors import StreamEvalError
+from streameval.cli._errors import one_line_errors
+from streameval.cli._options import AsJson
+
+if TYPE_CHECKING:
+    from streameval.payloads import Event, Extraction, PayloadMapping, PayloadRow
+
+mapping = typer.Typer(help="Try mappings of payloads to rows.", no_args_is_help=True)
+
+NOTHING_EXTRACTED = 1
+
+
+@mapping.callback()
+def _group() -> None:
+    """Try mappings of payloads to rows."""
+
+
+@mapping.command(name="try")
+def try_mapping(
+    file: Annotated[
+        Path, typer.Argument(exists=True, help="A configuration file, TOML, with [[ingest]].")
+    ],
+    *,
+    sample: Annotated[
+        Path,
+        typer.Option(
+            exists=True,
+            help="A payload in JSON, a CloudEvent in JSON, or .ndjson with one payload a line; "
+            "or .gz of one.",
+        ),
+    ],
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A header of the payload, for instance ce-id=7. May be repeated.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows that the mappings of a file extract from a sample; nothing is sent.
+
+    The first mapping that takes the event counts it. Exits with 1 when a row is refused, or none
+    is extracted.
+    """
+    with one_line_errors():
+        mappings = _mappings(file)
+        found = [_first(mappings, event) for event in _events(sample, header or [])]
+        if as_json:
+            _print_json(found)
+        else:
+            _print(found)
+    if any(each.refusals for _, each in found) or not any(each.rows for _, each in found):
+        raise typer.Exit(NOTHING_EXTRACTED)
+
+
+def _mappings(file: Path) -> list[PayloadMapping]:
+    from streameval.payloads import mappings_of  # noqa: PLC0415 - slow to import
+
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise StreamEvalError(f"{file}: it is not TOML: {error}") from None
+    if "ingest" not in tables:
+        raise StreamEvalError(f"{file}: it has no [[ingest]] table, which is a mapping")
+    try:
+        return mappings_of(tables["ingest"])
+    except ValueError as error:
+        raise StreamEvalError(f"{file}: {error}") from None
+
+
+def _events(sample: Path, header_options: list[str]) -> list[Event]:
+    """Return the events of a sample: one, those of a batch, or one a line."""
+    from streameval.payloads import read_events, unpack  # noqa: PLC0415 - slow to import
+
+    headers = {"content-type": "application/json"}
+    for option in header_options:
+        name, equals, value = option.partition("=")
+        if not name or not equals:
+            raise StreamEvalError(f"--header must be NAME=VALUE, got {option!r}")
+        headers[name.strip().lower()] = value.strip()
+    is_packed = sample.suffix == ".gz"
+    try:
+        body = unpack(sample.read_bytes(), "gzip" if is_packed else "")
+        inner = Path(sample.stem) if is_packed else sample
+        bodies = [body]
+        if inner.suffix in (".ndjson", ".jsonl"):
+            bodies = [line for line in body.splitlines() if line.strip()]
+        return [event for each in bodies for event in read_events(_kind(headers, each), each)]
+    except ValueError as error:
+        raise StreamEvalError(f"{sample}: {error}") from None
+
+
+def _kind(headers: dict[str, str], body: bytes) -> dict[str, str]:
+    """Return headers that say that a body is a structured event, where it is one.
+
+    Over HTTP the sender says so; a file has only its content.
+    """
+    if b'"specversion"' not in body or any(name.startswith("ce-") for name in headers):
+        return headers
+    batch = "-batch" if body.lstrip().startswith(b"[") else ""
+    return {**headers, "content-type": f"application/cloudevents{batch}+json"}
+
+
+def _first(mappings: list[PayloadMapping], event: Event) -> tuple[int, Extraction]:
+    """Return what the first mapping that takes an event extracts, and its place from 1; 0: none."""
+    from streameval.payloads import Extraction, read_rows  # noqa: PLC0415 - slow to import
+
+    for number, each in enumerate(mappings, start=1):
+        found = read_rows(each, event)
+        if not found.is_ignored:
+            return number, found
+    return 0, Extraction(is_ignored=True)
+
+
+def _print(found: list[tuple[int, Extraction]]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - slow to import
+
+    from streameval.cli._output import out  # noqa: PLC0415 - slow to import
+
+    table = Table("event", "stream", "id", "score", "label", "time", "segments", box=None)
+    for number, (_, extraction) in enumerate(found):
+        for row in extraction.rows:
+            table.add_row(str(number), *(_shown(each) for each in _columns(row).values()))
+    if table.row_count:
+        out.print(table)
+    for number, (mapping_number, extraction) in enumerate(found):
+        if extraction.is_ignored:
+            out.print(f"event {number} is ignored: no mapping takes its type", soft_wrap=True)
+        for refusal in extraction.refusals:
+            place = "" if refusal.row is None else f", row {refusal.row}"
+            out.print(
+                f"event {number}{place} is refused by mapping {mapping_number} "
+                f"({refusal.reason.value}): {refusal.message}",
+                soft_wrap=True,
+                markup=False,
+            )
+
+
+def _print_json(found: list[tuple[int, Extraction]]) -> None:
+    from streameval.cli._output import print_json  # noqa: PLC0415 - slow to import
+
+    print_json(
+        [
+            {
+                "mapping": number or None,
+                "rows": [asdict(row) for row in extraction.rows],
+                "refusals": [
+                    {"row": each.row, "reason": each.reason.value, "message": each.message}
+                    for each in extraction.refusals
+                ],
+            }
+            for number, extraction in found
+        ]
+    )
+
+
+def _columns(row: PayloadRow) -> dict[str, object]:
+    time = None
+    if row.time_us is not None:
+        time = datetime.fromtimestamp(row.time_us / 1e6, UTC).isoformat(timespec="seconds")
+    segments = " ".join(f"{key}={value}" for key, value in row.segments.items() if value)
+    return {
+        "stream": row.stream,
+        "id": row.id,
+        "score": row.score,
+        "label": row.label,
+        "time": time,
+        "segments": segments,
+    }
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

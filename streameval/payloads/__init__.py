@@ -1,0 +1,32 @@
+"""Rows out of the payloads that model servers log: KServe, Seldon, BentoML, SageMaker, ...
+
+A `PayloadMapping` says where in a payload the score, the label, the id, the time and the
+segments are; `read_rows` returns the rows of one event, and the reason for each row that
+cannot be counted. Every way in uses it: CloudEvents over HTTP, files, and
+``streameval mapping try``. Needs the extra ``payloads``.
+"""
+
+from streameval.payloads._body import MAX_UNPACKED_BYTES, unpack
+from streameval.payloads._event import Event, is_cloud_event, read_event, read_events
+from streameval.payloads._extraction import MAX_EVENT_ROWS, read_rows
+from streameval.payloads._mapping import PayloadMapping, mappings_of
+from streameval.payloads._presets import PRESETS
+from streameval.payloads._rows import Extraction, PayloadRow, Reason, Refusal
+
+__all__ = [
+    "MAX_EVENT_ROWS",
+    "MAX_UNPACKED_BYTES",
+    "PRESETS",
+    "Event",
+    "Extraction",
+    "PayloadMapping",
+    "PayloadRow",
+    "Reason",
+    "Refusal",
+    "is_cloud_event",
+    "mappings_of",
+    "read_event",
+    "read_events",
+    "read_rows",
+    "unpack",
+]

@@ -1,0 +1,122 @@
+"""Bodies of payloads as JSON values: unpacked within a limit, flat tensors nested by their shape.
+
+The Open Inference Protocol (V2) and Seldon's tensors give numbers either nested or flat with
+a `shape` beside them. They are nested here, so that a selector finds rows in both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from typing import Any
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import quoted
+
+MAX_UNPACKED_BYTES = 32 << 20
+"""A body that unpacks to more is refused."""
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_NUMBERS = ("data", "values")
+"""Where a tensor's numbers are: V2 outputs, and Seldon's `tensor`."""
+
+
+def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> bytes:
+    """Return a body without its content encoding, or refuse it. O(result), at most `max_bytes`.
+
+    Parameters
+    ----------
+    body : bytes
+    encoding : str
+        The header ``content-encoding``; empty or ``identity`` for none.
+    max_bytes : int
+        The longest result. No more is unpacked, so a small body cannot take much memory.
+
+    Raises
+    ------
+    InvalidInputError
+        For another encoding than gzip, a damaged body, and one that is too long.
+
+    Examples
+    --------
+    >>> import gzip
+    >>> unpack(gzip.compress(b"[1]"), "gzip")
+    b'[1]'
+    """
+    if encoding.strip().lower() in ("", "identity"):
+        return body
+    if encoding.strip().lower() != "gzip":
+        message = f"content-encoding must be gzip or absent, got {quoted(encoding)}"
+        raise InvalidInputError(message, field="content-encoding")
+    pieces, rest, left = [], body, max_bytes
+    while rest:
+        # A gzip body may have several members, one behind the other.
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            piece = unpacker.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise InvalidInputError(f"the body is not gzip: {error}", field="body") from None
+        left -= len(piece)
+        if left < 0:
+            message = f"the body unpacks to more than {max_bytes} bytes: send smaller ones"
+            raise InvalidInputError(message, field="body")
+        if not unpacker.eof:
+            raise InvalidInputError("the gzip body ends before its end", field="body")
+        pieces.append(piece)
+        rest = unpacker.unused_data
+    return b"".join(pieces)
+
+
+def parse_json(body: bytes | str) -> Any:
+    """Return a body's JSON value; tensors nested. NaN and Infinity are read as numbers.
+
+    They are no JSON, but Python and Go servers write them; the row that has one is refused,
+    and not its neighbours.
+
+    Raises
+    ------
+    InvalidInputError
+        When the body is no JSON.
+
+    Examples
+    --------
+    >>> parse_json(b'{"outputs": [{"shape": [2, 2], "data": [1, 2, 3, 4]}]}')["outputs"][0]["data"]
+    [[1, 2], [3, 4]]
+    """
+    try:
+        value = json.loads(body)
+    # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
+    _nest_tensors(value)
+    return value
+
+
+def _nest_tensors(value: Any) -> None:
+    """Nest every flat tensor in a value, in place. O(value)."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            shape = each.get("shape")
+            for name in _NUMBERS:
+                if isinstance(shape, list) and isinstance(each.get(name), list):
+                    each[name] = _nested(each[name], shape)
+            waiting += each.values()
+        elif isinstance(each, list):
+            # A long column of numbers has no tensor in it.
+            waiting += (part for part in each if isinstance(part, dict | list))
+
+
+def _nested(numbers: list[Any], shape: list[Any]) -> list[Any]:
+    """Return flat numbers nested by their shape; what is nested or does not fit as it is."""
+    if any(isinstance(each, list) for each in numbers) or not all(
+        type(size) is int and size > 0 for size in shape
+    ):
+        return numbers
+    if len(shape) < 2 or math.prod(shape) != len(numbers):
+        return numbers
+    for size in reversed(shape[1:]):
+        numbers = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    return numbers

@@ -1,0 +1,247 @@
+"""The rows of an event by a mapping: columns are selected, then read row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.names import (
+    MAX_ID_BYTES,
+    MAX_STREAM_NAME,
+    id_problem,
+    new_stream_name_problem,
+    segment_value_problem,
+)
+from streameval._common.values import shown
+from streameval.payloads._mapping import CLASS
+from streameval.payloads._rows import (
+    Extraction,
+    PayloadRow,
+    Reason,
+    Refusal,
+    RowError,
+    label_of,
+    score_of,
+    text_of,
+    time_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streameval.payloads._event import Event
+    from streameval.payloads._mapping import PayloadMapping
+
+
+MAX_EVENT_ROWS = 100_000
+"""Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
+
+
+def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
+    """Return the rows of an event by a mapping, and why others are not counted. O(payload).
+
+    One bad row leaves the others. It never raises for what a sender may send.
+
+    Examples
+    --------
+    >>> from streameval.payloads import Event, PayloadMapping
+    >>> mapping = PayloadMapping.of({"preset": "kserve-v1", "stream": "fraud", "types": []})
+    >>> found = read_rows(mapping, Event({"predictions": [0.2, "0.9"]}, {"id": "7"}))
+    >>> [(row.id, row.score) for row in found.rows]
+    [('7/0', 0.2)]
+    >>> [(each.row, each.message) for each in found.refusals]
+    [(1, "score must be a number, got '0.9'")]
+    """
+    if mapping.types and event.headers.get("type", "") not in mapping.types:
+        return Extraction(is_ignored=True)
+    try:
+        selected = {name: each.select(event) for name, each in mapping.selectors.items()}
+    except InvalidInputError as error:
+        return Extraction(refusals=[Refusal(Reason.UNREADABLE, str(error))])
+    if selected.get("when", True) is not True:
+        return Extraction(is_ignored=True)
+    try:
+        return _EventRows(mapping, selected, event.headers).read()
+    except RowError as error:
+        return Extraction(refusals=[Refusal(error.reason, str(error))])
+
+
+class _EventRows:
+    """Reads the rows of one event.
+
+    Parameters
+    ----------
+    mapping
+        Where they are.
+    selected : dict of str to object
+        What each selector gave.
+    headers : dict of str to str
+        The event's.
+    """
+
+    def __init__(
+        self,
+        mapping: PayloadMapping,
+        selected: Mapping[str, Any],
+        headers: Mapping[str, str],
+    ) -> None:
+        self._mapping = mapping
+        self._headers = headers
+        self._columns = {
+            name: value for name, value in selected.items() if name not in ("when", "class_names")
+        }
+        self._columns["score"] = self._score_column(selected.get("score"))
+        names = selected.get("class_names")
+        self._names = names if isinstance(names, list) else list(mapping.classes)
+
+    def read(self) -> Extraction:
+        """Return the rows. Raises RowError when the event as a whole has none."""
+        columns = self._columns
+        self._check_selected(columns)
+        size, lists = _size_of(columns)
+        if not size:
+            raise RowError(Reason.NOTHING_SELECTED, "the payload has no rows")
+        total = size * max(1, len(self._mapping.classes))
+        if total > MAX_EVENT_ROWS:
+            message = f"the payload has {total} rows, and the most is {MAX_EVENT_ROWS}"
+            raise RowError(Reason.LENGTH, message)
+        found = Extraction()
+        for row in range(size):
+            values = {
+                name: value[row] if name in lists else value for name, value in columns.items()
+            }
+            # An id a row, or one for all: then a row's place is added.
+            place = row if size > 1 and "id" not in lists else None
+            try:
+                found.rows.extend(list(self._rows(values, place)))
+            except RowError as error:
+                refused = row if size > 1 else None
+                found.refusals.append(Refusal(error.reason, str(error), refused))
+        return found
+
+    def _check_selected(self, values: Mapping[str, Any]) -> None:
+        """Refuse an event, or a row, with neither a score nor a label."""
+        if values["score"] is None and values.get("label") is None:
+            sought = [
+                self._mapping.selectors[name].expression
+                for name in ("score", "label")
+                if name in self._mapping.selectors
+            ]
+            raise RowError(Reason.NOTHING_SELECTED, f"nothing is at {' or '.join(sought)}")
+
+    def _score_column(self, scores: Any) -> Any:
+        """Return the scores by row: with a class, a flat list is the classes of one row."""
+        wants_class = self._mapping.class_ is not None or bool(self._mapping.classes)
+        is_flat = isinstance(scores, list) and not any(isinstance(s, list | dict) for s in scores)
+        return [scores] if wants_class and is_flat else scores
+
+    def _rows(self, values: Mapping[str, Any], place: int | None) -> Iterator[PayloadRow]:
+        """Yield the row of some values, or one a class."""
+        mapping = self._mapping
+        self._check_selected(values)
+        shared: dict[str, Any] = {
+            "id": self._id(values["id"], place),
+            "segments": self._segments(values),
+        }
+        if values.get("time") is not None:
+            shared["time_us"] = time_of(values["time"], mapping.time_unit)
+        score, label = values["score"], values.get("label")
+        if not mapping.classes:
+            yield PayloadRow(
+                stream=self._stream(),
+                score=None if score is None else self._score(score, mapping.class_),
+                label=None if label is None else label_of(_only(label), mapping.positive),
+                **shared,
+            )
+            return
+        true_class = None if label is None else self._class_of(_only(label))
+        for number, name in enumerate(mapping.classes):
+            yield PayloadRow(
+                stream=self._stream(name),
+                score=None if score is None else self._score(score, name),
+                label=None if true_class is None else number == true_class,
+                **shared,
+            )
+
+    def _id(self, value: Any, place: int | None) -> str:
+        if value is None:
+            raise RowError(Reason.ID, f"no id is at {self._mapping.selectors['id'].expression}")
+        text = text_of(value, Reason.ID, "id")
+        if place is not None:
+            text = f"{text}/{place}"
+        problem = id_problem("id", text, MAX_ID_BYTES)
+        if problem is not None:
+            raise RowError(Reason.ID, problem)
+        return text
+
+    def _class_of(self, label: Any) -> int:
+        """Return the place of the class that a label names, by its name or by its place."""
+        classes = self._mapping.classes
+        text = text_of(label, Reason.LABEL, "label")
+        if text in classes:
+            return classes.index(text)
+        if text.isdecimal() and int(text) < len(classes):
+            return int(text)
+        known = ", ".join(classes)
+        raise RowError(Reason.LABEL, f"label must be one of {known}, got {shown(label)}")
+
+    def _score(self, score: Any, wanted: int | str | None) -> float:
+        """Return a row's score; of a score a class the wanted one."""
+        if isinstance(score, dict) and wanted is not None:
+            if wanted not in score:
+                raise RowError(Reason.CLASS, f"there is no class {shown(wanted)} in {shown(score)}")
+            return score_of(score[wanted])
+        if not isinstance(score, list):
+            return score_of(score)
+        if wanted is None:
+            if len(score) == 1:
+                return score_of(score[0])
+            message = f"a row has {len(score)} scores: declare class, or select one"
+            raise RowError(Reason.SEVERAL_SCORES, message)
+        if isinstance(wanted, str):
+            if wanted not in self._names:
+                message = f"there is no class {shown(wanted)} in {shown(self._names)}"
+                raise RowError(Reason.CLASS, message)
+            wanted = self._names.index(wanted)
+        if not 0 <= wanted < len(score):
+            raise RowError(Reason.CLASS, f"there is no class {wanted}: a row has {len(score)}")
+        return score_of(score[wanted])
+
+    def _segments(self, values: Mapping[str, Any]) -> dict[str, str]:
+        segments = {}
+        for key in self._mapping.segments:
+            value = values[f"segments.{key}"]
+            text = "" if value is None else text_of(value, Reason.SEGMENT, f"segments.{key}")
+            problem = segment_value_problem(text, MAX_ID_BYTES)
+            if problem is not None:
+                raise RowError(Reason.SEGMENT, problem)
+            segments[key] = text
+        return segments
+
+    def _stream(self, class_name: str = "") -> str:
+        try:
+            stream = self._mapping.stream.format_map({**self._headers, CLASS: class_name})
+        except KeyError as error:
+            message = f"the stream's name needs the header {error}, which the event does not have"
+            raise RowError(Reason.STREAM, message) from None
+        problem = new_stream_name_problem(stream, MAX_STREAM_NAME)
+        if problem is not None:
+            raise RowError(Reason.STREAM, problem)
+        return stream
+
+
+def _size_of(columns: Mapping[str, Any]) -> tuple[int, set[str]]:
+    """Return the number of rows, and which columns have a value for each of them."""
+    lists = {name: len(each) for name, each in columns.items() if isinstance(each, list)}
+    main = next((name for name in ("score", "label") if name in lists), None)
+    size = 1 if main is None else lists[main]
+    for name, length in lists.items():
+        if length != size:
+            message = f"{name} has {length} rows where {main or 'the score'} has {size}"
+            raise RowError(Reason.LENGTH, message)
+    return size, set(lists)
+
+
+def _only(value: Any) -> Any:
+    """Return the element of a list of one, as tensors of shape [n, 1] have a row."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -1,0 +1,237 @@
+"""A mapping: where in a payload the score, the label, the id, the time and the segments are."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.names import MAX_STREAM_NAME, new_stream_name_problem, segment_key_problem
+from streameval._common.values import quoted, shown
+from streameval.payloads._presets import PRESETS
+from streameval.payloads._rows import TIME_UNITS
+from streameval.payloads._selectors import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+CLASS = "class"
+"""The placeholder of a stream's name that stands for the class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadMapping:
+    """Where in a payload the rows are.
+
+    Selectors are JMESPath over ``{"body": ..., "headers": {...}}``. A selector that gives a
+    list gives a value a row; any other value is every row's. Of a payload with several rows,
+    and one id, the id of a row is ``{id}/{row}``, from 0.
+
+    Parameters
+    ----------
+    stream : str
+        The stream's name. ``{name}`` in it is the header of that name, and ``{class}`` the
+        class, with `classes`.
+    score, label, id : str
+        Selectors; `id` and one of the others are required.
+    time : str
+        Selector of the time of the prediction: RFC 3339, or a number of `time_unit`. Without
+        it, or where it selects nothing, the time at which the server gets the row.
+    time_unit : {"s", "ms", "us"}
+    segments : dict of str to str
+        Selectors by segment key. What they do not select is no value.
+    types : sequence of str
+        Events of other types are ignored; empty takes all.
+    when : str
+        Selector that must give true for the event to count; empty takes all.
+    class_ : int or str, optional
+        ``class`` in a file: the class whose score counts, where a row has a score a class: its
+        place, from 0, or its name.
+    class_names : str
+        Selector of the names of the classes, in the order of a row's scores; without it,
+        `classes`, or the keys of a row's scores.
+    classes : sequence of str
+        The classes' names, to count every class in a stream of its own; a label is then the
+        name, or the place, of the true class.
+    positive : str, optional
+        The label of the positive class. Default: 1 or true.
+
+    Attributes
+    ----------
+    selectors : dict of str to Selector
+        The compiled selectors, by the names of their keys.
+
+    Raises
+    ------
+    InvalidInputError
+        With the key at fault as its ``field``.
+
+    Examples
+    --------
+    >>> from streameval.payloads import Event, read_rows
+    >>> mapping = PayloadMapping.of({"preset": "kserve-v2", "stream": "fraud/v3"})
+    >>> body = {"id": "a", "outputs": [{"name": "p", "shape": [2], "data": [0.1, 0.9]}]}
+    >>> event = Event(body, {"type": "org.kubeflow.serving.inference.response", "id": "7"})
+    >>> [(row.id, row.score) for row in read_rows(mapping, event).rows]
+    [('a/0', 0.1), ('a/1', 0.9)]
+    """
+
+    stream: str
+    score: str = ""
+    label: str = ""
+    id: str = ""
+    time: str = ""
+    time_unit: str = "s"
+    segments: Mapping[str, str] = field(default_factory=dict)
+    types: Sequence[str] = ()
+    when: str = ""
+    class_: int | str | None = None
+    class_names: str = ""
+    classes: Sequence[str] = ()
+    positive: str | None = None
+    selectors: dict[str, Selector] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_values()
+        expressions = {
+            name: getattr(self, name)
+            for name in ("score", "label", "id", "time", "when", "class_names")
+            if getattr(self, name) != ""
+        }
+        if "id" not in expressions:
+            message = "id is needed: it joins predictions with labels, and drops repeats"
+            raise InvalidInputError(message, field="id")
+        if not expressions.keys() & {"score", "label"}:
+            raise InvalidInputError("give a score, a label, or both", field="score")
+        selectors = {name: Selector(each, name) for name, each in expressions.items()}
+        for key, expression in self.segments.items():
+            problem = segment_key_problem(key)
+            if problem is not None:
+                raise InvalidInputError(problem, field="segments")
+            selectors[f"segments.{key}"] = Selector(expression, f"segments.{key}")
+        object.__setattr__(self, "selectors", selectors)
+
+    def _check_values(self) -> None:
+        placeholders = self._placeholders()
+        example = self.stream.format_map(dict.fromkeys(placeholders, "x"))
+        problem = new_stream_name_problem(example, MAX_STREAM_NAME)
+        if problem is not None:
+            raise InvalidInputError(problem, field="stream")
+        if bool(self.classes) != (CLASS in placeholders):
+            message = "classes and a stream with {class} in its name need each other"
+            raise InvalidInputError(message, field="classes")
+        if self.classes and (self.class_ is not None or self.positive is not None):
+            message = "classes count every class: give no class and no positive beside them"
+            raise InvalidInputError(message, field="classes")
+        if self.time_unit not in TIME_UNITS:
+            message = f"time_unit must be s, ms or us, got {shown(self.time_unit)}"
+            raise InvalidInputError(message, field="time_unit")
+        if self.class_ is not None and (
+            isinstance(self.class_, bool) or not isinstance(self.class_, int | str)
+        ):
+            message = f"class must be a place or a name, got {shown(self.class_)}"
+            raise InvalidInputError(message, field="class")
+
+    def _placeholders(self) -> set[str]:
+        if not isinstance(self.stream, str):
+            message = f"stream must be a name, got {shown(self.stream)}"
+            raise InvalidInputError(message, field="stream")
+        try:
+            parts = list(string.Formatter().parse(self.stream))
+        except ValueError as error:
+            raise InvalidInputError(f"stream: {error}", field="stream") from None
+        for _, name, form, conversion in parts:
+            if name is not None and (form or conversion or not name.isidentifier()):
+                message = f"stream may have {{header}} in its name, got {quoted(self.stream)}"
+                raise InvalidInputError(message, field="stream")
+        return {name for _, name, _, _ in parts if name is not None}
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> PayloadMapping:
+        """Return the mapping of a table, as configuration files have it.
+
+        Parameters
+        ----------
+        table : dict
+            The parameters by name, ``class`` for `class_`, and ``preset``: one of `PRESETS`,
+            whose keys the table's own replace.
+
+        Raises
+        ------
+        InvalidInputError
+            Also for a key that does not exist.
+        """
+        given = dict(table)
+        preset = given.pop("preset", None)
+        if preset is not None and (not isinstance(preset, str) or preset not in PRESETS):
+            message = f"preset must be one of {', '.join(PRESETS)}, got {shown(preset)}"
+            raise InvalidInputError(message, field="preset")
+        merged = {**(PRESETS[preset] if preset is not None else {}), **given}
+        known = {each.name.rstrip("_"): each for each in fields(cls) if each.init}
+        for name, value in merged.items():
+            if name not in known:
+                message = f"a mapping has no {quoted(name)}: one of {', '.join(known)}"
+                raise InvalidInputError(message, field=name)
+            _check_type(name, value)
+        if "stream" not in merged:
+            raise InvalidInputError("stream is needed: the name of the stream", field="stream")
+        return cls(**{known[name].name: value for name, value in merged.items()})
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table that `of` makes this mapping of; a preset's keys are its own. O(keys).
+
+        Examples
+        --------
+        >>> mapping = PayloadMapping.of({"stream": "fraud", "id": "body.id", "score": "body.p"})
+        >>> mapping.to_table()
+        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id'}
+        """
+        table = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.init and value not in ("", None, (), [], {}):
+                name = each.name.rstrip("_")
+                table[name] = tuple(value) if name in ("types", "classes") else value
+        return table
+
+
+def mappings_of(tables: object) -> list[PayloadMapping]:
+    """Return the mappings of ``[[ingest]]`` tables, in their order.
+
+    Raises
+    ------
+    InvalidInputError
+        Its message begins with the table's place, from 1.
+    """
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        raise InvalidInputError("ingest must be tables: [[ingest]]", field="ingest")
+    mappings = []
+    for number, table in enumerate(tables, start=1):
+        try:
+            mappings.append(PayloadMapping.of(table))
+        except InvalidInputError as error:
+            message = f"ingest {number}: {error}"
+            raise InvalidInputError(message, field=error.field) from None
+    return mappings
+
+
+def _check_type(name: str, value: object) -> None:
+    """Refuse a key whose value is of another type than its parameter."""
+    expected: tuple[type, ...] = (str,)
+    if name == "segments":
+        expected = (dict,)
+    elif name in ("types", "classes"):
+        expected = (list, tuple)
+    elif name == "class":
+        return
+    if not isinstance(value, expected):
+        message = f"{name} must be a {expected[0].__name__}, got {shown(value)}"
+        raise InvalidInputError(message, field=name)
+    if expected == (list, tuple):
+        assert isinstance(value, list | tuple)
+        if not all(isinstance(each, str) and each for each in value):
+            raise InvalidInputError(f"{name} must be texts, got {shown(value)}", field=name)
+        if len(set(value)) != len(value):
+            raise InvalidInputError(f"{name} has one twice: {shown(value)}", field=name)

@@ -1,0 +1,62 @@
+"""Mappings of known senders; each key can be given anew in a stream's own mapping.
+
+Sources, read in 2026: KServe ``pkg/logger``, the Open Inference Protocol, Seldon Core 1
+``executor/logger`` and its prediction API, BentoML ``monitoring``, Amazon SageMaker's ground
+truth lines, Databricks inference tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KSERVE_RESPONSE = "org.kubeflow.serving.inference.response"
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "kserve-v1": {
+        "types": [_KSERVE_RESPONSE],
+        "score": "body.predictions",
+        "id": "headers.id",
+        "time": "headers.time",
+    },
+    "kserve-v2": {
+        "types": [_KSERVE_RESPONSE],
+        "score": "body.outputs[0].data",
+        # The protocol echoes the caller's id, which also the sender of the labels knows.
+        "id": "body.id || headers.id",
+        "time": "headers.time",
+    },
+    "seldon": {
+        "types": ["io.seldon.serving.inference.response", "io.seldon.serving.feedback"],
+        "score": "body.data.ndarray || body.data.tensor.values",
+        "label": "body.truth.data.ndarray || body.truth.data.tensor.values",
+        "id": "headers.requestid || headers.id",
+        "time": "headers.time",
+        "class_names": "body.data.names",
+    },
+    "bentoml": {
+        "id": "body.request_id",
+        "time": "body.timestamp",
+    },
+    "sagemaker-labels": {
+        "label": "body.groundTruthData.data",
+        "id": "body.eventMetadata.inferenceId || body.eventMetadata.eventId",
+    },
+    "databricks": {
+        "when": "body.status_code == `200`",
+        "score": "parse_json(body.response).predictions",
+        "id": "body.client_request_id || body.databricks_request_id",
+        "time": "body.timestamp_ms",
+        "time_unit": "ms",
+    },
+    "ndjson": {
+        "score": "body.score",
+        "label": "body.label",
+        "id": "body.id",
+        "time": "body.time",
+    },
+}
+"""Keys of a mapping by the preset's name. ``bentoml`` needs a `score`: its records have the
+names that the service logs."""

@@ -1,0 +1,202 @@
+"""The rows of an event, and the reasons for those that cannot be counted."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from streameval._common.values import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""Microseconds in a unit of times that are numbers."""
+
+_MIN_TIME_US, _MAX_TIME_US = 1, 1 << 62
+
+
+class Reason(enum.Enum):
+    """Why an event or a row is not counted."""
+
+    NOTHING_SELECTED = "nothing_selected"
+    """Neither a score nor a label is where the mapping says."""
+    SCORE = "score"
+    """The score is no finite number."""
+    SEVERAL_SCORES = "several_scores"
+    """A row has a score a class, and the mapping does not say which class."""
+    CLASS = "class"
+    """The row has no such class."""
+    LABEL = "label"
+    """The label is neither positive nor negative."""
+    ID = "id"
+    """The row has no id, or one that is too long."""
+    TIME = "time"
+    """The time cannot be read."""
+    SEGMENT = "segment"
+    """A segment's value is no text, number or boolean, or is too long."""
+    LENGTH = "length"
+    """Two columns have different numbers of rows, or the payload has too many."""
+    STREAM = "stream"
+    """The name of the stream needs a header that the event does not have."""
+    UNREADABLE = "unreadable"
+    """The payload is no JSON, or a function of a selector cannot be applied to it."""
+
+
+class RowError(Exception):
+    """A row, or an event, that cannot be counted; caught in this package."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRow:
+    """One prediction, one label, or both.
+
+    Attributes
+    ----------
+    stream : str
+        The stream that it is for.
+    id : str
+        What joins a prediction with its label.
+    score : float or None
+        None for a label alone.
+    label : bool or None
+        None for a prediction alone.
+    time_us : int or None
+        When it was predicted, in microseconds since 1970.
+    segments : dict of str to str
+        Every key of the mapping; "" is no value.
+    """
+
+    stream: str
+    id: str
+    score: float | None = None
+    label: bool | None = None
+    time_us: int | None = None
+    segments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row, or an event, that is not counted.
+
+    Attributes
+    ----------
+    reason : Reason
+    message : str
+        What is wrong, with the value, and what to do.
+    row : int or None
+        The row in its payload, from 0; None for the whole event.
+    """
+
+    reason: Reason
+    message: str
+    row: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What one event gives.
+
+    Attributes
+    ----------
+    rows : list of PayloadRow
+    refusals : list of Refusal
+    is_ignored : bool
+        Whether the event is not for this mapping: of another type, or excluded by `when`.
+    """
+
+    rows: list[PayloadRow] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    is_ignored: bool = False
+
+
+def score_of(value: Any) -> float:
+    """Return a score. A text is refused: whether its sender means a number is not known.
+
+    Examples
+    --------
+    >>> score_of(1)
+    1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RowError(Reason.SCORE, f"score must be a number, got {shown(value)}")
+    try:
+        score = float(value)
+    except OverflowError:
+        score = math.inf
+    if not math.isfinite(score):
+        raise RowError(Reason.SCORE, f"score must be finite, got {shown(value)}")
+    return score
+
+
+def label_of(value: Any, positive: str | None) -> bool:
+    """Return a label: whether it is the positive value.
+
+    Parameters
+    ----------
+    value : object
+        With no `positive`, a boolean, 0, 1, or one of them as text.
+    positive : str or None
+        The text of the positive value; every other one is negative.
+
+    Examples
+    --------
+    >>> label_of("1", None), label_of(False, None), label_of("fraud", "fraud")
+    (True, False, True)
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or isinstance(value, list | dict):
+        raise RowError(Reason.LABEL, f"label must be one value, got {shown(value)}")
+    text = str(value).strip()
+    if positive is not None:
+        return text == positive
+    known = {"1": True, "true": True, "0": False, "false": False}.get(text.lower())
+    if known is None:
+        message = f"label must be true, false, 0 or 1, got {shown(value)}: declare positive"
+        raise RowError(Reason.LABEL, message)
+    return known
+
+
+def time_of(value: Any, unit: str) -> int:
+    """Return a time in microseconds since 1970: RFC 3339, or a number of `unit`.
+
+    Examples
+    --------
+    >>> time_of("2026-01-02T03:04:05Z", "s") == time_of(1767323045, "s")
+    True
+    """
+    wrong = RowError(
+        Reason.TIME, f"time must be RFC 3339 or a number of {unit}, got {shown(value)}"
+    )
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise wrong
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            # Without an offset it is UTC, as servers in containers write it.
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            time_us = round(moment.timestamp() * 1e6)
+        else:
+            time_us = round(value * TIME_UNITS[unit])
+    except (ValueError, OverflowError):
+        raise wrong from None
+    if not _MIN_TIME_US <= time_us < _MAX_TIME_US:
+        raise RowError(Reason.TIME, f"time must be after 1970, got {shown(value)}")
+    return time_us
+
+
+def text_of(value: Any, reason: Reason, what: str) -> str:
+    """Return an id or a segment's value as text; a boolean as JSON has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise RowError(reason, f"{what} must be a text, number or boolean, got {shown(value)}")

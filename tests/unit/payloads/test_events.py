@@ -1,0 +1,93 @@
+"""Messages of CloudEvents in each mode, by another implementation; packed and damaged bodies."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+
+import pytest
+
+pytest.importorskip("jmespath", reason="needs the extra payloads")
+from streameval import InvalidInputError
+from streameval.payloads import MAX_UNPACKED_BYTES, read_event, read_events, unpack
+
+ATTRIBUTES = {
+    "id": "7",
+    "type": "io.seldon.serving.feedback",
+    "source": "über/alles %41",
+    "specversion": "1.0",
+    "requestid": "r-1",
+}
+BODY = {"truth": {"data": {"ndarray": [1]}}}
+
+
+def test_both_modes_of_the_sdk() -> None:
+    """What the CloudEvents SDK writes is read with all attributes."""
+    pytest.importorskip("cloudevents", reason="cloudevents is not installed")
+    from cloudevents.core.bindings import http
+    from cloudevents.core.v1.event import CloudEvent
+
+    sent = CloudEvent(attributes={**ATTRIBUTES, "datacontenttype": "application/json"}, data=BODY)
+    for write in (http.to_binary_event, http.to_structured_event):
+        message = write(sent)
+        event = read_event({k.lower(): v for k, v in message.headers.items()}, message.body)
+        assert event.body == BODY
+        assert ATTRIBUTES.items() <= event.headers.items()
+
+
+def test_a_batch_and_base64() -> None:
+    """Every event of a batch; data as base64 and as text; booleans and numbers as text."""
+    packed = base64.b64encode(json.dumps(BODY).encode()).decode()
+    batch = [
+        {**ATTRIBUTES, "data": BODY},
+        {**ATTRIBUTES, "id": "8", "data_base64": packed, "canary": True, "attempt": 2},
+        {**ATTRIBUTES, "id": "9", "data": json.dumps(BODY)},
+    ]
+    headers = {"content-type": "application/cloudevents-batch+json; charset=UTF-8"}
+    events = read_events(headers, json.dumps(batch).encode())
+    assert [event.headers["id"] for event in events] == ["7", "8", "9"]
+    assert all(event.body == BODY for event in events)
+    assert events[1].headers["canary"] == "true"
+    assert events[1].headers["attempt"] == "2"
+    with pytest.raises(InvalidInputError, match="a batch of events, where one is expected"):
+        read_event(headers, json.dumps(batch).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": ""}, "the event has no id"),
+        ({"type": None}, "the event has no type"),
+        ({"specversion": "0.3"}, "specversion must be 1.x, got '0.3'"),
+        ({"data_base64": "%"}, "data_base64 is not base64"),
+        ({"data": "{"}, "the body is not JSON"),
+    ],
+)
+def test_a_bad_event_of_a_batch_is_named(change: dict[str, object], message: str) -> None:
+    """By its place; the batch is refused."""
+    bad = {name: each for name, each in {**ATTRIBUTES, **change}.items() if each is not None}
+    body = json.dumps([{**ATTRIBUTES, "data": 1}, bad]).encode()
+    with pytest.raises(InvalidInputError, match=message):
+        read_events({"content-type": "application/cloudevents-batch+json"}, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 10_000])
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    """Nesting and long numbers too."""
+    with pytest.raises(InvalidInputError, match="the body is not JSON"):
+        read_event({"ce-id": "1", "ce-type": "t", "ce-source": "s", "ce-specversion": "1.0"}, body)
+
+
+def test_packed_bodies() -> None:
+    """Members one behind the other; damage, another encoding and a bomb are refused."""
+    assert unpack(gzip.compress(b"[1,") + gzip.compress(b"2]"), "gzip") == b"[1,2]"
+    assert unpack(b"[1]", "identity") == b"[1]"
+    for body, encoding, message in (
+        (b"[1]", "br", "content-encoding must be gzip or absent, got 'br'"),
+        (b"[1]", "gzip", "the body is not gzip"),
+        (gzip.compress(b"[1]")[:-3], "gzip", "the gzip body ends before its end"),
+        (gzip.compress(bytes(MAX_UNPACKED_BYTES + 1)), "gzip", "unpacks to more than"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            unpack(body, encoding)

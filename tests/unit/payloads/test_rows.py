@@ -1,0 +1,280 @@
+"""Rows of payloads: what model servers send, and what is wrong with some of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jmespath", reason="needs the extra payloads")
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import InvalidInputError
+from streameval.payloads import (
+    PRESETS,
+    Event,
+    PayloadMapping,
+    Reason,
+    read_event,
+    read_rows,
+)
+
+RESPONSE = "org.kubeflow.serving.inference.response"
+V2 = {
+    "model_name": "fraud",
+    "id": "order-7",
+    "outputs": [{"name": "p", "shape": [2, 2], "datatype": "FP64", "data": [0.9, 0.1, 0.3, 0.7]}],
+}
+KSERVE = {
+    "ce-id": "7",
+    "ce-type": RESPONSE,
+    "ce-source": "http://localhost:9081/",
+    "ce-specversion": "1.0",
+    "ce-time": "2026-01-02T03:04:05.678901Z",
+    "ce-inferenceservicename": "fraud",
+    "ce-namespace": "shop",
+    "content-type": "application/json",
+}
+TIME_US = int(datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC).timestamp() * 1e6)
+
+
+def mapping(**keys: Any) -> PayloadMapping:
+    """Return a mapping of a table's keys."""
+    return PayloadMapping.of({"stream": "fraud/v3", **keys})
+
+
+def plain(**keys: Any) -> PayloadMapping:
+    """Return a mapping of plain objects."""
+    return mapping(**{"preset": "ndjson", **keys})
+
+
+def test_kserve_v2_of_two_rows_and_two_classes() -> None:
+    """The class's column, an id a row, the event's time and a segment of a header."""
+    found = read_rows(
+        mapping(preset="kserve-v2", segments={"shop": "headers.namespace"}, **{"class": 1}),
+        read_event(KSERVE, json.dumps(V2).encode()),
+    )
+    assert not found.refusals
+    assert [(row.id, row.score, row.label) for row in found.rows] == [
+        ("order-7/0", 0.1, None),
+        ("order-7/1", 0.7, None),
+    ]
+    assert {row.time_us for row in found.rows} == {TIME_US}
+    assert [dict(row.segments) for row in found.rows] == [{"shop": "shop"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("predictions", "keys", "expected"),
+    [
+        ([0.25], {}, [("7", 0.25)]),
+        ([1, 0], {}, [("7/0", 1.0), ("7/1", 0.0)]),
+        ([[0.25], [0.5]], {}, [("7/0", 0.25), ("7/1", 0.5)]),
+        ([[0.9, 0.1]], {"class": 1}, [("7", 0.1)]),
+        ([0.9, 0.1], {"class": 1}, [("7", 0.1)]),
+        ([{"ok": 0.9, "fraud": 0.1}], {"class": "fraud"}, [("7", 0.1)]),
+    ],
+)
+def test_kserve_v1(predictions: object, keys: dict[str, Any], expected: object) -> None:
+    """Labels as numbers, scores, scores by class in lists and objects."""
+    body = json.dumps({"predictions": predictions}).encode()
+    found = read_rows(mapping(preset="kserve-v1", **keys), read_event(KSERVE, body))
+    assert not found.refusals
+    assert [(row.id, row.score) for row in found.rows] == expected
+
+
+def test_seldon_predictions_and_feedback() -> None:
+    """A class by its name, flat tensors, and the truth that comes back under the same id."""
+    seldon = mapping(preset="seldon", **{"class": "fraud"})
+    head = {"type": "io.seldon.serving.inference.response", "requestid": "r1", "id": "e1"}
+    tensor = {"shape": [1, 2], "values": [0.9, 0.1]}
+    for data in ({"ndarray": [[0.9, 0.1]]}, {"tensor": tensor}):
+        body = json.dumps({"data": {"names": ["ok", "fraud"], **data}}).encode()
+        event = Event(read_event({}, body).body, head)
+        (row,) = read_rows(seldon, event).rows
+        assert (row.id, row.score, row.label) == ("r1", 0.1, None)
+    truth = {"response": {"data": {"ndarray": [[0.9, 0.1]]}}, "truth": {"data": {"ndarray": [[1]]}}}
+    (row,) = read_rows(seldon, Event(truth, {**head, "type": "io.seldon.serving.feedback"})).rows
+    assert (row.id, row.score, row.label) == ("r1", None, True)
+
+
+def test_ground_truth_of_sagemaker() -> None:
+    """A label by the inference's id, else by the event's."""
+    labels = mapping(preset="sagemaker-labels")
+    line = {"groundTruthData": {"data": "1", "encoding": "CSV"}, "eventVersion": "0"}
+    for ids, expected in (({"eventId": "e"}, "e"), ({"eventId": "e", "inferenceId": "i"}, "i")):
+        (row,) = read_rows(labels, Event({**line, "eventMetadata": ids})).rows
+        assert (row.id, row.label) == (expected, True)
+
+
+def test_inference_table_of_databricks() -> None:
+    """A response that is JSON in a text, milliseconds, and no row of a failed request."""
+    table = mapping(preset="databricks")
+    record = {
+        "client_request_id": None,
+        "databricks_request_id": "d1",
+        "timestamp_ms": TIME_US // 1000,
+        "status_code": 200,
+        "response": '{"predictions": [0.25]}',
+    }
+    (row,) = read_rows(table, Event(record)).rows
+    assert (row.id, row.score, row.time_us) == ("d1", 0.25, TIME_US // 1000 * 1000)
+    assert read_rows(table, Event({**record, "status_code": 500})).is_ignored
+    found = read_rows(table, Event({**record, "response": "{"}))
+    assert found.refusals[0].reason is Reason.UNREADABLE
+
+
+def test_records_of_bentoml() -> None:
+    """The name that the service logs as its score."""
+    record = {"request_id": 12, "timestamp": "2026-01-02T03:04:05.678901", "probability": 0.5}
+    (row,) = read_rows(mapping(preset="bentoml", score="body.probability"), Event(record)).rows
+    assert (row.id, row.score, row.time_us) == ("12", 0.5, TIME_US)
+
+
+def test_a_stream_for_each_class() -> None:
+    """A row becomes one of each class; the label is positive for its own class only."""
+    fan = plain(stream="{team}/{class}", classes=["cat", "dog", "bird"])
+    event = Event({"id": "a", "score": [0.2, 0.5, 0.3], "label": "dog"}, {"team": "pets"})
+    found = read_rows(fan, event)
+    assert [(row.stream, row.score, row.label) for row in found.rows] == [
+        ("pets/cat", 0.2, False),
+        ("pets/dog", 0.5, True),
+        ("pets/bird", 0.3, False),
+    ]
+    by_place = read_rows(fan, Event({"id": "a", "label": 2}, {"team": "pets"}))
+    assert [row.label for row in by_place.rows] == [False, False, True]
+    by_name = {"id": "a", "score": {"dog": 0.5, "cat": 0.2, "bird": 0.3}}
+    found = read_rows(fan, Event(by_name, {"team": "pets"}))
+    assert [row.score for row in found.rows] == [0.2, 0.5, 0.3]
+
+
+REFUSED = [
+    ({}, {"id": "a"}, Reason.NOTHING_SELECTED, "nothing is at body.score or body.label"),
+    ({}, {"id": "a", "score": []}, Reason.NOTHING_SELECTED, "the payload has no rows"),
+    ({}, {"id": "a", "score": "0.5"}, Reason.SCORE, "score must be a number, got '0.5'"),
+    ({}, {"id": "a", "score": True}, Reason.SCORE, "score must be a number, got True"),
+    ({}, {"id": "a", "score": float("nan")}, Reason.SCORE, "score must be finite, got nan"),
+    ({}, {"id": "a", "score": 10**400}, Reason.SCORE, "score must be finite"),
+    ({}, {"id": "a", "score": {"p": 1}}, Reason.SCORE, "score must be a number"),
+    ({}, {"id": "a", "score": [[0.1, 0.9]]}, Reason.SEVERAL_SCORES,
+     "a row has 2 scores: declare class, or select one"),
+    ({"class": 2}, {"id": "a", "score": [0.1, 0.9]}, Reason.CLASS,
+     "there is no class 2: a row has 2"),
+    ({"class": "x"}, {"id": "a", "score": [[0.1]]}, Reason.CLASS, "there is no class 'x' in []"),
+    ({"class": "x"}, {"id": "a", "score": {"y": 1}}, Reason.CLASS, "there is no class 'x'"),
+    ({}, {"score": 0.5}, Reason.ID, "no id is at body.id"),
+    ({}, {"id": "a" * 10_000, "score": 0.5}, Reason.ID,
+     "id must be at most 128 bytes of UTF-8, got 10000"),
+    ({}, {"id": ["a"], "score": [0.5, 0.6]}, Reason.LENGTH, "id has 1 rows where score has 2"),
+    ({}, {"id": {"a": 1}, "score": 0.5}, Reason.ID, "id must be a text, number or boolean"),
+    ({}, {"id": "a", "label": "yes"}, Reason.LABEL,
+     "label must be true, false, 0 or 1, got 'yes': declare positive"),
+    ({}, {"id": "a", "label": 2}, Reason.LABEL, "label must be true, false, 0 or 1, got 2"),
+    ({}, {"id": "a", "label": {"x": 1}}, Reason.LABEL, "label must be one value"),
+    ({}, {"id": "a", "score": 1, "time": "noon"}, Reason.TIME,
+     "time must be RFC 3339 or a number of s, got 'noon'"),
+    ({}, {"id": "a", "score": 1, "time": -5}, Reason.TIME, "time must be after 1970, got -5"),
+    ({}, {"id": "a", "score": 1, "time": float("inf")}, Reason.TIME, "time must be"),
+    ({"segments": {"c": "body.c"}}, {"id": "a", "score": 1, "c": {}}, Reason.SEGMENT,
+     "segments.c must be a text, number or boolean, got {}"),
+    ({"segments": {"c": "body.c"}}, {"id": "a", "score": 1, "c": "x" * 200}, Reason.SEGMENT,
+     "at most 128 bytes"),
+    ({"stream": "{team}/v1"}, {"id": "a", "score": 1}, Reason.STREAM,
+     "the stream's name needs the header 'team'"),
+    ({"score": "parse_json(body.score)"}, {"id": "a", "score": 1}, Reason.UNREADABLE,
+     "score 'parse_json(body.score)' cannot be applied"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "body", "reason", "message"), REFUSED)
+def test_a_refusal_says_what_and_why(
+    keys: dict[str, Any], body: object, reason: Reason, message: str
+) -> None:
+    """Each by its reason, with the value; nothing is counted."""
+    found = read_rows(plain(**keys), Event(body))
+    assert [each.reason for each in found.refusals] == [reason]
+    assert message in found.refusals[0].message
+    assert not found.rows
+
+
+def test_one_bad_row_leaves_the_others() -> None:
+    """The other rows of a batch count, under the ids of their places."""
+    body = {"id": "a", "score": [0.1, None, "x", 0.4], "label": [True, None, False, 0]}
+    found = read_rows(plain(), Event(body))
+    assert [(row.id, row.score, row.label) for row in found.rows if row.score is not None] == [
+        ("a/0", 0.1, True),
+        ("a/3", 0.4, False),
+    ]
+    assert [(each.row, each.reason) for each in found.refusals] == [
+        (1, Reason.NOTHING_SELECTED),
+        (2, Reason.SCORE),
+    ]
+
+
+def test_events_of_other_types_are_ignored() -> None:
+    """The requests that KServe logs beside the responses."""
+    event = Event(V2, {"type": "org.kubeflow.serving.inference.request"})
+    found = read_rows(mapping(preset="kserve-v2"), event)
+    assert found.is_ignored
+    assert not found.rows
+    assert not found.refusals
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "message"),
+    [
+        ({"id": ""}, "id", "id is needed"),
+        ({"score": "", "label": ""}, "score", "give a score, a label, or both"),
+        ({"score": "body["}, "score", "score is not a JMESPath expression"),
+        ({"score": 7}, "score", "score must be a str, got 7"),
+        ({"scores": "body.s"}, "scores", "a mapping has no 'scores'"),
+        ({"preset": "kserve"}, "preset", "preset must be one of kserve-v1"),
+        ({"stream": "a//b"}, "stream", "stream name must be"),
+        ({"stream": "a/{b!r}"}, "stream", "stream may have {header} in its name"),
+        ({"stream": "a/{"}, "stream", "stream:"),
+        ({"stream": "a/{class}"}, "classes", "need each other"),
+        ({"classes": ["x"]}, "classes", "need each other"),
+        ({"classes": ["x", "x"]}, "classes", "has one twice"),
+        ({"stream": "{class}", "classes": ["x"], "positive": "x"}, "classes", "no positive"),
+        ({"time_unit": "h"}, "time_unit", "time_unit must be s, ms or us"),
+        ({"class": True}, "class", "class must be a place or a name"),
+        ({"segments": {"a b": "body.x"}}, "segments", "a segment key must be"),
+        ({"segments": {"a": ""}}, "segments.a", "must be a JMESPath expression"),
+        ({"types": "x"}, "types", "types must be a list"),
+    ],
+)
+def test_a_wrong_mapping_is_refused(keys: dict[str, Any], field: str, message: str) -> None:
+    """With the key at fault."""
+    with pytest.raises(InvalidInputError, match=re.escape(message)) as refused:
+        plain(**keys)
+    assert refused.value.field == field
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda each: (
+        st.lists(each, max_size=4)
+        | st.dictionaries(st.sampled_from(["id", "score", "label", "time", "p"]), each, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=400)
+@given(body=JSON, preset=st.sampled_from(sorted(PRESETS)), place=st.none() | st.integers(0, 3))
+def test_nothing_that_is_sent_raises(body: object, preset: str, place: int | None) -> None:
+    """Every row is whole, and what is not a row has a reason."""
+    keys: dict[str, Any] = {"preset": preset, "types": [], "when": ""}
+    if place is not None:
+        keys["class"] = place
+    if preset == "bentoml":
+        keys["score"] = "body.score"
+    found = read_rows(mapping(**keys), Event(body, {"id": "e"}))
+    assert not found.is_ignored
+    assert found.rows or found.refusals
+    for row in found.rows:
+        assert row.id
+        assert row.score is not None or row.label is not None

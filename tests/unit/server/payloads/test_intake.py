@@ -1,0 +1,92 @@
+"""Events beyond what may be in progress, and errors that pass."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("jmespath", reason="needs the extra payloads")
+from streameval.payloads import Event, PayloadMapping
+from streameval.v1 import ingest_pb2
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._payloads import intake as module
+from streameval_server._payloads.intake import IntakeResult, PayloadIntake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINES = PayloadMapping.of({"preset": "ndjson", "stream": "s"})
+
+
+class Disk:
+    """Stands for the runtime: each batch is durable when the test says so, or fails."""
+
+    def __init__(self, error: RequestError | None = None) -> None:
+        self.is_durable = asyncio.Event()
+        self._error = error
+
+    def now_us(self) -> int:
+        return 1
+
+    async def settled(self, _submit: Callable[[Any], Any]) -> ingest_pb2.IngestBatchResponse:
+        await self.is_durable.wait()
+        if self._error is not None:
+            raise self._error
+        return ingest_pb2.IngestBatchResponse(revision=9)
+
+
+async def take(intake: PayloadIntake, *ids: str) -> IntakeResult:
+    """Send predictions in one request."""
+    events = [Event({"id": each, "score": 0.5}) for each in ids]
+    return await intake.take(intake.read(events), lambda _stream: None)
+
+
+def test_rows_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request above it should come again; one that is alone may be larger."""
+    monkeypatch.setattr(module, "_MAX_ROWS_IN_PROGRESS", 5)
+
+    async def run() -> None:
+        disk = Disk()
+        intake = PayloadIntake([LINES], disk, auto_create=True)
+        first = asyncio.create_task(take(intake, *"abcd"))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="4 rows of payloads wait for the disk") as caught:
+            await take(intake, "e", "f")
+        assert caught.value.retry_after_s is not None
+        second = asyncio.create_task(take(intake, "e"))
+        await asyncio.sleep(0)
+        disk.is_durable.set()
+        assert ((await first).rows, (await second).rows) == (4, 1)
+        found = await take(intake, *"abcdefgh")
+        assert (found.rows, found.revision) == (8, 9)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_passing"),
+    [
+        (RequestError(Code.UNAVAILABLE, "m", reason="STORAGE_FAILED", retry_after_s=1), True),
+        (RequestError(Code.RESOURCE_EXHAUSTED, "m", reason="QUEUE_FULL", retry_after_s=1), True),
+        (RequestError(Code.RESOURCE_EXHAUSTED, "m", reason="TOO_MANY_STREAMS"), False),
+        (RequestError(Code.NOT_FOUND, "m", reason="NO_STREAM"), False),
+    ],
+)
+def test_what_passes_is_to_be_sent_again(error: RequestError, *, is_passing: bool) -> None:
+    """What does not pass is a refusal of the row, which senders do not repeat."""
+
+    async def run() -> None:
+        disk = Disk(error)
+        disk.is_durable.set()
+        intake = PayloadIntake([LINES], disk, auto_create=True)
+        if is_passing:
+            with pytest.raises(RequestError, match="m"):
+                await take(intake, "a")
+            return
+        found = await take(intake, "a")
+        assert [(each.id, each.reason) for each in found.refused] == [("a", "store")]
+        assert intake.counts == {("", "ignored"): 0, ("s", "store"): 1}
+
+    asyncio.run(run())
