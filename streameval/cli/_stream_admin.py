@@ -106,6 +106,6 @@ def _print(info: StreamInfo, *, as_json: bool) -> None:
     table.add_column()
     for name, value in asdict(info.settings).items():
         shown = format_span(value) if isinstance(value, timedelta) else value
-        shown = ", ".join(shown) if isinstance(shown, tuple) else str(shown)
-        table.add_row(name.replace("_", " "), Text(shown or "none"))
+        shown = ", ".join(shown) if isinstance(shown, tuple) else shown
+        table.add_row(name.replace("_", " "), Text("none" if shown in ("", None) else str(shown)))
     out.print(table)

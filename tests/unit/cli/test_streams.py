@@ -108,6 +108,8 @@ def test_create_list_update_delete(address: str) -> None:
     assert json.loads(printed)["settings"]["threshold"] == 0.25
     code, printed, _ = streams("update", address, "s/1", "--no-threshold", "--json")
     assert json.loads(printed)["settings"]["threshold"] is None
+    printed = streams("update", address, "s/1", "--orphans", "drop")[1]
+    assert ["threshold", "none"] in [line.split() for line in printed.splitlines()]
     code, _, errors = streams("update", address, "s/1", "--no-threshold", "--threshold", 0.5)
     assert (code, errors) == (2, "streameval: give --threshold or --no-threshold, not both\n")
     code, _, errors = streams("delete", address, "s/1", answer="n\n")
