@@ -619,6 +619,9 @@ RANKED_RATE_NAMES = _names(
 AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
 """What adapters offer."""
 
+PROJECTED_NAMES = _names(metric for metric in METRICS if metric.is_area and metric.is_monitored)
+"""What is projected, unasked, of windows whose labels are still to come."""
+
 MONITORED_NAMES = tuple(
     sorted(
         _names(

@@ -18,7 +18,6 @@ from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import (
     ASSUMPTION,
-    HEADLINE,
     BacktestedWindow,
     ProjectedFigure,
     Projection,
@@ -27,7 +26,6 @@ from streameval._projection.projection import (
 
 __all__ = [
     "ASSUMPTION",
-    "HEADLINE",
     "BacktestedWindow",
     "DelayCounts",
     "DelayRows",

@@ -12,7 +12,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
-from streameval._metric_registry import BY_NAME
+from streameval._metric_registry import BY_NAME, PROJECTED_NAMES
 from streameval._metrics.gradients import cells_of
 from streameval._projection.goodness_of_fit import fit_p_value
 from streameval._projection.label_limits import PartlyLabelled, label_limits
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from streameval._time.window import Window
 
 ASSUMPTION: Final = "labelling depends on score band, class and age only"
-
-HEADLINE: Final = ("auc_roc", "auc_pr")
 
 MIN_BAND_SHARE = 0.01
 """The mature labelled share of a band below which nothing is known of it."""
@@ -254,7 +252,7 @@ class Projection:
         return self._refusal(self._panes, self._table.now_us)
 
     def headline(
-        self, level: float = 0.95, *, metrics: Collection[str] = HEADLINE
+        self, level: float = 0.95, *, metrics: Collection[str] = PROJECTED_NAMES
     ) -> tuple[ProjectedFigure, ...]:
         """Return AUC-ROC, AUC-PR at the reference prevalence, and at the own one.
 

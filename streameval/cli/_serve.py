@@ -89,6 +89,20 @@ def serve(
         int | None,
         typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
     ] = None,
+    intake: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to take CloudEvents from senders without tokens. [default: nowhere]",
+        ),
+    ] = None,
+    intake_streams: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="The streams that they may write, between commas."),
+    ] = None,
+    intake_rows_per_s: Annotated[
+        float | None, typer.Option(help="Rows a second that they may send.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags take precedence.")
     ] = None,
@@ -119,6 +133,9 @@ def serve(
         "metrics_interval_s": metrics_interval_s,
         "state_check_interval_s": state_check_interval_s,
         "limits.max_state_bytes": max_state_bytes,
+        "intake": intake,
+        "intake_streams": intake_streams,
+        "intake_rows_per_s": intake_rows_per_s,
     }
     with one_line_errors():
         _run(flags, config, only_print=print_config)

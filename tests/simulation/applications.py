@@ -396,7 +396,8 @@ class MergeProducer(Application):
         cases = []
         for _ in range(world.random.randrange(6)):
             score, positive = rows.score(), world.chance(0.4)
-            given = rows.weight(name)
+            # A merged state has weights, and no label probabilities.
+            given = {key: each for key, each in rows.weight(name).items() if key == "weight"}
             evaluator.add_case(positive, score, **given, **_cluster(name, score))
             cases.append((score, positive, int(given.get("weight", 1.0) * UNIT)))
         misses = world.random.randrange(3)

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME
+from streameval._metric_registry import BY_NAME, PROJECTED_NAMES
 from streameval._projection import (
     ASSUMPTION,
-    HEADLINE,
     LabelHistory,
     LabelTable,
     ProjectedFigure,
@@ -124,7 +123,7 @@ def projection_message(
     window: Window,
     *,
     level: float,
-    names: tuple[str, ...] = HEADLINE,
+    names: tuple[str, ...] = PROJECTED_NAMES,
 ) -> types_pb2.Projection:
     """Return the projection of a window. O(panes cells) for each window of its backtest.
 
@@ -137,7 +136,7 @@ def projection_message(
     level : float
         Nominal coverage of the intervals.
     names : tuple of str
-        Those of `HEADLINE` that are projected.
+        Those of `PROJECTED_NAMES` that are projected.
     """
     message = types_pb2.Projection(assumption=ASSUMPTION)
     assert resolved.span_us is not None

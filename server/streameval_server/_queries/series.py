@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
-from streameval._metric_registry import MONITORED_NAMES
-from streameval._projection import HEADLINE
+from streameval._metric_registry import MONITORED_NAMES, PROJECTED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import MetricSelection, select_metrics
@@ -105,7 +104,7 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
     resolved = engine.resolve(request.selection)
     response = query_pb2.ListWindowsResponse(revision=resolved.view.revision)
     source = engine.labels(resolved) if request.projection else None
-    names = tuple(name for name in HEADLINE if name in request.metrics.names)
+    names = tuple(name for name in PROJECTED_NAMES if name in request.metrics.names)
     starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
     for start_us, end_us in spans(resolved, request.step_us, request.next_us):
