@@ -186,7 +186,7 @@ class PayloadMapping:
         --------
         >>> mapping = PayloadMapping.of({"stream": "fraud", "id": "body.id", "score": "body.p"})
         >>> mapping.to_table()
-        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id'}
+        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id', 'time_unit': 's'}
         """
         table = {}
         for each in fields(self):
