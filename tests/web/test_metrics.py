@@ -16,11 +16,13 @@ from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
 from streameval._metric_registry import CALIBRATION_NAMES, MONITORED_NAMES, POINT_NAMES
-from streameval.v1 import query_pb2, types_pb2
+from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
 from streameval_server._web import metrics, stream_metrics
+from streameval_server._web.projection_metrics import SERIES_A_PROJECTION
 
+from ..late_labels import write_late_labels
 from .conftest import Site, reason, site
 
 if TYPE_CHECKING:
@@ -171,6 +173,70 @@ def test_calibration_of_streams_on_the_probability_scale() -> None:
         assert not [
             line for line in text.split("\n") if "plain/v1" in line and "calibration" in line
         ]
+
+
+def test_projections_are_the_snapshots(tmp_path: Path) -> None:
+    """Of streams whose labels come by id, in turn; refused figures have the reason and limits."""
+    write_late_labels(tmp_path, "late/v1")
+    settings = replace(ALWAYS_ANEW, memory=False, data=tmp_path, metrics_window_s=3 * 86_400)
+    with site(settings) as one:
+        fill(one, "young/v1", seed=1)
+        one.show("cases/v1", "+-+--+---+" * 20)
+        first, second = scraped(one), scraped(one)
+        for name in ("late/v1", "young/v1"):
+            request = query_pb2.GetSnapshotRequest(
+                selection=types_pb2.Selection(stream=name, last=Duration(seconds=3 * 86_400)),
+                projection=True,
+            )
+            metrics = one.called(f"{QUERY}/GetSnapshot", request).snapshot.projection.metrics
+            assert len(metrics) == (3 if name == "late/v1" else 2)
+            for metric in metrics:
+                labels = {
+                    "stream": name,
+                    "figure": metric.name,
+                    "prevalence": "reference" if metric.HasField("prevalence") else "own",
+                }
+                assert at(second, "projected_least", **labels) == metric.limits.lower
+                assert at(second, "projected_greatest", **labels) == metric.limits.upper
+                assert (at(first, "projected_least", **labels) is None) is (name == "young/v1")
+                refused = at(second, "projection_refused", **labels, reason="too_few_mature")
+                if name == "young/v1":
+                    assert refused == 1
+                    assert at(second, "projected", **labels) is None
+                else:
+                    assert refused is None
+                    # The clock has moved on since the scrape.
+                    for series, value in (
+                        ("projected", metric.projected),
+                        ("projected_lower", metric.interval.lower),
+                        ("projected_upper", metric.interval.upper),
+                    ):
+                        assert at(second, series, **labels) == pytest.approx(value, rel=1e-3)
+        assert at(second, "figure", stream="cases/v1", figure="auc_pr", window="all") is not None
+        projected = {labels for name, labels in second if "project" in name}
+        assert not any(("stream", "cases/v1") in labels for labels in projected)
+        labels = {"stream": "late/v1", "figure": "auc_roc", "prevalence": "own"}
+        one.called(
+            "streameval.v1.StreamService/DeleteStream",
+            stream_pb2.DeleteStreamRequest(name="late/v1"),
+        )
+        assert at(scraped(one), "projected", **labels) is None
+
+
+def test_projections_take_what_the_limit_leaves(tmp_path: Path) -> None:
+    """Without room for theirs, streams keep the series that they had."""
+    write_late_labels(tmp_path, "late/v1")
+    room = (
+        stream_metrics.SERIES_A_STREAM + stream_metrics.SERIES_OF_CALIBRATION + SERIES_A_PROJECTION
+    )
+    for most, wanted in ((room, True), (room - 1, False)):
+        settings = replace(
+            ALWAYS_ANEW, memory=False, data=tmp_path, limits=Limits(max_metric_series=most)
+        )
+        with site(settings) as one:
+            series = scraped(one)
+            assert at(series, "streams_left_out") == 0
+            assert any("project" in name for name, _ in series) is wanted
 
 
 def hours_ago(hours: int) -> int:

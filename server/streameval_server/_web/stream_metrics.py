@@ -3,9 +3,9 @@
 A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
 threshold, and `SERIES_OF_CALIBRATION` more on the probability scale, so the limit on
 series limits streams: the first by name that fit are exported, and a gauge counts the
-others. An unchanged snapshot
-costs a copy, because the query engine caches it by the parts that it was made of; a
-comparison is reused while both snapshots of its stream stay the same.
+others; what is left of it is for projections. An unchanged snapshot costs a copy,
+because the query engine caches it by the parts that it was made of; a comparison is
+reused while both snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from streameval._metric_registry import CALIBRATION_NAMES, HEADLINE, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._web.projection_metrics import (
+    SERIES_A_PROJECTION,
+    ProjectionReadings,
+    projection_families,
+    read_projections,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -71,10 +77,13 @@ class StreamReadings:
         The exported streams.
     left_out : int
         How many streams are not exported.
+    projections : ProjectionReadings
+        Of those streams whose labels come by id, as far as the limit on series allows.
     """
 
     by_name: dict[str, _StreamReading] = field(default_factory=dict)
     left_out: int = 0
+    projections: ProjectionReadings = field(default_factory=ProjectionReadings)
 
 
 class StreamMetrics:
@@ -111,6 +120,15 @@ class StreamMetrics:
             except RequestError as error:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
+        joined = [
+            name for name, each in readings.by_name.items() if each.whole.HasField("coverage")
+        ]
+        readings.projections = await read_projections(
+            self._snapshot,
+            joined[: max(room, 0) // SERIES_A_PROJECTION],
+            before.projections,
+            lambda name: self._selection(name, 1),
+        )
         return readings
 
     async def _streams(self) -> AsyncIterator[tuple[str, stream_pb2.StreamSettings]]:
@@ -204,6 +222,7 @@ def stream_families(readings: StreamReadings) -> Iterator[Metric]:
         value=readings.left_out,
     )
     yield from _figures(readings)
+    yield from projection_families(readings.projections)
     yield from _counts(readings)
 
 
