@@ -46,7 +46,7 @@ export class PointCard {
   /** Keep the rows and draw the chosen rate of them. */
   draw(rows) {
     this.rows = rows;
-    const isDrawn = this.timeline.draw(rows, this.chosen, limited);
+    const isDrawn = this.timeline.draw(rows, this.chosen, { read: limited });
     for (const each of this.drawn) each.hidden = !isDrawn;
   }
 

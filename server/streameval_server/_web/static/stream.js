@@ -9,17 +9,20 @@ import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
 import { HEADLINE, RATES, SHOWN } from "./metrics.js";
 import { PointCard } from "./point.js";
+import { spansOf } from "./projected.js";
+import { ProjectionCard } from "./projection.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toCompare, toStream, toStreams, windowBetween, WINDOWS } from "./route.js";
 import { SegmentsCard } from "./segments.js";
 import { noData, oneClass } from "./states.js";
 import { ThresholdCard } from "./threshold.js";
-import { stepOf, TimelineCard, trimmed } from "./timeline.js";
+import { immatureSpan, stepOf, TimelineCard, trimmed } from "./timeline.js";
 
 const HULL = `${HEADLINE}_hull`;
 const NOTES = { prevalence: `${titleOf(HEADLINE)} of a random order` }; // in place of an interval
 const MIN_INTERVAL = "0.2s"; // at most five answers a second
 const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
+const PROJECTION_GAP_MS = 60_000; // each takes the server up to seconds
 const MAX_POINTS = 2048;
 const BINS = 40;
 const RARE_SHARE = 0.05; // of positives: nearly all scores are in the first bins of equal width
@@ -82,6 +85,7 @@ export class StreamView {
     this.roc = new RocCard(this.signal);
     const toWindow = (window) => this.link({ window });
     this.timeline = new TimelineCard(this.signal, toWindow, { id: "timeline", title: `${titleOf(HEADLINE)} over time` });
+    this.projection = new ProjectionCard();
     this.point = new PointCard(this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
     this.histogram = new HistogramCard(this.signal);
@@ -94,7 +98,7 @@ export class StreamView {
     this.segments = new SegmentsCard((chosen) => this.link({ segment: chosen }));
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
     this.decide = h("div", { class: "pair" }, this.threshold.element, this.histogram.element);
-    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.point.element, this.calibration.element, this.decide, this.segments.element);
+    this.body = h("div", { class: "cards" }, this.curves, this.timeline.element, this.projection.element, this.point.element, this.calibration.element, this.decide, this.segments.element);
     fill(this.root,
       h("div", { class: "view-head" },
         h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
@@ -168,7 +172,13 @@ export class StreamView {
       }, SLOW_GAP_MS),
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
+      projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
+        if (error.isDenied) this.fail(error);
+        else if (error.status) this.projection.fail(error.message); // all other cards have their answers
+      }),
     };
+    this.rows = this.projectedSpans = [];
+    this.projection.element.hidden = true;
     for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.point, this.calibration, this.segments]) {
       element.setAttribute("aria-busy", "true");
     }
@@ -262,8 +272,28 @@ export class StreamView {
     let found = await this.loadRows(...ends, typicalS);
     // When only the last rows have cases, a finer step shows more of them.
     if (found.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
-    this.timeline.element.hidden = !this.timeline.draw(found.rows, HEADLINE);
+    this.rows = found.rows;
+    this.drawTimeline();
     this.point.draw(found.rows);
+    if (this.snapshot.coverage && !this.segment) this.refreshers.projection.request();
+  }
+
+  drawTimeline() {
+    this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, { spans: this.projectedSpans });
+  }
+
+  /** Project the immature end of the timeline, and the window itself unless it is all time. */
+  async loadProjection() {
+    const immature = immatureSpan(this.rows);
+    const [rows, window] = await Promise.all([
+      immature && this.getSelected("windows", { step: `${immature.step}s`, metrics: [HEADLINE], projection: true },
+        selection("selection.", windowBetween(immature.start, immature.end), null)),
+      this.window === "all" ? null : this.getSelected("snapshot", { metrics: [HEADLINE], projection: true }),
+    ]);
+    this.projectedSpans = rows ? spansOf(rows.snapshots) : [];
+    this.drawTimeline();
+    this.projection.element.hidden = !window;
+    if (window) this.projection.update(window.snapshot.projection);
   }
 
   /** The window's ends by the server's clock; of all time, the retention of panes. */

@@ -3,18 +3,28 @@
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
 import { h, table } from "./dom.js";
-import { count, day, hour, interval, isShare, measured, moment, percent, period, reason, titleOf, zone } from "./format.js";
+import { count, day, figure, hour, interval, isShare, measured, moment, percent, period, reason, titleOf, zone } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
+import { isProjected, projectedArea, projectedText } from "./projected.js";
 import { windowBetween } from "./route.js";
 
 const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800];
 const TARGET_ROWS = 60;
 const MIN_ROWS = 12; // with fewer rows a finer step is tried
+const PROJECTED_ROWS = 12; // a projection needs more labels than a row has
 const TICKS = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
 
 /** The narrowest step that cuts a span into about 60 rows. */
 export function stepOf(seconds) {
   return STEPS_S.find((step) => step >= seconds / TARGET_ROWS) ?? STEPS_S.at(-1);
+}
+
+/** The span of the rows from the first immature one on, and the step to project it by; null without one. */
+export function immatureSpan(rows) {
+  const first = rows.find((each) => each.isImmature);
+  if (!first) return null;
+  const [start, end] = [first.start, rows.at(-1).end];
+  return { start, end, step: STEPS_S.find((step) => step >= (end - start) / 1000 / PROJECTED_ROWS) ?? STEPS_S.at(-1) };
 }
 
 /** The rows from the first one that is not empty, and whether a finer step would show more. */
@@ -51,48 +61,57 @@ export class TimelineCard {
     this.element = this.card.element;
   }
 
-  /** Draw `read(metric)` of rows. A single point is no timeline: return whether there are more. */
-  draw(snapshots, name, read = (found) => found) {
+  /**
+   * Draw `read(metric)` of rows, and the projected values of spans of them. A single point is no timeline:
+   * return whether there are more.
+   */
+  draw(snapshots, name, { read = (found) => found, spans = [] } = {}) {
     const rows = snapshots.map((each) => ({ ...each, value: read(metric(each.snapshot, name)) }));
     if (rows.filter((each) => each.value.value !== undefined).length < 2) return false;
     const title = titleOf(name);
     const hasCoverage = rows.some((each) => each.coverage !== null);
     const immature = rows.filter((each) => each.isImmature).length;
+    const projected = spans.filter(isProjected);
     this.card.legend([
       ["line a", title], ["band", "95 % interval"],
       ...(immature ? [["young", "immature: labels still arriving"]] : []),
+      ...(projected.length ? [["area projected", "projected, with its 95 % interval"]] : []),
       ...(hasCoverage ? [["bar", "labelled share"]] : []),
     ]);
     this.card.note.textContent = `Times are ${zone()}. ` + (hasCoverage ? ""
       : "These cases arrived with their labels: there is no delay to show.");
     const ends = [rows[0]?.start.getTime(), rows.at(-1)?.end.getTime()];
     const label = `${title} in ${rows.length} steps of time`
-      + (immature ? `, ${immature} of them immature` : "") + ". The table has the figures.";
+      + (immature ? `, ${immature} of them immature` : "")
+      + (projected.length ? `, the newest projected to ${figure(projected.at(-1).found.projected)}` : "") + ". The table has the figures.";
     this.card.plotted.classList.toggle("tall", hasCoverage);
-    this.card.draw(label, (colours) => option(colours, name, rows, ends, hasCoverage),
-      () => this.table(name, rows));
+    this.card.draw(label, (colours) => option(colours, name, rows, ends, hasCoverage, spans),
+      () => this.table(name, rows, spans));
     return true;
   }
 
-  table(name, rows) {
+  table(name, rows, spans) {
     return table(`${titleOf(name)} over time, the newest first`,
       [{ title: "From" }, { title: titleOf(name), numeric: true }, { title: "95 % interval", numeric: true },
         { title: "Positives", numeric: true }, { title: "Negatives", numeric: true },
-        { title: "Labelled", numeric: true }, { title: "" }],
+        { title: "Labelled", numeric: true }, { title: "" }, ...(spans.length ? [{ title: "Projected" }] : [])],
       rows.toReversed().map((each) => [
         h("a", { href: this.toWindow(windowBetween(each.start, each.end)) }, moment(each.start)),
         each.value.value === undefined ? reason(each.value) : measured(name, each.value.value),
         interval(each.value.interval, name) ?? "–",
         count(each.positives), count(each.negatives), percent(each.coverage),
-        each.isImmature ? "immature" : ""]));
+        each.isImmature ? "immature" : "",
+        ...(spans.length ? [projectedText(spans, each) ?? ""] : [])]));
   }
 }
 
-function option(colours, name, rows, ends, hasCoverage) {
+function option(colours, name, rows, ends, hasCoverage, spans) {
   const title = titleOf(name);
   const known = rows.filter((each) => each.value.value !== undefined);
-  const highest = Math.max(isShare(name) ? 0.02 : 0.1, ...known.map((each) => each.value.interval?.upper ?? each.value.value));
-  const lowest = Math.min(1, ...known.map((each) => each.value.interval?.lower ?? each.value.value));
+  const projected = spans.filter(isProjected);
+  const reached = projected.map((each) => each.found.interval);
+  const highest = Math.max(isShare(name) ? 0.02 : 0.1, ...reached.map((each) => each.upper), ...known.map((each) => each.value.interval?.upper ?? each.value.value));
+  const lowest = Math.min(1, ...reached.map((each) => each.lower), ...known.map((each) => each.value.interval?.lower ?? each.value.value));
   const tick = TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
   const main = { left: 48, right: 14, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
@@ -110,6 +129,7 @@ function option(colours, name, rows, ends, hasCoverage) {
   })];
   const series = [
     { ...shapes("immature", rows.filter((each) => each.isImmature), immatureArea(colours)), z: 0 },
+    { ...shapes("projected", projected, projectedArea(colours)), z: 1 },
     { ...shapes("interval", runs(rows), band(colours, rows)), z: 1 },
     line(title, rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
       { showSymbol: true, symbol: "circle", symbolSize: rows.length > 80 ? 3 : 5, silent: false, z: 3 }),
@@ -136,7 +156,7 @@ function option(colours, name, rows, ends, hasCoverage) {
   return {
     grid: grids, xAxis: xAxes, yAxis: yAxes, series,
     axisPointer: { link: [{ xAxisIndex: "all" }] },
-    tooltip: tooltip(colours, (found) => tooltipText(name, rows, found)),
+    tooltip: tooltip(colours, (found) => tooltipText(name, rows, spans, found)),
   };
 }
 
@@ -147,11 +167,12 @@ function tickOf(time) {
   return isMidnight ? day(date) : hour(date);
 }
 
-function tooltipText(name, rows, found) {
+function tooltipText(name, rows, spans, found) {
   const at = found[0]?.axisValue;
   const each = rows.find((row) => row.start <= at && at < row.end);
   if (!each) return "";
   const limits = interval(each.value.interval, name);
+  const projected = projectedText(spans, each);
   return [
     period(each.start, each.end),
     each.value.value === undefined ? `${titleOf(name)}: ${reason(each.value)}`
@@ -159,6 +180,7 @@ function tooltipText(name, rows, found) {
     `${count(each.positives)} positives, ${count(each.negatives)} negatives`,
     ...(each.coverage === null ? [] : [`${percent(each.coverage)} labelled`]),
     ...(each.isImmature ? ["immature: labels still arriving"] : []),
+    ...(projected === null ? [] : [projected]),
   ].join("\n");
 }
 
