@@ -206,29 +206,30 @@ class StreamingProducer(Application):
     def _cases(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
         rows, dice = self.rows, self.world.random
         if dice.random() < 0.5:
-            score = rows.score()
-            self._put["cases", name, score] += 1
+            score, positive, at = rows.score(), dice.random() < 0.4, rows.at()
+            segments, given = rows.segments(keys) or None, rows.weight(name)
+            # Clients drop rows of weight 0.
+            self._put["cases", name, score] += given.get("weight", 1) > 0
             verbs.add_case(
-                dice.random() < 0.4,
-                score,
-                at=rows.at(),
-                segments=rows.segments(keys) or None,
-                **rows.weight(name),
-                **_cluster(name, score),
+                positive, score, at=at, segments=segments, **given, **_cluster(name, score)
             )
             return
         size = dice.choice((2, 5, 12))
         scores = [rows.score() for _ in range(size)]
         counts = [dice.randrange(4) for _ in range(size)] if dice.random() < 0.3 else None
-        for score, count in zip(scores, counts or [1] * size, strict=True):
-            self._put["cases", name, score] += count
+        labels = [dice.random() < 0.4 for _ in range(size)]
+        at, segments = rows.at(), rows.segments(keys) or None
+        given = rows.weights(name, size)
+        columns = (scores, counts or [1] * size, given.get("weights", [1] * size))
+        for score, count, weight in zip(*columns, strict=True):
+            self._put["cases", name, score] += count if weight else 0
         verbs.add_cases(
-            labels=[dice.random() < 0.4 for _ in range(size)],
+            labels=labels,
             scores=scores,
             counts=counts,
-            at=rows.at(),
-            segments=rows.segments(keys) or None,
-            **rows.weights(name, size),
+            at=at,
+            segments=segments,
+            **given,
             **_clusters(name, scores),
         )
 
