@@ -24,15 +24,22 @@ from load import Work, ingest, percentiles_ms, served_beside_bare, sync_seconds
 
 from streameval.v1 import stream_pb2, stream_pb2_grpc
 
+CLUSTER_GROUPS = 32
 PLAIN = Work("1,000-case batches, 1 stream", 1_000)
 SEGMENTED = Work("1,000-case batches, 5 segment keys", 1_000, segments=5)
 PACKED = Work("1,000-case batches, bytes columns", 1_000, packed=True)
 PACKED_SEGMENTED = Work("1,000-case batches, bytes columns, 5 keys", 1_000, packed=True, segments=5)
+CLUSTERED = Work("1,000-case batches, 32 groups of clusters", 1_000, clusters=20_000)
+PACKED_CLUSTERED = Work(
+    "1,000-case batches, bytes columns, clusters", 1_000, packed=True, clusters=20_000
+)
 WORKS = (
     PLAIN,
     SEGMENTED,
+    CLUSTERED,
     PACKED,
     PACKED_SEGMENTED,
+    PACKED_CLUSTERED,
     Work("10,000-case batches, 1 stream", 10_000),
     Work("10,000-case batches, bytes columns", 10_000, packed=True),
     Work("1,000-case batches, 8 streams", 1_000, streams=8),
@@ -40,15 +47,16 @@ WORKS = (
 )
 
 
-def _declare_keys(address: str) -> None:
-    """Create the streams that have segments."""
+def _declare(address: str) -> None:
+    """Create the streams that have segments or clusters."""
     with grpc.insecure_channel(address) as channel:
         service = stream_pb2_grpc.StreamServiceStub(channel)
-        keys = {work.stream(i): work.segments for work in WORKS for i in range(work.streams)}
-        for name, count in keys.items():
-            if count:
+        works = {work.stream(i): work for work in WORKS for i in range(work.streams)}
+        for name, work in works.items():
+            if work.segments or work.clusters:
                 stream = stream_pb2.Stream(name=name)
-                stream.settings.segment_keys.extend(f"key-{key}" for key in range(count))
+                stream.settings.segment_keys.extend(f"key-{key}" for key in range(work.segments))
+                stream.settings.cluster_groups = CLUSTER_GROUPS if work.clusters else 0
                 service.CreateStream(stream_pb2.CreateStreamRequest(stream=stream))
 
 
@@ -65,12 +73,17 @@ def _table(rounds: int, seconds: float, addresses: dict[str, str]) -> None:
     for work in WORKS:
         ours, bare = (statistics.median(rates[work, key]) / 1e6 for key in addresses)
         print(f"{work.label:42}{ours:12.2f}{bare:10.2f}{ours / bare:7.0%}")
-    for plain, segmented in ((PLAIN, SEGMENTED), (PACKED, PACKED_SEGMENTED)):
-        pairs = zip(rates[plain, "ours"], rates[segmented, "ours"], strict=True)
-        shares = [with_keys / without for without, with_keys in pairs]
+    for plain, more, budget in (
+        (PLAIN, SEGMENTED, 0.5),
+        (PACKED, PACKED_SEGMENTED, 0.5),
+        (PLAIN, CLUSTERED, 0.8),
+        (PACKED, PACKED_CLUSTERED, 0.8),
+    ):
+        pairs = zip(rates[plain, "ours"], rates[more, "ours"], strict=True)
+        shares = [with_more / without for without, with_more in pairs]
         print(
-            f"{segmented.label}: {statistics.median(shares):.0%} of the rate without "
-            f"(rounds {', '.join(f'{share:.0%}' for share in shares)}; budget 50%)"
+            f"{more.label}: {statistics.median(shares):.0%} of the rate without "
+            f"(rounds {', '.join(f'{share:.0%}' for share in shares)}; budget {budget:.0%})"
         )
 
 
@@ -83,7 +96,7 @@ def main() -> None:
         print(
             f"append 4 KiB and fdatasync, p50 / p99 ms: {percentiles_ms(sync_seconds(directory))}"
         )
-        _declare_keys(servers["ours"].address)
+        _declare(servers["ours"].address)
         _table(rounds, seconds, {key: each.address for key, each in servers.items()})
 
 

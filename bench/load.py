@@ -146,6 +146,8 @@ class Work:
         Segment keys of 10 values each.
     distinct : int
         Distinct scores: this number of cases is sent repeatedly.
+    clusters : int
+        Clusters that the cases are of; 0 is a stream without.
     """
 
     label: str
@@ -155,10 +157,11 @@ class Work:
     rate: float | None = None
     segments: int = 0
     distinct: int = DISTINCT
+    clusters: int = 0
 
     def stream(self, number: int) -> str:
         """Return the name of one stream of the load."""
-        return f"bench/{self.segments}/{self.distinct}/{number}"
+        return f"bench/{self.segments}/{self.distinct}/{self.clusters}/{number}"
 
 
 def _varint(value: int) -> bytes:
@@ -172,21 +175,29 @@ def _varint(value: int) -> bytes:
 
 def bodies(work: Work, stream: str) -> list[bytes]:
     """Return encoded batches of random cases, without sequence numbers."""
-    return _bodies(work.distinct // work.rows, work.rows, work.segments, stream, work.packed)
+    return _bodies(work, stream)
 
 
-@lru_cache(maxsize=16)
-def _bodies(count: int, rows: int, segments: int, stream: str, packed: bool) -> list[bytes]:
+@lru_cache(maxsize=32)
+def _bodies(work: Work, stream: str) -> list[bytes]:
+    rows, packed = work.rows, work.packed
     rng = np.random.default_rng(rows)
+    checksums = rng.integers(0, 2**32, work.clusters, dtype=np.uint32)
     encoded = []
-    for _ in range(count):
+    for _ in range(work.distinct // rows):
         scores, labels = rng.normal(size=rows), rng.random(rows) < 0.05
         if packed:
             bits = np.packbits(labels, bitorder="little").tobytes()
             cases = ingest_pb2.Cases(scores_f64le=scores.tobytes(), positives_bits=bits)
         else:
             cases = ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist())
-        for key in range(segments):
+        if work.clusters:
+            clusters = rng.choice(checksums, rows)
+            if packed:
+                cases.clusters_u32le = clusters.astype("<u4").tobytes()
+            else:
+                cases.clusters.extend(clusters.tolist())
+        for key in range(work.segments):
             codes = rng.integers(0, 10, rows)
             column = cases.segments.add(
                 key=f"key-{key}", values=[f"value-{value}" for value in range(10)]
