@@ -35,7 +35,7 @@ HELPERS = ("netavark", "aardvark-dns")
 """Programs that podman runs; they are not on the path."""
 MAX_FILES = 1_024
 """The limit on open files in a container, the least that engines set by default."""
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 def until(true: Callable[[], object], what: str) -> None:

@@ -109,10 +109,10 @@ def num_cases(stack: Stack, stream: str) -> int:
 
 
 def answers(true: Callable[[], bool]) -> bool:
-    """Whether a condition holds; not while a container does not answer yet."""
+    """Whether a condition holds; not while a container does not answer, or is not ready yet."""
     try:
         return true()
-    except httpx.TransportError:
+    except httpx.HTTPError:
         return False
 
 
@@ -268,6 +268,8 @@ def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
                 "command": [
                     "--config.file=/etc/prometheus/prometheus.yml",
                     "--storage.tsdb.path=/prometheus",
+                    # An alert that did not arrive is sent again after this, not after a minute.
+                    "--rules.alert.resend-delay=1s",
                 ],
                 "volumes": [
                     f"{deploy}:/etc/prometheus:ro",
@@ -294,11 +296,12 @@ def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
 
     def query(expression: str) -> list[str]:
         url = f"http://{stack.address(9090)}/api/v1/query"
-        answer = httpx.get(url, params={"query": expression}, timeout=20)
+        answer = httpx.get(url, params={"query": expression}, timeout=20).raise_for_status()
         return [each["value"][1] for each in answer.json()["data"]["result"]]
 
     def alerts() -> set[str]:
-        answer = httpx.get(f"http://localhost:{published}/api/v2/alerts", timeout=20)
+        url = f"http://localhost:{published}/api/v2/alerts"
+        answer = httpx.get(url, timeout=20).raise_for_status()
         return {each["labels"]["alertname"] for each in answer.json()}
 
     until(
@@ -307,9 +310,10 @@ def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
     )
     until(lambda: query('streameval_references{stream="shop/scraped", window="all"}'), "figures")
     assert query("ALERTS") == []
+    until(lambda: answers(lambda: alerts() == set()), "Alertmanager")
     stack.compose("stop", "server")
     until(lambda: answers(lambda: "StreamevalDown" in alerts()), "the alert")
     stack.start()
-    until(lambda: "StreamevalDown" not in alerts(), "the end of the alert")
+    until(lambda: answers(lambda: "StreamevalDown" not in alerts()), "the end of the alert")
     for name in ("prometheus", "alertmanager"):
         stack.compose("stop", name)
