@@ -27,7 +27,9 @@ from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.cluster_counts import (
     CLUSTER_ROW_BYTES,
     ClusterCounts,
-    counts_of_groups,
+    coarse_cells,
+    counts_of_codes,
+    counts_of_table,
     merge_clusters,
 )
 from streameval._counts.cluster_keys import (
@@ -86,9 +88,11 @@ __all__ = [
     "check_length",
     "check_scores",
     "check_weights_allowed",
+    "coarse_cells",
     "concatenate_parts",
     "count_cells",
-    "counts_of_groups",
+    "counts_of_codes",
+    "counts_of_table",
     "decode_evaluator",
     "empty_state",
     "encode_evaluator",

@@ -179,17 +179,34 @@ def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCount
     return _summed(num_groups, *coarse_cells(scores), codes, counts)
 
 
-def counts_of_groups(
+def counts_of_codes(
     num_groups: int,
-    labels: BoolArray,
     scores: FloatArray,
+    codes: npt.NDArray[np.uint16],
     counts: IntArray | None,
-    groups: npt.NDArray[np.uint16],
 ) -> ClusterCounts:
-    """Return the counts of cases by the group of each, as `counts_of_rows`; counts None for 1."""
-    codes = groups << np.uint16(1)
-    codes |= labels
+    """Return the counts of cases, as `counts_of_rows`; counts None for 1."""
     return _summed(num_groups, *coarse_cells(scores), codes, counts)
+
+
+def counts_of_table(
+    num_groups: int, edges: FloatArray, sums: npt.NDArray[np.integer]
+) -> ClusterCounts:
+    """Return the counts of a dense table.
+
+    O(places).
+
+    Parameters
+    ----------
+    num_groups : int
+    edges : float64[n]
+        Lower edges of cells, ascending.
+    sums : int[n, 2 num_groups]
+        By cell and code, at least 0.
+    """
+    flat = sums.reshape(-1)
+    places = np.flatnonzero(flat != 0)
+    return _table(num_groups, edges, places, flat[places].astype(np.int64), is_dense=False)
 
 
 def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:

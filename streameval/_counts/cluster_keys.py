@@ -81,11 +81,18 @@ def groups_of(checksums: ClusterChecksums, groups: int) -> IntArray:
     [20, 31]
     """
     # Arithmetic of uint64 columns is modulo 2**64.
-    mixed = checksums.astype(np.uint64) + np.uint64(_INCREMENT)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST_FACTOR)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND_FACTOR)
-    found: IntArray = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(groups)).astype(np.int64)
-    return found
+    mixed = checksums.astype(np.uint64)
+    mixed += np.uint64(_INCREMENT)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(_FIRST_FACTOR)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(_SECOND_FACTOR)
+    mixed ^= mixed >> np.uint64(31)
+    if groups & (groups - 1):
+        mixed %= np.uint64(groups)
+    else:
+        mixed &= np.uint64(groups - 1)  # the same, without a division
+    return mixed.view(np.int64)
 
 
 def check_cluster_groups(groups: Any) -> int | None:

@@ -389,7 +389,7 @@ MUTANTS = [
         "groups that wait are not merged",
         PendingClusters,
         "add_to",
-        "merge_clusters([clusters, *self.pieces])",
-        "merge_clusters([clusters, *self.pieces[1:]])",
+        "if self.arrived:",
+        "if len(self.arrived) > 1:",
     ),
 ]

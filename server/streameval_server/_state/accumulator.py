@@ -166,7 +166,7 @@ class Accumulator:
         before = self.memory_bytes
         self._thaw()
         if self._clusters is not None:
-            self._clusters = self._clusters.added(self._by_cluster(change))
+            self._clusters = self._clusters.added(*self._cases_and_groups(change))
             self._clusters_bytes = self._clusters.memory_bytes
         if has_weights(change) and not self._has_weights:
             # Merging gives each score of the state sums of weights.
@@ -185,12 +185,17 @@ class Accumulator:
             self._count_in_table()
         return self.memory_bytes - before
 
-    def _by_cluster(self, change: Addition) -> ClusterCounts:
-        """Return an addition by groups of clusters; the caller's slice has clusters."""
+    def _cases_and_groups(self, change: Addition) -> tuple[UnsortedCases, int]:
+        """Return an addition and the number of groups; the caller's slice has clusters."""
         clusters = self._state.clusters
         assert clusters is not None
         assert isinstance(change, UnsortedCases)
-        return change.by_cluster(clusters.num_groups)
+        return change, clusters.num_groups
+
+    def _by_cluster(self, change: Addition) -> ClusterCounts:
+        """Return an addition by groups of clusters; the caller's slice has clusters."""
+        cases, num_groups = self._cases_and_groups(change)
+        return cases.by_cluster(num_groups)
 
     def _count_in_table(self) -> None:
         """Move the pending cases into the table, unless they do not fit one."""

@@ -23,7 +23,7 @@ from streameval._counts import (
     cell_keys,
     concatenate_parts,
     count_cells,
-    counts_of_groups,
+    counts_of_codes,
     quantise,
     weighted_counts,
 )
@@ -169,12 +169,18 @@ class UnsortedCases:
             self._keys[scale] = keys, Span.of(keys)
         return self._keys[scale]
 
+    def cluster_codes(self) -> CodeArray:
+        """Return twice the group of each case, plus 1 for positives. O(n)."""
+        assert self.clusters is not None
+        codes = self.clusters << np.uint16(1)
+        codes |= self.labels
+        return codes
+
     def by_cluster(self, num_groups: int) -> ClusterCounts:
         """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
         if not self._by_cluster:
-            assert self.clusters is not None
-            columns = (self.labels, self.scores, self.counts, self.clusters)
-            self._by_cluster.append(counts_of_groups(num_groups, *columns))
+            columns = (self.scores, self.cluster_codes(), self.counts)
+            self._by_cluster.append(counts_of_codes(num_groups, *columns))
         return self._by_cluster[0]
 
     def sorted(self) -> ScoreCounts:

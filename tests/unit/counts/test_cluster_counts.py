@@ -20,7 +20,8 @@ from streameval import (
 from streameval._counts.cluster_counts import (
     CLUSTER_BITS,
     cluster_edges,
-    counts_of_groups,
+    counts_of_codes,
+    counts_of_table,
     merge_clusters,
 )
 from streameval._counts.cluster_keys import (
@@ -350,10 +351,14 @@ def test_tables_are_those_of_a_dict(groups: int, size: int):
         labels = rng.random(scores.size) < 0.3
         counts = rng.integers(1, 5, scores.size) if part else None
         own = rng.integers(0, groups, scores.size).astype(np.uint16)
-        tables.append(counts_of_groups(groups, labels, scores, counts, own))
+        codes = 2 * own + labels
+        tables.append(counts_of_codes(groups, scores, codes, counts))
         tables[-1]._check()
         repeats = np.ones(scores.size, np.int64) if counts is None else counts
-        codes = 2 * own.astype(int) + labels
+        edges, rows = np.unique(cluster_edges(scores), return_inverse=True)
+        dense = np.zeros((edges.size, 2 * groups), dtype=np.int32)
+        np.add.at(dense, (rows, codes), repeats)
+        assert counts_of_table(groups, edges, dense).same_content(tables[-1])
         columns = (cluster_edges(scores).tolist(), codes.tolist(), repeats.tolist())
         for edge, code, count in zip(*columns, strict=True):
             expected[edge, code] = expected.get((edge, code), 0) + count
