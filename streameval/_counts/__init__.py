@@ -24,11 +24,11 @@ From the bottom up:
 
 # The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.cluster_counts import (
     CLUSTER_ROW_BYTES,
     ClusterCounts,
-    coarse_cells,
-    counts_of_codes,
+    counts_of_cells,
     counts_of_table,
     merge_clusters,
 )
@@ -91,7 +91,7 @@ __all__ = [
     "coarse_cells",
     "concatenate_parts",
     "count_cells",
-    "counts_of_codes",
+    "counts_of_cells",
     "counts_of_table",
     "decode_evaluator",
     "empty_state",

@@ -101,33 +101,25 @@ def _union(one: Range, other: Range) -> Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The layout of a table of all cells in a span.
+class NumberLayout:
+    """The layout of a table of all numbers in a span.
 
     Attributes
     ----------
-    bits, scale
-        The resolution and scale of the cells.
     span : Span
         The span of the cells' numbers.
 
     Examples
     --------
-    >>> scores = np.array([0.5, -0.5, 0.8])
-    >>> layout = Layout.of(Span.of(cell_keys(scores, "plain")), 2, "plain")
-    >>> places = layout.places(cell_keys(scores, "plain"))
-    >>> layout.width, places.tolist(), layout.edges(np.arange(3)).tolist()
-    (3, [1, 0, 2], [-0.5, 0.5, 0.75])
+    >>> numbers = np.array([7, -5, 9, -4])
+    >>> layout = NumberLayout(Span.of(numbers))
+    >>> layout.width, layout.places_of_numbers(numbers).tolist()
+    (5, [2, 0, 4, 1])
+    >>> layout.numbers(np.arange(5)).tolist()
+    [-5, -4, 7, 8, 9]
     """
 
-    bits: int
-    scale: Scale
     span: Span
-
-    @classmethod
-    def of(cls, keys: Span, bits: int, scale: Scale) -> Layout:
-        """Return the layout for the cells of a span of keys; `bits` is at least 1."""
-        return cls(bits, scale, keys.shifted(MAX_BITS - bits))
 
     @property
     def width(self) -> int:
@@ -136,7 +128,7 @@ class Layout:
 
     @property
     def num_below(self) -> int:
-        """How many rows belong to negative cells; these come first."""
+        """How many rows belong to negative numbers; these come first."""
         return Span(self.span.below, None).width
 
     @property
@@ -157,18 +149,17 @@ class Layout:
         bounds = self.span.below or self.span.above
         return bounds[0] if bounds else 0
 
-    def places(self, keys: IntArray) -> IntArray:
-        """Return the place of each key's cell; the span must cover the keys. O(n)."""
-        places = keys >> np.int64(MAX_BITS - self.bits)
+    def places_of_numbers(self, numbers: IntArray) -> IntArray:
+        """Return the place of each number; the span must cover them. O(n)."""
+        places = numbers - np.int64(self._first + self.gap)
         if self.gap:
             # Numbers below the gap move up, next to those above it.
-            below = places >> np.int64(63)
+            below = numbers >> np.int64(63)
             below &= np.int64(self.gap)
             places += below
-        places -= np.int64(self._first + self.gap)
         return places
 
-    def places_of(self, other: Layout) -> IntArray:
+    def places_of(self, other: NumberLayout) -> IntArray:
         """Return this layout's place for each place of another layout, which it covers. O(n)."""
         places = np.arange(other.width)
         if self.span.below and other.span.below:
@@ -178,16 +169,53 @@ class Layout:
             places[other.num_below :] += self.num_below - other.num_below + moved
         return places
 
-    def edges(self, places: IntArray) -> FloatArray:
-        """Return the lower edges of the cells at ascending places. O(n)."""
+    def numbers(self, places: IntArray) -> IntArray:
+        """Return the number at each of some ascending places. O(n)."""
         numbers = places + np.int64(self._first)
         numbers[np.searchsorted(places, self.num_below) :] += self.gap
-        return _edges(numbers, MAX_BITS - self.bits, self.scale)
+        return numbers
 
 
-def _edges(numbers: IntArray, dropped: int, scale: Scale) -> FloatArray:
-    """Return the lower edges of cells by their numbers."""
-    shift = np.int64(dropped)
+@dataclass(frozen=True, slots=True)
+class Layout(NumberLayout):
+    """The layout of a table of all cells in a span.
+
+    Attributes
+    ----------
+    span : Span
+        The span of the cells' numbers.
+    bits, scale
+        The resolution and scale of the cells.
+
+    Examples
+    --------
+    >>> scores = np.array([0.5, -0.5, 0.8])
+    >>> layout = Layout.of(Span.of(cell_keys(scores, "plain")), 2, "plain")
+    >>> places = layout.places(cell_keys(scores, "plain"))
+    >>> layout.width, places.tolist(), layout.edges(np.arange(3)).tolist()
+    (3, [1, 0, 2], [-0.5, 0.5, 0.75])
+    """
+
+    bits: int
+    scale: Scale
+
+    @classmethod
+    def of(cls, keys: Span, bits: int, scale: Scale) -> Layout:
+        """Return the layout for the cells of a span of keys; `bits` is at least 1."""
+        return cls(keys.shifted(MAX_BITS - bits), bits, scale)
+
+    def places(self, keys: IntArray) -> IntArray:
+        """Return the place of each key's cell; the span must cover the keys. O(n)."""
+        return self.places_of_numbers(keys >> np.int64(MAX_BITS - self.bits))
+
+    def edges(self, places: IntArray) -> FloatArray:
+        """Return the lower edges of the cells at ascending places. O(n)."""
+        return cell_edges(self.numbers(places), self.bits, self.scale)
+
+
+def cell_edges(numbers: IntArray, bits: int, scale: Scale) -> FloatArray:
+    """Return the lower edges of cells by their numbers; `bits` is at least 1. O(n)."""
+    shift = np.int64(MAX_BITS - bits)
     if scale == "plain":
         return from_key(numbers << shift)
     half = HALF_KEY >> shift

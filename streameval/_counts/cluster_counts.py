@@ -1,9 +1,6 @@
-"""The cases of each group of clusters, with 8 bits of each score.
+"""The cases of each group of clusters, in the cells of `cluster_cells`.
 
-They stand beside an evaluator's whole counts, only for the variance between groups. A
-score below 0 or above 1 keeps 8 significant bits; one in [0, 1] keeps 8 of its distance
-from the nearer end. So the cells depend on the score alone, neither on the resolution nor
-on the scale of the whole, and sums are the same in any order.
+They stand beside an evaluator's whole counts, only for the variance between groups.
 
 Memory: 18 B for each cell, group and class that has cases.
 """
@@ -15,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.cluster_cells import cluster_edges, coarse_cells
 from streameval._counts.groups import Groups
-from streameval._counts.resolution import quantise
 from streameval._counts.run import NegativeCountError
-from streameval._counts.scatter import rank_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._counts.resolution import Scale
-
-CLUSTER_BITS = 8
-"""Significant bits of a score that a group keeps."""
 
 CLUSTER_ROW_BYTES = 18
 """Memory of a row of the table."""
@@ -176,17 +168,38 @@ class ClusterRows(NamedTuple):
 def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCounts:
     """Return the counts of rows in any number of parts. O(n), O(n log n) of few or odd scores."""
     scores, codes, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _summed(num_groups, *coarse_cells(scores), codes, counts)
+    return counts_of_cells(num_groups, *coarse_cells(scores), codes, counts)
 
 
-def counts_of_codes(
+def counts_of_cells(
     num_groups: int,
-    scores: FloatArray,
+    edges: FloatArray,
+    ranks: npt.NDArray[np.integer],
     codes: npt.NDArray[np.uint16],
     counts: IntArray | None,
 ) -> ClusterCounts:
-    """Return the counts of cases, as `counts_of_rows`; counts None for 1."""
-    return _summed(num_groups, *coarse_cells(scores), codes, counts)
+    """Return the counts of rows whose cells are known. As `counts_of_rows`.
+
+    Parameters
+    ----------
+    num_groups : int
+    edges, ranks
+        The distinct edges of cells, ascending, and the cell of each row.
+    codes : uint16[n]
+        As of `ClusterCounts`.
+    counts : int64[n] or None
+        None for 1; rows that sum to 0 are left out.
+    """
+    width = 2 * num_groups
+    place = ranks.astype(np.int64) * width + codes
+    if _is_sparse(edges.size * width, place.size):
+        return _sorted_table(num_groups, edges, place, counts)
+    if counts is None:
+        sums = np.bincount(place, minlength=edges.size * width)
+    else:
+        sums = np.zeros(edges.size * width, dtype=np.int64)
+        np.add.at(sums, place, counts)
+    return _table(num_groups, edges, np.flatnonzero(sums != 0), sums)
 
 
 def counts_of_table(
@@ -240,73 +253,6 @@ def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
     if merged.counts.size and merged.counts.min() < 1:
         raise NegativeCountError(float(merged.edges[np.argmax(merged.counts < 1)]))
     return merged
-
-
-def cluster_edges(scores: FloatArray) -> FloatArray:
-    """Return the lower edge of each score's cell; -inf stays. O(n)."""
-    inside = (scores >= 0) & (scores <= 1)
-    if inside.all():
-        return quantise(scores, CLUSTER_BITS, "probability")
-    edges = np.full(scores.size, -np.inf)
-    outside = np.isfinite(scores) & ~inside
-    edges[inside] = quantise(scores[inside], CLUSTER_BITS, "probability")
-    edges[outside] = quantise(scores[outside], CLUSTER_BITS)
-    return edges
-
-
-def coarse_cells(
-    scores: FloatArray, bits: int = CLUSTER_BITS
-) -> tuple[FloatArray, npt.NDArray[np.int32]]:
-    """Return the distinct edges of scores' cells, ascending, and the cell of each. O(n).
-
-    Parameters
-    ----------
-    scores : float64[n]
-        -inf of misses.
-    bits : int
-        Significant bits that are kept, of scores in [0, 1] from the nearer end.
-    """
-    inside = (scores >= 0) & (scores <= 1)
-    if inside.all():
-        return rank_cells(scores, bits, "probability")
-    # Misses come first, in a cell of their own.
-    missed = np.isneginf(scores)
-    edges = [scores[missed][:1]]
-    ranks = np.zeros(scores.size, dtype=np.int32)
-    scales: tuple[tuple[BoolArray, Scale], ...] = (
-        ((scores < 0) & ~missed, "plain"),
-        (inside, "probability"),
-        (scores > 1, "plain"),
-    )
-    first = edges[0].size
-    for rows, scale in scales:
-        own, ranked = rank_cells(scores[rows], bits, scale)
-        # The first cell above 1 has the edge of 1 itself.
-        shared = int(bool(own.size and edges[-1].size) and own[0] == edges[-1][-1])
-        ranks[rows] = ranked + np.int32(first - shared)
-        edges.append(own[shared:])
-        first += own.size - shared
-    return np.concatenate(edges), ranks
-
-
-def _summed(
-    num_groups: int,
-    edges: FloatArray,
-    ranks: npt.NDArray[np.integer],
-    codes: npt.NDArray[np.uint16],
-    counts: IntArray | None,
-) -> ClusterCounts:
-    """Return the table of rows by the rank of their cell's edge, without those that sum to 0."""
-    width = 2 * num_groups
-    place = ranks.astype(np.int64) * width + codes
-    if _is_sparse(edges.size * width, place.size):
-        return _sorted_table(num_groups, edges, place, counts)
-    if counts is None:
-        sums = np.bincount(place, minlength=edges.size * width)
-    else:
-        sums = np.zeros(edges.size * width, dtype=np.int64)
-        np.add.at(sums, place, counts)
-    return _table(num_groups, edges, np.flatnonzero(sums != 0), sums)
 
 
 def _is_sparse(num_places: int, num_rows: int) -> bool:

@@ -18,6 +18,9 @@ LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
 HALF_KEY = np.int64(0x3FE0_0000_0000_0000)
 """The key of 1/2."""
 
+ONE_KEY = np.int64(0x3FF0_0000_0000_0000)
+"""The key of 1."""
+
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cell_layout import Layout, NumberLayout, Span, cell_keys
 from streameval._counts.resolution import quantise
 from streameval._counts.run import Run, merge_runs
 
@@ -133,14 +133,36 @@ def rank_cells(
     """
     found = _table_layout(scores, bits, scale) if scores.size else None
     if found is None:
-        edges, ranks = np.unique(quantise(scores, bits, scale), return_inverse=True)
-        return edges, ranks.astype(np.int32)
+        edges, inverse = np.unique(quantise(scores, bits, scale), return_inverse=True)
+        return edges, inverse.astype(np.int32)
     layout, places = found
+    used, ranks = _ranked(layout, places)
+    return layout.edges(used), ranks
+
+
+def rank_numbers(numbers: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """Return the distinct numbers of cells, ascending, and the rank of each. As `rank_cells`.
+
+    Examples
+    --------
+    >>> rank_numbers(np.array([7, -5, 7, 9]))
+    (array([-5,  7,  9]), array([1, 0, 1, 2], dtype=int32))
+    """
+    layout = NumberLayout(Span.of(numbers)) if numbers.size else None
+    if layout is None or layout.is_sparse(numbers.size):
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        return distinct, inverse.astype(np.int32)
+    used, ranks = _ranked(layout, layout.places_of_numbers(numbers))
+    return layout.numbers(used), ranks
+
+
+def _ranked(layout: NumberLayout, places: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
+    """Return the places in use, ascending, and the rank of each of these. O(n + width)."""
     is_used = np.zeros(layout.width, dtype=np.bool_)
     is_used[places] = True
     numbered = np.cumsum(is_used, dtype=np.int32)
     numbered -= np.int32(1)
-    return layout.edges(np.flatnonzero(is_used)), numbered[places]
+    return np.flatnonzero(is_used), numbered[places]
 
 
 def _table_layout(scores: FloatArray, bits: int, scale: Scale) -> tuple[Layout, IntArray] | None:

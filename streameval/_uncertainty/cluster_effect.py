@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts.cluster_counts import coarse_cells
+from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.groups import Groups
 from streameval._metrics.gradients import Gradient, cells_of
 from streameval._metrics.rate_gradients import prevalence_gradient

@@ -46,7 +46,7 @@ class CellTable:
         spans = [_span(run, state.scale) for run in runs if len(run)]
         self._span = reduce(Span.union, spans, Span(None, None))
         self._num_cells = len(state.counts)
-        self._layout = Layout(state.resolution, state.scale, Span(None, None))
+        self._layout = Layout(Span(None, None), state.resolution, state.scale)
         self._sums: npt.NDArray[np.int32] = np.zeros((2, 0), dtype=np.int32)
         self._num_cases = 0
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import CLUSTER_ROW_BYTES, coarse_cells, counts_of_table
+from streameval._counts import CLUSTER_ROW_BYTES, counts_of_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -64,8 +64,8 @@ class ClusterTable:
         num_cases = self.num_cases + len(cases)
         if cases.counts is not None or num_cases > _MAX_CASES:
             return None
-        own, ranks = coarse_cells(cases.scores)
-        edges = np.union1d(self.edges, own)
+        own, ranks = cases.coarse_cells()
+        edges = _union(self.edges, own)
         width = 2 * self.num_groups
         row_bytes = edges.itemsize + width * self.sums.itemsize
         if edges.size * row_bytes > MAX_BYTES_PER_CASE * num_cases:
@@ -80,3 +80,12 @@ class ClusterTable:
     def counts(self) -> ClusterCounts:
         """Return the counts as a sorted table. O(places)."""
         return counts_of_table(self.num_groups, self.edges, self.sums)
+
+
+def _union(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return what is in either of two ascending arrays. O(n)."""
+    both = np.concatenate((one, other))
+    both.sort(kind="stable")  # of two ascending arrays it is a merge
+    kept = np.ones(both.size, dtype=np.bool_)
+    np.not_equal(both[1:], both[:-1], out=kept[1:])
+    return both[kept]

@@ -21,9 +21,10 @@ from streameval._counts import (
     ScoreCounts,
     Span,
     cell_keys,
+    coarse_cells,
     concatenate_parts,
     count_cells,
-    counts_of_codes,
+    counts_of_cells,
     quantise,
     weighted_counts,
 )
@@ -31,10 +32,15 @@ from streameval._counts import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from streameval._common import BoolArray, FloatArray, IntArray
     from streameval._counts import ClusterCounts, Scale, State, WeightedCounts
     from streameval._time import Cases, CodeArray
     from streameval_server._state.segments import SegmentColumns
+
+    CoarseCells: TypeAlias = tuple[FloatArray, npt.NDArray[np.int32]]
+    """Lower edges of cells, ascending, and the cell of each case."""
 
     Addition: TypeAlias = "ScoreCounts | UnsortedCases"
     """Added cases: sorted already, which all weigh 1, or as they arrived."""
@@ -83,6 +89,9 @@ class UnsortedCases:
     units: IntArray | None = None
     clusters: CodeArray | None = None
     _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
+    _coarse_cells: list[tuple[FloatArray, npt.NDArray[np.int32]]] = field(
+        default_factory=list, repr=False
+    )
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -176,11 +185,17 @@ class UnsortedCases:
         codes |= self.labels
         return codes
 
+    def coarse_cells(self) -> CoarseCells:
+        """Return the cells in which groups of clusters count. O(n) once, as `by_cluster`."""
+        if not self._coarse_cells:
+            self._coarse_cells.append(coarse_cells(self.scores))
+        return self._coarse_cells[0]
+
     def by_cluster(self, num_groups: int) -> ClusterCounts:
         """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
         if not self._by_cluster:
-            columns = (self.scores, self.cluster_codes(), self.counts)
-            self._by_cluster.append(counts_of_codes(num_groups, *columns))
+            columns = (*self.coarse_cells(), self.cluster_codes(), self.counts)
+            self._by_cluster.append(counts_of_cells(num_groups, *columns))
         return self._by_cluster[0]
 
     def sorted(self) -> ScoreCounts:

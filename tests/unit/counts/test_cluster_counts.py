@@ -17,10 +17,9 @@ from streameval import (
     InvalidInputError,
     WindowedEvaluator,
 )
+from streameval._counts.cluster_cells import CLUSTER_BITS, cluster_edges, coarse_cells
 from streameval._counts.cluster_counts import (
-    CLUSTER_BITS,
-    cluster_edges,
-    counts_of_codes,
+    counts_of_cells,
     counts_of_table,
     merge_clusters,
 )
@@ -352,7 +351,7 @@ def test_tables_are_those_of_a_dict(groups: int, size: int):
         counts = rng.integers(1, 5, scores.size) if part else None
         own = rng.integers(0, groups, scores.size).astype(np.uint16)
         codes = 2 * own + labels
-        tables.append(counts_of_codes(groups, scores, codes, counts))
+        tables.append(counts_of_cells(groups, *coarse_cells(scores), codes, counts))
         tables[-1]._check()
         repeats = np.ones(scores.size, np.int64) if counts is None else counts
         edges, rows = np.unique(cluster_edges(scores), return_inverse=True)

@@ -1,0 +1,107 @@
+"""The cells in which cases are counted by groups of clusters.
+
+A score below 0 or above 1 keeps 8 significant bits; one in [0, 1] keeps 8 of its distance
+from the nearer end. So the cells depend on the score alone, neither on the resolution nor on
+the scale of the whole, and sums are the same in any order.
+
+Cells are numbered in order. Below 1 numbers are those of the probability scale, to which the
+plain scale below 0 belongs, less 1: so the cell of 0 is far from the least positive ones only
+in the gap that a `NumberLayout` omits. From 1 on those of the plain scale follow at once,
+though a distance from 1 could be smaller than that of any double.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts.cell_layout import cell_edges, cell_keys
+from streameval._counts.keys import HALF_KEY, ONE_KEY, to_key
+from streameval._counts.resolution import MAX_BITS
+from streameval._counts.scatter import rank_numbers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray, IntArray
+
+CLUSTER_BITS = 8
+"""Significant bits of a score that a group keeps."""
+
+
+def cell_numbers(scores: FloatArray, bits: int = CLUSTER_BITS) -> IntArray:
+    """Return the number of each score's cell. O(n).
+
+    Parameters
+    ----------
+    scores : float64[n]
+        Finite.
+    bits : int
+        Significant bits that are kept, of scores in [0, 1] from the nearer end; 1 to 11.
+
+    Examples
+    --------
+    >>> numbers = cell_numbers(np.array([-1.3, 0.0, 0.3, 0.99, 1.0, 1.1, 1.7]), 2)
+    >>> (numbers[1], np.diff(numbers)[-2:].tolist())
+    (np.int64(-1), [0, 1])
+    >>> edges_of_numbers(numbers, 2).tolist()
+    [-1.5, 0.0, 0.25, 0.98828125, 1.0, 1.0, 1.5]
+    """
+    shift = np.int64(MAX_BITS - bits)
+    above = scores >= 1.0
+    if above.any():
+        numbers = cell_keys(np.minimum(scores, 1.0), "probability") >> shift
+        numbers[above] = (to_key(scores[above]) >> shift) + (_one(bits) - (ONE_KEY >> shift))
+    else:
+        numbers = cell_keys(scores, "probability") >> shift
+    numbers -= np.int64(1)
+    return numbers
+
+
+def edges_of_numbers(numbers: IntArray, bits: int = CLUSTER_BITS) -> FloatArray:
+    """Return the lower edge of each cell, given its number. O(n)."""
+    one = _one(bits)
+    numbers = numbers + np.int64(1)
+    edges = cell_edges(np.minimum(numbers, one), bits, "probability")
+    above = numbers >= one
+    if above.any():
+        plain = numbers[above] + ((ONE_KEY >> np.int64(MAX_BITS - bits)) - one)
+        edges[above] = cell_edges(plain, bits, "plain")
+    return edges
+
+
+def _one(bits: int) -> np.int64:
+    """Return one more than the number of the greatest double below 1 on the probability scale."""
+    nearest = 2 * HALF_KEY - to_key(np.array([2.0**-53]))
+    return np.int64((nearest >> np.int64(MAX_BITS - bits))[0] + 1)
+
+
+def cluster_edges(scores: FloatArray) -> FloatArray:
+    """Return the lower edge of each score's cell; -inf stays. O(n)."""
+    scored = np.isfinite(scores)
+    edges = np.full(scores.size, -np.inf)
+    edges[scored] = edges_of_numbers(cell_numbers(scores[scored]))
+    return edges
+
+
+def coarse_cells(
+    scores: FloatArray, bits: int = CLUSTER_BITS
+) -> tuple[FloatArray, npt.NDArray[np.int32]]:
+    """Return the distinct edges of scores' cells, ascending, and the cell of each. O(n).
+
+    Parameters
+    ----------
+    scores : float64[n]
+        -inf of misses, which are in a cell of their own.
+    bits : int
+        As of `cell_numbers`.
+    """
+    missed = np.isneginf(scores)
+    if missed.any():
+        edges, ranked = coarse_cells(scores[~missed], bits)
+        ranks = np.zeros(scores.size, dtype=np.int32)
+        ranks[~missed] = ranked + np.int32(1)
+        return np.concatenate(([-np.inf], edges)), ranks
+    numbers, ranks = rank_numbers(cell_numbers(scores, bits))
+    return edges_of_numbers(numbers, bits), ranks
