@@ -68,10 +68,11 @@ def cases(
     hours: float = 0.0,
     seed: int = 1,
     values_bytes: int = 6,
+    clusters: int = 0,
     wait_s: float | None = None,
     block: int = 50_000,
 ) -> None:
-    """Send cases with random segments, their times spread over the last hours."""
+    """Send cases with random segments and clusters, their times spread over the last hours."""
     stream, rng = client.stream(name), np.random.default_rng(seed)
     now = np.datetime64(datetime.now(UTC).replace(tzinfo=None), "us")
     texts = np.array([f"{value:0{values_bytes}}" for value in range(max(values, 1))])
@@ -84,6 +85,7 @@ def cases(
             scores=rng.normal(size=size) + labels,
             at=now - ages if hours else None,
             segments={f"key-{key}": rng.choice(texts, size) for key in range(keys)} or None,
+            clusters=rng.integers(0, clusters, size) if clusters else None,
         )
         stream.flush(timeout_s=wait_s)
 
@@ -108,6 +110,13 @@ def wide_panes(client: Client, scale: float) -> None:
     """Fill panes of many cells."""
     for number in range(int(3 * scale)):
         cases(client, f"wide-{number}", 1_000_000, hours=2.9, seed=number)
+
+
+def clustered_panes(client: Client, scale: float) -> None:
+    """Fill panes of many cells, by 32 groups of clusters."""
+    for number in range(int(3 * scale)):
+        client.create_stream(f"clustered-{number}", cluster_key="user")
+        cases(client, f"clustered-{number}", 1_000_000, hours=2.9, clusters=20_000, seed=number)
 
 
 def thin_panes(client: Client, scale: float) -> None:
@@ -287,6 +296,7 @@ SHAPES = {
     "long values": Shape(long_values),
     "all-time scores": Shape(all_time),
     "panes of many cells": Shape(wide_panes),
+    "the same, by groups of clusters": Shape(clustered_panes),
     "panes of few cases": Shape(thin_panes),
     "small streams": Shape(many_streams),
     "waiting ids": Shape(waiting_ids),
