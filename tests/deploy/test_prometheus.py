@@ -263,6 +263,15 @@ def hours_of_the_demo(client: Client, hours: int) -> None:
     stream.flush()
 
 
+def calibrated_cases(client: Client) -> None:
+    """Send cases of a stream on the probability scale, which has figures of calibration."""
+    client.create_stream("rated", scale="probability")
+    rng = np.random.default_rng(3)
+    scores = rng.random(1_000)
+    client.stream("rated").add_cases(labels=rng.random(1_000) < scores, scores=scores)
+    client.flush()
+
+
 @pytest.fixture(scope="module")
 def watched(
     tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
@@ -277,7 +286,7 @@ def watched(
     ca.cert_pem.write_to_path(path / "ca.pem")
     tokens = path / "tokens.toml"
     (path / "prometheus.token").write_text(create_token(tokens, "prometheus", ["query"]))
-    token = create_token(tokens, "demo", ["ingest", "query"])
+    token = create_token(tokens, "demo", ["ingest", "query", "admin"])
     settings = Settings(
         listen="127.0.0.1:0",
         data=path / "data",
@@ -291,7 +300,7 @@ def watched(
         Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
     ):
         hours_of_the_demo(client, 6)
-        # Rows arrive during the scrapes.
+        calibrated_cases(client)
         with running_prometheus(prometheus, path, addresses) as url:
             one = Watched(addresses, url)
             # Rows arrive in another stream during the scrapes.
