@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/admin.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n\x16GetServerStatusRequest\"\xb2\x06\n\x17GetServerStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07serving\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x18\n\x10\x64urable_revision\x18\x06 \x01(\x04\x12\x18\n\x10\x61pplied_revision\x18\x07 \x01(\x04\x12\x1b\n\x13\x63heckpoint_revision\x18\x08 \x01(\x04\x12\x33\n\x0f\x63heckpoint_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12log_start_revision\x18\n \x01(\x04\x12\x10\n\x08lag_rows\x18\x0b \x01(\x04\x12\x14\n\x0cqueued_bytes\x18\x0c \x01(\x04\x12\x12\n\nopen_calls\x18\r \x01(\x04\x12\x0f\n\x07streams\x18\x0e \x01(\x04\x12\x0f\n\x07pending\x18\x0f \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x10 \x01(\x04\x12\x17\n\x0fmax_state_bytes\x18\x11 \x01(\x04\x12!\n\x04\x64isk\x18\x12 \x01(\x0b\x32\x13.streameval.v1.Disk\x12+\n\x07\x63ommits\x18\x13 \x01(\x0b\x32\x1a.streameval.v1.CommitTimes\x12\x10\n\x08warnings\x18\x14 \x03(\t\x12\x14\n\x0cgrpc_address\x18\x15 \x01(\t\x12,\n\nbatch_rows\x18\x16 \x01(\x0b\x32\x18.streameval.v1.RowCounts\x12\x17\n\x0frefused_batches\x18\x17 \x01(\x04\x12/\n\x0b\x65ngine_time\x18\x18 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63lock_in_doubt\x18\x19 \x01(\x08\x12&\n\x06losses\x18\x1e \x03(\x0b\x32\x16.streameval.v1.LogLoss\x12\x14\n\x0cstate_checks\x18\x1f \x01(\x04\x12\x16\n\x0estate_problems\x18  \x01(\x04\"x\n\x07LogLoss\x12\x15\n\rkept_revision\x18\x01 \x01(\x04\x12\x16\n\x0e\x61\x63ked_revision\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pt_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"d\n\tRowCounts\x12\r\n\x05\x63\x61ses\x18\x01 \x01(\x04\x12\x13\n\x0bpredictions\x18\x02 \x01(\x04\x12\x0e\n\x06labels\x18\x03 \x01(\x04\x12\x13\n\x0bretractions\x18\x04 \x01(\x04\x12\x0e\n\x06misses\x18\x05 \x01(\x04\"n\n\x04\x44isk\x12\x11\n\tdirectory\x18\x01 \x01(\t\x12\x12\n\nused_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereusable_bytes\x18\x03 \x01(\x04\x12\x12\n\nfree_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\"\x94\x01\n\x0b\x43ommitTimes\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12&\n\x03p50\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"+\n\x13GetStateHashRequest\x12\x14\n\x0cmin_revision\x18\x01 \x01(\x04\"8\n\x14GetStateHashResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\x0f\n\rBackupRequest\"U\n\x0e\x42\x61\x63kupResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06sha256\x18\x04 \x01(\t\"#\n\x13\x45xportStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"K\n\x14\x45xportStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"e\n\x13ImportStreamRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.streameval.v1.ImportStreamHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"7\n\x12ImportStreamHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\"6\n\x14ImportStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x13\n\x11\x43ompactLogRequest\"F\n\x12\x43ompactLogResponse\x12\x1a\n\x12log_start_revision\x18\x01 \x01(\x04\x12\x14\n\x0c\x64ropped_rows\x18\x02 \x01(\x04\"\x14\n\x12\x41\x63\x63\x65ptClockRequest\"?\n\x13\x41\x63\x63\x65ptClockResponse\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xf1\x04\n\x0c\x41\x64minService\x12`\n\x0fGetServerStatus\x12%.streameval.v1.GetServerStatusRequest\x1a&.streameval.v1.GetServerStatusResponse\x12W\n\x0cGetStateHash\x12\".streameval.v1.GetStateHashRequest\x1a#.streameval.v1.GetStateHashResponse\x12G\n\x06\x42\x61\x63kup\x12\x1c.streameval.v1.BackupRequest\x1a\x1d.streameval.v1.BackupResponse0\x01\x12Y\n\x0c\x45xportStream\x12\".streameval.v1.ExportStreamRequest\x1a#.streameval.v1.ExportStreamResponse0\x01\x12Y\n\x0cImportStream\x12\".streameval.v1.ImportStreamRequest\x1a#.streameval.v1.ImportStreamResponse(\x01\x12Q\n\nCompactLog\x12 .streameval.v1.CompactLogRequest\x1a!.streameval.v1.CompactLogResponse\x12T\n\x0b\x41\x63\x63\x65ptClock\x12!.streameval.v1.AcceptClockRequest\x1a\".streameval.v1.AcceptClockResponseBp\n\rstreameval.v1B\nAdminProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/admin.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19streameval/v1/types.proto\"\x18\n\x16GetServerStatusRequest\"\xb2\x06\n\x17GetServerStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07serving\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x18\n\x10\x64urable_revision\x18\x06 \x01(\x04\x12\x18\n\x10\x61pplied_revision\x18\x07 \x01(\x04\x12\x1b\n\x13\x63heckpoint_revision\x18\x08 \x01(\x04\x12\x33\n\x0f\x63heckpoint_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12log_start_revision\x18\n \x01(\x04\x12\x10\n\x08lag_rows\x18\x0b \x01(\x04\x12\x14\n\x0cqueued_bytes\x18\x0c \x01(\x04\x12\x12\n\nopen_calls\x18\r \x01(\x04\x12\x0f\n\x07streams\x18\x0e \x01(\x04\x12\x0f\n\x07pending\x18\x0f \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x10 \x01(\x04\x12\x17\n\x0fmax_state_bytes\x18\x11 \x01(\x04\x12!\n\x04\x64isk\x18\x12 \x01(\x0b\x32\x13.streameval.v1.Disk\x12+\n\x07\x63ommits\x18\x13 \x01(\x0b\x32\x1a.streameval.v1.CommitTimes\x12\x10\n\x08warnings\x18\x14 \x03(\t\x12\x14\n\x0cgrpc_address\x18\x15 \x01(\t\x12,\n\nbatch_rows\x18\x16 \x01(\x0b\x32\x18.streameval.v1.RowCounts\x12\x17\n\x0frefused_batches\x18\x17 \x01(\x04\x12/\n\x0b\x65ngine_time\x18\x18 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63lock_in_doubt\x18\x19 \x01(\x08\x12&\n\x06losses\x18\x1e \x03(\x0b\x32\x16.streameval.v1.LogLoss\x12\x14\n\x0cstate_checks\x18\x1f \x01(\x04\x12\x16\n\x0estate_problems\x18  \x01(\x04\"x\n\x07LogLoss\x12\x15\n\rkept_revision\x18\x01 \x01(\x04\x12\x16\n\x0e\x61\x63ked_revision\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pt_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"d\n\tRowCounts\x12\r\n\x05\x63\x61ses\x18\x01 \x01(\x04\x12\x13\n\x0bpredictions\x18\x02 \x01(\x04\x12\x0e\n\x06labels\x18\x03 \x01(\x04\x12\x13\n\x0bretractions\x18\x04 \x01(\x04\x12\x0e\n\x06misses\x18\x05 \x01(\x04\"n\n\x04\x44isk\x12\x11\n\tdirectory\x18\x01 \x01(\t\x12\x12\n\nused_bytes\x18\x02 \x01(\x04\x12\x16\n\x0ereusable_bytes\x18\x03 \x01(\x04\x12\x12\n\nfree_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\"\xc9\x01\n\x0b\x43ommitTimes\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12&\n\x03p50\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\thistogram\x18\x05 \x01(\x0b\x32 .streameval.v1.DurationHistogram\"+\n\x13GetStateHashRequest\x12\x14\n\x0cmin_revision\x18\x01 \x01(\x04\"8\n\x14GetStateHashResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\x0f\n\rBackupRequest\"U\n\x0e\x42\x61\x63kupResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06sha256\x18\x04 \x01(\t\"#\n\x13\x45xportStreamRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"K\n\x14\x45xportStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"e\n\x13ImportStreamRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.streameval.v1.ImportStreamHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"7\n\x12ImportStreamHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\"6\n\x14ImportStreamResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x13\n\x11\x43ompactLogRequest\"F\n\x12\x43ompactLogResponse\x12\x1a\n\x12log_start_revision\x18\x01 \x01(\x04\x12\x14\n\x0c\x64ropped_rows\x18\x02 \x01(\x04\"\x14\n\x12\x41\x63\x63\x65ptClockRequest\"?\n\x13\x41\x63\x63\x65ptClockResponse\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xf1\x04\n\x0c\x41\x64minService\x12`\n\x0fGetServerStatus\x12%.streameval.v1.GetServerStatusRequest\x1a&.streameval.v1.GetServerStatusResponse\x12W\n\x0cGetStateHash\x12\".streameval.v1.GetStateHashRequest\x1a#.streameval.v1.GetStateHashResponse\x12G\n\x06\x42\x61\x63kup\x12\x1c.streameval.v1.BackupRequest\x1a\x1d.streameval.v1.BackupResponse0\x01\x12Y\n\x0c\x45xportStream\x12\".streameval.v1.ExportStreamRequest\x1a#.streameval.v1.ExportStreamResponse0\x01\x12Y\n\x0cImportStream\x12\".streameval.v1.ImportStreamRequest\x1a#.streameval.v1.ImportStreamResponse(\x01\x12Q\n\nCompactLog\x12 .streameval.v1.CompactLogRequest\x1a!.streameval.v1.CompactLogResponse\x12T\n\x0b\x41\x63\x63\x65ptClock\x12!.streameval.v1.AcceptClockRequest\x1a\".streameval.v1.AcceptClockResponseBp\n\rstreameval.v1B\nAdminProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,44 +35,44 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.admin_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\nAdminProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
-  _globals['_GETSERVERSTATUSREQUEST']._serialized_start=109
-  _globals['_GETSERVERSTATUSREQUEST']._serialized_end=133
-  _globals['_GETSERVERSTATUSRESPONSE']._serialized_start=136
-  _globals['_GETSERVERSTATUSRESPONSE']._serialized_end=954
-  _globals['_LOGLOSS']._serialized_start=956
-  _globals['_LOGLOSS']._serialized_end=1076
-  _globals['_ROWCOUNTS']._serialized_start=1078
-  _globals['_ROWCOUNTS']._serialized_end=1178
-  _globals['_DISK']._serialized_start=1180
-  _globals['_DISK']._serialized_end=1290
-  _globals['_COMMITTIMES']._serialized_start=1293
-  _globals['_COMMITTIMES']._serialized_end=1441
-  _globals['_GETSTATEHASHREQUEST']._serialized_start=1443
-  _globals['_GETSTATEHASHREQUEST']._serialized_end=1486
-  _globals['_GETSTATEHASHRESPONSE']._serialized_start=1488
-  _globals['_GETSTATEHASHRESPONSE']._serialized_end=1544
-  _globals['_BACKUPREQUEST']._serialized_start=1546
-  _globals['_BACKUPREQUEST']._serialized_end=1561
-  _globals['_BACKUPRESPONSE']._serialized_start=1563
-  _globals['_BACKUPRESPONSE']._serialized_end=1648
-  _globals['_EXPORTSTREAMREQUEST']._serialized_start=1650
-  _globals['_EXPORTSTREAMREQUEST']._serialized_end=1685
-  _globals['_EXPORTSTREAMRESPONSE']._serialized_start=1687
-  _globals['_EXPORTSTREAMRESPONSE']._serialized_end=1762
-  _globals['_IMPORTSTREAMREQUEST']._serialized_start=1764
-  _globals['_IMPORTSTREAMREQUEST']._serialized_end=1865
-  _globals['_IMPORTSTREAMHEADER']._serialized_start=1867
-  _globals['_IMPORTSTREAMHEADER']._serialized_end=1922
-  _globals['_IMPORTSTREAMRESPONSE']._serialized_start=1924
-  _globals['_IMPORTSTREAMRESPONSE']._serialized_end=1978
-  _globals['_COMPACTLOGREQUEST']._serialized_start=1980
-  _globals['_COMPACTLOGREQUEST']._serialized_end=1999
-  _globals['_COMPACTLOGRESPONSE']._serialized_start=2001
-  _globals['_COMPACTLOGRESPONSE']._serialized_end=2071
-  _globals['_ACCEPTCLOCKREQUEST']._serialized_start=2073
-  _globals['_ACCEPTCLOCKREQUEST']._serialized_end=2093
-  _globals['_ACCEPTCLOCKRESPONSE']._serialized_start=2095
-  _globals['_ACCEPTCLOCKRESPONSE']._serialized_end=2158
-  _globals['_ADMINSERVICE']._serialized_start=2161
-  _globals['_ADMINSERVICE']._serialized_end=2786
+  _globals['_GETSERVERSTATUSREQUEST']._serialized_start=136
+  _globals['_GETSERVERSTATUSREQUEST']._serialized_end=160
+  _globals['_GETSERVERSTATUSRESPONSE']._serialized_start=163
+  _globals['_GETSERVERSTATUSRESPONSE']._serialized_end=981
+  _globals['_LOGLOSS']._serialized_start=983
+  _globals['_LOGLOSS']._serialized_end=1103
+  _globals['_ROWCOUNTS']._serialized_start=1105
+  _globals['_ROWCOUNTS']._serialized_end=1205
+  _globals['_DISK']._serialized_start=1207
+  _globals['_DISK']._serialized_end=1317
+  _globals['_COMMITTIMES']._serialized_start=1320
+  _globals['_COMMITTIMES']._serialized_end=1521
+  _globals['_GETSTATEHASHREQUEST']._serialized_start=1523
+  _globals['_GETSTATEHASHREQUEST']._serialized_end=1566
+  _globals['_GETSTATEHASHRESPONSE']._serialized_start=1568
+  _globals['_GETSTATEHASHRESPONSE']._serialized_end=1624
+  _globals['_BACKUPREQUEST']._serialized_start=1626
+  _globals['_BACKUPREQUEST']._serialized_end=1641
+  _globals['_BACKUPRESPONSE']._serialized_start=1643
+  _globals['_BACKUPRESPONSE']._serialized_end=1728
+  _globals['_EXPORTSTREAMREQUEST']._serialized_start=1730
+  _globals['_EXPORTSTREAMREQUEST']._serialized_end=1765
+  _globals['_EXPORTSTREAMRESPONSE']._serialized_start=1767
+  _globals['_EXPORTSTREAMRESPONSE']._serialized_end=1842
+  _globals['_IMPORTSTREAMREQUEST']._serialized_start=1844
+  _globals['_IMPORTSTREAMREQUEST']._serialized_end=1945
+  _globals['_IMPORTSTREAMHEADER']._serialized_start=1947
+  _globals['_IMPORTSTREAMHEADER']._serialized_end=2002
+  _globals['_IMPORTSTREAMRESPONSE']._serialized_start=2004
+  _globals['_IMPORTSTREAMRESPONSE']._serialized_end=2058
+  _globals['_COMPACTLOGREQUEST']._serialized_start=2060
+  _globals['_COMPACTLOGREQUEST']._serialized_end=2079
+  _globals['_COMPACTLOGRESPONSE']._serialized_start=2081
+  _globals['_COMPACTLOGRESPONSE']._serialized_end=2151
+  _globals['_ACCEPTCLOCKREQUEST']._serialized_start=2153
+  _globals['_ACCEPTCLOCKREQUEST']._serialized_end=2173
+  _globals['_ACCEPTCLOCKRESPONSE']._serialized_start=2175
+  _globals['_ACCEPTCLOCKRESPONSE']._serialized_end=2238
+  _globals['_ADMINSERVICE']._serialized_start=2241
+  _globals['_ADMINSERVICE']._serialized_end=2866
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from streameval.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -321,6 +322,7 @@ class CommitTimes(_message.Message):
     P50_FIELD_NUMBER: _builtins.int
     P99_FIELD_NUMBER: _builtins.int
     MAX_FIELD_NUMBER: _builtins.int
+    HISTOGRAM_FIELD_NUMBER: _builtins.int
     count: _builtins.int
     """Number of commits: the last ones, at most 1,024."""
     @_builtins.property
@@ -335,6 +337,10 @@ class CommitTimes(_message.Message):
     def max(self) -> _duration_pb2.Duration:
         """The longest."""
 
+    @_builtins.property
+    def histogram(self) -> _types_pb2.DurationHistogram:
+        """All commits since the server started, in buckets."""
+
     def __init__(
         self,
         *,
@@ -342,10 +348,11 @@ class CommitTimes(_message.Message):
         p50: _duration_pb2.Duration | None = ...,
         p99: _duration_pb2.Duration | None = ...,
         max: _duration_pb2.Duration | None = ...,
+        histogram: _types_pb2.DurationHistogram | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["histogram", b"histogram", "max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "histogram", b"histogram", "max", b"max", "p50", b"p50", "p99", b"p99"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -520,6 +520,7 @@ class Coverage(_message.Message):
     LABELLED_SHARE_FIELD_NUMBER: _builtins.int
     DELAYS_FIELD_NUMBER: _builtins.int
     BANDS_FIELD_NUMBER: _builtins.int
+    DELAY_HISTOGRAM_FIELD_NUMBER: _builtins.int
     predictions: _builtins.int
     """Predictions by id that arrived."""
     labelled: _builtins.int
@@ -542,6 +543,12 @@ class Coverage(_message.Message):
     def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreBand]:
         """The labelled share by score: labels are rarely missing at random."""
 
+    @_builtins.property
+    def delay_histogram(self) -> Global___DurationHistogram:
+        """The labels' delays in buckets. A delay within 1 % of a bound may count on its
+        other side, and their sum is within 1 %. Absent without labels that count.
+        """
+
     def __init__(
         self,
         *,
@@ -554,16 +561,55 @@ class Coverage(_message.Message):
         labelled_share: _builtins.float | None = ...,
         delays: _abc.Iterable[Global___DelayQuantile] | None = ...,
         bands: _abc.Iterable[Global___ScoreBand] | None = ...,
+        delay_histogram: Global___DurationHistogram | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "labelled_share", b"labelled_share"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "delay_histogram", b"delay_histogram", "labelled_share", b"labelled_share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "bands", b"bands", "delays", b"delays", "expired", b"expired", "labelled", b"labelled", "labelled_share", b"labelled_share", "orphans", b"orphans", "pending", b"pending", "predictions", b"predictions", "retracted", b"retracted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "bands", b"bands", "delay_histogram", b"delay_histogram", "delays", b"delays", "expired", b"expired", "labelled", b"labelled", "labelled_share", b"labelled_share", "orphans", b"orphans", "pending", b"pending", "predictions", b"predictions", "retracted", b"retracted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__labelled_share: _TypeAlias = _typing.Literal["labelled_share"]  # noqa: Y015
     _WhichOneofArgType__labelled_share: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__labelled_share) -> _WhichOneofReturnType__labelled_share | None: ...
 
 Global___Coverage: _TypeAlias = Coverage  # noqa: Y015
+
+@_typing.final
+class DurationHistogram(_message.Message):
+    """How many durations were at most as long as each of some bounds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPPER_BOUNDS_S_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    SUM_S_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    """How many durations there were."""
+    sum_s: _builtins.float
+    """Their sum in seconds."""
+    @_builtins.property
+    def upper_bounds_s(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The bounds in seconds, ascending."""
+
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of each bound, how many durations did not exceed it: never decreasing."""
+
+    def __init__(
+        self,
+        *,
+        upper_bounds_s: _abc.Iterable[_builtins.float] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+        total: _builtins.int = ...,
+        sum_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "sum_s", b"sum_s", "total", b"total", "upper_bounds_s", b"upper_bounds_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DurationHistogram: _TypeAlias = DurationHistogram  # noqa: Y015
 
 @_typing.final
 class DelayQuantile(_message.Message):

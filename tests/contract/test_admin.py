@@ -133,6 +133,7 @@ def answers(wire: Wire, stream: str, *, delays: bool = True) -> list[object]:
             snapshot.ClearField("window")
             if not delays:
                 snapshot.coverage.ClearField("delays")
+                snapshot.coverage.ClearField("delay_histogram")
             found.append(snapshot)
     described = wire.streams.GetStream(stream_pb2.GetStreamRequest(name=stream), timeout=20).stream
     return [*found, described.settings, described.create_time, described.counters.kept_ids]

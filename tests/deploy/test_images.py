@@ -20,7 +20,6 @@ import pytest
 
 from streameval.client import AccessError, Client
 
-from ..pages import blocks
 from ..release import unpack_release
 from .engine import BASE, COMPOSE, MAX_FILES, ROOT, Engine, Stack, until
 
@@ -245,21 +244,14 @@ def test_an_upgrade_from_the_last_release(engine, free_port):
     stack.down()
 
 
-def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
+def test_prometheus_and_alertmanager_beside_it(stack, tmp_path):
     """Scraped over TLS by its name in the network; an alert arrives, and ends, in Alertmanager."""
     deploy = tmp_path / "prometheus"
     shutil.copytree(ROOT / "deploy" / "prometheus", deploy)
-    (delivery,) = (
-        block.code
-        for block in blocks((ROOT / "docs" / "prometheus.md").read_text())
-        if "alertmanagers:" in block.code
-    )
     settings = deploy / "prometheus.yml"
-    settings.write_text(settings.read_text().replace("15s", "1s") + delivery)
-    (deploy / "alertmanager.yml").write_text("{route: {receiver: page}, receivers: [{name: page}]}")
+    settings.write_text(settings.read_text().replace("15s", "1s"))
     rules = deploy / "streameval.rules.yml"
     rules.write_text(re.sub(r"for: \w+", "for: 0s", rules.read_text()))
-    published = free_port()
     stack.change(
         {
             "prometheus": {
@@ -279,13 +271,10 @@ def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
             "alertmanager": {
                 "image": "localhost/monitoring",
                 "entrypoint": ["prometheus-alertmanager"],
-                "command": [
-                    "--config.file=/etc/prometheus/alertmanager.yml",
-                    "--storage.path=/alertmanager",
-                    "--cluster.listen-address=",
+                "volumes": [
+                    f"{deploy}:/etc/alertmanager:ro",
+                    *COMPOSE["services"]["alertmanager"]["volumes"][1:],
                 ],
-                "volumes": [f"{deploy}:/etc/prometheus:ro"],
-                "ports": [f"127.0.0.1:{published}:9093"],
             },
         }
     )
@@ -300,7 +289,7 @@ def test_prometheus_and_alertmanager_beside_it(stack, tmp_path, free_port):
         return [each["value"][1] for each in answer.json()["data"]["result"]]
 
     def alerts() -> set[str]:
-        url = f"http://localhost:{published}/api/v2/alerts"
+        url = f"http://{stack.address(9093)}/api/v2/alerts"
         answer = httpx.get(url, timeout=20).raise_for_status()
         return {each["labels"]["alertname"] for each in answer.json()}
 

@@ -28,14 +28,19 @@ from streameval.client import Client
 from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
+from ..http_receiver import receiver
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval_server._service.service import Addresses
+
+    from ..http_receiver import Receiver
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = DEPLOY / "prometheus" / "streameval.rules.yml"
+ALERTMANAGER = DEPLOY / "prometheus" / "alertmanager.yml"
 UNITS = Path(__file__).parent / "rules_test.yml"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "streameval.json").read_text())
 STREAM = "fraud/online"
@@ -72,6 +77,11 @@ def example_of_a_floor() -> str:
     return "groups:\n" + text[first:end].replace("  # ", "  ") + "\n"
 
 
+def filled_in(settings: str) -> str:
+    """Return Alertmanager's settings with the receiver's examples uncommented."""
+    return re.sub(r"^    # ", "    ", settings, flags=re.MULTILINE)
+
+
 # --- Files ------------------------------------------------------------------------------------
 
 
@@ -86,6 +96,47 @@ def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None
             [promtool, *command], capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_amtool_takes_the_settings_as_shipped_and_filled_in(
+    require_command: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Both are valid; critical alerts and others have the one receiver, which is empty at first."""
+    amtool = require_command("amtool")
+    filled = tmp_path / ALERTMANAGER.name
+    filled.write_text(filled_in(ALERTMANAGER.read_text()))
+    for path in (ALERTMANAGER, filled):
+        for command in (
+            ("check-config", str(path)),
+            (
+                *("config", "routes", "test", f"--config.file={path}"),
+                *("--verify.receivers=team", "severity=critical", "stream=a"),
+            ),
+        ):
+            done = subprocess.run(
+                [amtool, *command], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    shipped, by_hand = (yaml.safe_load(path.read_text()) for path in (ALERTMANAGER, filled))
+    assert shipped["receivers"] == [{"name": "team"}]
+    assert by_hand["receivers"][0].keys() == {"name", "webhook_configs", "email_configs"}
+    severities = {rule["labels"]["severity"] for rule in every_rule() if "alert" in rule}
+    (route,) = shipped["route"]["routes"]
+    assert route["matchers"] == ['severity = "critical"']
+    assert "critical" in severities
+
+
+def test_prometheus_and_the_containers_name_one_alertmanager() -> None:
+    """Prometheus sends to the name and port of the compose file's service."""
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    ((found,),) = (each["static_configs"] for each in config["alerting"]["alertmanagers"])
+    (service, port) = found["targets"][0].split(":")
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert services[service]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    (flag,) = (word for word in services[service]["command"] if "--config.file=" in word)
+    (mounted,) = (each for each in services[service]["volumes"] if each.startswith("./deploy"))
+    source, target, _ = mounted.split(":")
+    assert (ROOT / source / flag.removeprefix(f"--config.file={target}/")) == ALERTMANAGER
 
 
 def test_scrapes_come_as_the_server_expects_them() -> None:
@@ -198,10 +249,11 @@ def test_the_dashboard_is_one() -> None:
 
 @dataclass
 class Watched:
-    """A server and the Prometheus that scrapes it."""
+    """A server, the Prometheus that scrapes it, and the receiver of its alerts."""
 
     addresses: Addresses
     url: str
+    team: Receiver
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return an instant vector."""
@@ -263,12 +315,22 @@ def hours_of_the_demo(client: Client, hours: int) -> None:
     stream.flush()
 
 
+def calibrated_cases(client: Client) -> None:
+    """Send cases of a stream on the probability scale, which has figures of calibration."""
+    client.create_stream("rated", scale="probability")
+    rng = np.random.default_rng(3)
+    scores = rng.random(1_000)
+    client.stream("rated").add_cases(labels=rng.random(1_000) < scores, scores=scores)
+    client.flush()
+
+
 @pytest.fixture(scope="module")
 def watched(
     tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
 ) -> Iterator[Watched]:
     """Return a server after the demo's drift, and a Prometheus that has scraped it."""
     prometheus = require_command("prometheus")
+    alertmanager = require_command("prometheus-alertmanager")
     path = tmp_path_factory.mktemp("prometheus")
     ca = trustme.CA()
     leaf = ca.issue_cert("localhost", "127.0.0.1")
@@ -277,7 +339,7 @@ def watched(
     ca.cert_pem.write_to_path(path / "ca.pem")
     tokens = path / "tokens.toml"
     (path / "prometheus.token").write_text(create_token(tokens, "prometheus", ["query"]))
-    token = create_token(tokens, "demo", ["ingest", "query"])
+    token = create_token(tokens, "demo", ["ingest", "query", "admin"])
     settings = Settings(
         listen="127.0.0.1:0",
         data=path / "data",
@@ -291,9 +353,13 @@ def watched(
         Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
     ):
         hours_of_the_demo(client, 6)
-        # Rows arrive during the scrapes.
-        with running_prometheus(prometheus, path, addresses) as url:
-            one = Watched(addresses, url)
+        calibrated_cases(client)
+        with (
+            receiver() as team,
+            running_alertmanager(alertmanager, path, team) as alerts,
+            running_prometheus(prometheus, path, addresses, alerts) as url,
+        ):
+            one = Watched(addresses, url, team)
             # Rows arrive in another stream during the scrapes.
             stream, number = client.stream("live"), 0
 
@@ -311,12 +377,38 @@ def watched(
 
 
 @contextmanager
-def running_prometheus(command: str, path: Path, addresses: Addresses) -> Iterator[str]:
+def running_alertmanager(command: str, path: Path, team: Receiver) -> Iterator[str]:
+    """Run an Alertmanager with the settings as shipped and a webhook; yield HOST:PORT.
+
+    It looks at its groups each second, so that a second message would come soon.
+    """
+    settings = yaml.safe_load(filled_in(ALERTMANAGER.read_text()))
+    settings["route"] |= {"group_wait": "0s", "group_interval": "1s"}
+    (one,) = settings["receivers"]
+    del one["email_configs"]
+    one["webhook_configs"] = [{"url": team.url}]
+    (path / ALERTMANAGER.name).write_text(yaml.safe_dump(settings))
+    log = path / "alertmanager.log"
+    arguments = (
+        f"--config.file={path / ALERTMANAGER.name}",
+        f"--storage.path={path / 'alertmanager'}",
+        "--web.listen-address=127.0.0.1:0",
+        "--cluster.listen-address=",
+    )
+    with running(command, arguments, log, r"Listening on\W+address=(\S+)") as address:
+        yield address
+
+
+@contextmanager
+def running_prometheus(
+    command: str, path: Path, addresses: Addresses, alertmanager: str
+) -> Iterator[str]:
     """Run a Prometheus with the settings of deploy/prometheus on a free port; yield its address."""
     assert addresses.http is not None
     text = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
     text = text.replace("15s", "1s").replace("/etc/streameval-monitoring", str(path))
     text = text.replace("server:8080", addresses.http.removeprefix("https://"))
+    text = text.replace("alertmanager:9093", alertmanager)
     (path / "prometheus.yml").write_text(text)
     rules = re.sub(r"for: \w+", "for: 0s", RULES.read_text())
     (path / RULES.name).write_text(rules)
@@ -325,19 +417,27 @@ def running_prometheus(command: str, path: Path, addresses: Addresses) -> Iterat
         f"--config.file={path / 'prometheus.yml'}",
         f"--storage.tsdb.path={path / 'tsdb'}",
         "--web.listen-address=127.0.0.1:0",
+        # What fires is sent again after this, not after a minute.
+        "--rules.alert.resend-delay=1s",
     )
+    with running(command, arguments, log, r'msg="Listening on" address=(\S+)') as address:
+        yield f"http://{address}"
+
+
+@contextmanager
+def running(command: str, arguments: Iterable[str], log: Path, listens: str) -> Iterator[str]:
+    """Run a program until its log says where it listens, and yield that."""
     with log.open("w") as out:
         process = subprocess.Popen(
             [command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
     try:
         deadline = time.monotonic() + WITHIN_S
-        while "Server is ready to receive web requests" not in log.read_text():
+        while not (found := re.findall(listens, log.read_text())):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
-        (address,) = re.findall(r'msg="Listening on" address=(\S+)', log.read_text())
-        yield f"http://{address}"
+        yield found[0]
     finally:
         process.terminate()
         process.wait(30)
@@ -412,3 +512,30 @@ def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
         if alert.get("stream") == STREAM
     }
     assert of_stream == {"StreamevalWorseThanBefore"}
+
+
+@pytest.mark.heavy
+def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
+    """Alertmanager gets it every second and has sent one message after ten of them."""
+
+    def drifts() -> list[dict[str, Any]]:
+        messages = [json.loads(each.body) for each in list(watched.team.requests)]
+        return [
+            message
+            for message in messages
+            if message["groupLabels"].get("stream") == STREAM and message["status"] == "firing"
+        ]
+
+    def sent() -> float:
+        text = httpx.get(f"{watched.url}/metrics", timeout=20).text
+        counters = re.findall(r"(?m)^prometheus_notifications_sent_total.* (\S+)$", text)
+        return sum(map(float, counters))
+
+    watched.until(drifts, "a message")
+    begin = sent()
+    watched.until(lambda: sent() >= begin + 10, "ten more alerts at Alertmanager")
+    (message,) = drifts()
+    (alert,) = message["alerts"]
+    assert message["receiver"] == "team"
+    assert alert["labels"]["alertname"] == "StreamevalWorseThanBefore"
+    assert alert["annotations"]["summary"] == f"{STREAM}: AUC-PR has fallen"

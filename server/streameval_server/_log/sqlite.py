@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from bisect import bisect
-from collections import deque
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate, chain
@@ -22,7 +21,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING
 
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
-from streameval_server._log.commit_times import CommitTimes
+from streameval_server._log.commit_times import CommitDurations
 from streameval_server._log.entries import LogRow
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.history import History
@@ -62,8 +61,6 @@ _BASE = ("base", 0)
 _MAX_DROP_ROWS = 1_024
 _MAX_DROP_BYTES = 1 << 20
 """Log rows, and bytes of their payloads, that one `drop` deletes at most."""
-_MAX_DURATIONS = 1_024
-"""The durations of this many commits are kept, the last ones."""
 _DISK_FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """SQLite's codes of a write without room, and of no room for the index of the write-ahead log."""
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
@@ -114,7 +111,7 @@ class SqliteStorage:
         self._max_wal_pages = max_wal_pages
         # Bytes of rows that were committed since the last copy was requested.
         self._uncopied_bytes = 0
-        self._durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
+        self.durations = CommitDurations()
         self._acked = AckedRevisionFile(path)
         self._accepts_loss = accept_loss
         self._history = History(0, 0)  # until it is opened
@@ -245,11 +242,7 @@ class SqliteStorage:
         if self._uncopied_bytes >= self._checkpoint_bytes:
             self._uncopied_bytes = 0
             self._checkpointer.request()
-        self._durations.append(perf_counter() - began)
-
-    def commit_times(self) -> CommitTimes | None:
-        """Return how long the last commits took. Safe in any thread. O(n log n)."""
-        return CommitTimes.of(self._durations)
+        self.durations.record(perf_counter() - began)
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision, oldest first, each one verified."""

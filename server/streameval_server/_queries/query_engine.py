@@ -60,9 +60,16 @@ _BYTES_PER_ENCODED_BYTE = 6
 """Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
 _COVERAGE_BYTES = 4_096
-"""Memory of a cached coverage, with ten bands and three quantiles."""
+"""Memory of a cached coverage, with ten bands, three quantiles and eleven buckets."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
+
+_HOUR_S, _DAY_S = 3_600, 86_400
+DELAY_BOUNDS_S = (
+    *(1, 10, 60, 600, _HOUR_S, 6 * _HOUR_S),
+    *(_DAY_S, 3 * _DAY_S, 7 * _DAY_S, 30 * _DAY_S, 90 * _DAY_S),
+)
+"""Upper bounds of the buckets of label delays, in seconds; each is a series in Prometheus."""
 
 TYPICAL_DELAY = 0.9
 """The quantile of label delays below which the age of a window counts as young."""
@@ -414,4 +421,14 @@ def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | Non
     delays_us = coverage.delays.quantiles_us(DELAY_QUANTILES)
     for quantile, delay_us in zip(DELAY_QUANTILES, delays_us, strict=bool(delays_us)):
         message.delays.add(quantile=quantile).delay.FromMicroseconds(round(delay_us))
+    if delays_us:
+        through = coverage.delays.counts_through([bound_s * 1e6 for bound_s in DELAY_BOUNDS_S])
+        message.delay_histogram.CopyFrom(
+            types_pb2.DurationHistogram(
+                upper_bounds_s=DELAY_BOUNDS_S,
+                counts=through,
+                total=len(coverage.delays),
+                sum_s=coverage.delays.sum_us() / 1e6,
+            )
+        )
     return message

@@ -11,9 +11,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import streameval
-from streameval.v1 import admin_pb2
+from streameval.v1 import admin_pb2, types_pb2
 from streameval_server._core.committer import State
 from streameval_server._core.engine_clock import in_days
+from streameval_server._log.commit_times import BUCKETS_S
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.schema import connect_read_only
 from streameval_server._log.sqlite import SqliteStorage
@@ -69,14 +70,21 @@ def server_status(
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
     if isinstance(storage, SqliteStorage):
-        times = storage.commit_times()
+        times = storage.durations.last()
         if times is not None:
+            every = storage.durations.histogram()
             status.commits.CopyFrom(
                 admin_pb2.CommitTimes(
                     count=times.count,
                     p50=_duration(times.p50_s),
                     p99=_duration(times.p99_s),
                     max=_duration(times.max_s),
+                    histogram=types_pb2.DurationHistogram(
+                        upper_bounds_s=BUCKETS_S,
+                        counts=every.counts,
+                        total=every.total,
+                        sum_s=every.sum_s,
+                    ),
                 )
             )
         if storage.checkpoint_s is not None:

@@ -13,6 +13,7 @@ quantiles; about 1,500 buckets span a microsecond to a year.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
@@ -135,6 +136,27 @@ class Delays:
         ranks = np.multiply(quantiles, through[-1] - 1)
         found = self.buckets[np.searchsorted(through, ranks, side="right")]
         return [_middle_us(bucket) for bucket in found.tolist()]
+
+    def counts_through(self, bounds_us: Sequence[float]) -> list[int]:
+        """Return how many delays do not exceed each bound, ascending. O(buckets).
+
+        A delay within 1 % of a bound may count on its other side.
+
+        Examples
+        --------
+        >>> delays = Delays.of(np.array([0, 1_000_000, 2_000_000, 60_000_000]))
+        >>> delays.counts_through([0, 1_500_000, 3_600_000_000])
+        [1, 2, 4]
+        """
+        middles = [_middle_us(bucket) for bucket in self.buckets.tolist()]
+        through = np.concatenate(([0], self.counts.cumsum()))
+        found: list[int] = through[np.searchsorted(middles, bounds_us, side="right")].tolist()
+        return found
+
+    def sum_us(self) -> float:
+        """Return the sum of all delays in microseconds, within 1 %. O(buckets)."""
+        middles = (_middle_us(bucket) for bucket in self.buckets.tolist())
+        return math.fsum(map(operator.mul, middles, self.counts.tolist()))
 
 
 NO_DELAYS = Delays(_NO_BUCKETS, _NO_COUNTS)

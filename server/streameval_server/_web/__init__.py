@@ -8,5 +8,6 @@
   bodies within limits, `error_responses` are the answers to failed requests, and
   `security_headers` are on every response.
 - `files` serves the page, of which `metric_table` writes one module.
-- `metrics`, `stream_metrics`, `call_metrics` serve Prometheus.
+- `metrics`, `stream_metrics`, `projection_metrics`, `call_metrics` serve Prometheus,
+  `histogram_metrics` adds histograms of durations.
 """

@@ -12,7 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
@@ -21,6 +26,7 @@ from streameval_server._security.access import CallCheck, current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope, covers
 from streameval_server._web.call_metrics import CallMetrics
+from streameval_server._web.histogram_metrics import add_histogram
 from streameval_server._web.stream_metrics import StreamMetrics, StreamReadings, stream_families
 
 if TYPE_CHECKING:
@@ -241,12 +247,8 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         ):
             yield GaugeMetricFamily(f"streameval_{name}", help_, value=value)
     if status.HasField("commits"):
-        commits = GaugeMetricFamily(
-            "streameval_commit_seconds",
-            "Percentiles of how long the last 1,024 commits took.",
-            labels=("percentile",),
+        commits = HistogramMetricFamily(
+            "streameval_commit_seconds", "How long commits took since the server started."
         )
-        times = status.commits
-        for percentile, duration in (("50", times.p50), ("99", times.p99), ("100", times.max)):
-            commits.add_metric((percentile,), duration.ToNanoseconds() / 1e9)
+        add_histogram(commits, (), status.commits.histogram)
         yield commits

@@ -13,11 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from streameval._metric_registry import CALIBRATION_NAMES, HEADLINE, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._queries.query_engine import DELAY_BOUNDS_S
+from streameval_server._web.histogram_metrics import add_histogram
 from streameval_server._web.projection_metrics import (
     SERIES_A_PROJECTION,
     ProjectionReadings,
@@ -39,8 +45,9 @@ DIFFERENCE_LEVEL = 0.99
 """Nominal coverage of the difference's interval: high, because alerts evaluate it repeatedly."""
 
 _WINDOWS = ("recent", "all")
-_COUNT_SERIES = 13
-"""References by window and class 4, coverage by window 2, delays 3, predictions and states 4."""
+_COUNT_SERIES = 10 + len(DELAY_BOUNDS_S) + 3
+"""References by window and class 4, coverage by window 2, predictions and states 4; of the
+delays a bucket for each bound and one for all, count and sum."""
 
 SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
 """Value and limits of each metric and window, those of the difference, and the counts."""
@@ -281,10 +288,10 @@ def _counts(readings: StreamReadings) -> Iterator[Metric]:
         "Share of the predictions whose label counts.",
         labels=("stream", "window"),
     )
-    delay = GaugeMetricFamily(
+    delay = HistogramMetricFamily(
         "streameval_label_delay_seconds",
-        "Percentiles of the time labels took, of all time.",
-        labels=("stream", "percentile"),
+        "The time from a prediction to its label, of all time.",
+        labels=("stream",),
     )
     predictions = CounterMetricFamily(
         "streameval_predictions", "Predictions by id that arrived.", labels=("stream",)
@@ -308,8 +315,6 @@ def _counts(readings: StreamReadings) -> Iterator[Metric]:
             predictions.add_metric((name,), counts.predictions)
             for state, family in states.items():
                 family.add_metric((name,), getattr(counts, state))
-            for each in counts.delays:
-                delay.add_metric(
-                    (name, f"{100 * each.quantile:g}"), each.delay.ToMicroseconds() / 1e6
-                )
+            if counts.HasField("delay_histogram"):
+                add_histogram(delay, (name,), counts.delay_histogram)
     yield from (references, coverage, delay, predictions, *states.values())

@@ -476,13 +476,16 @@ def test_commits_are_timed(tmp_path: Path) -> None:
     """The last 1,024, and the time at which a checkpoint became current."""
     storage = SqliteStorage(tmp_path / LOG_NAME)
     core = open_core(storage, LIMITS)
-    assert storage.commit_times() is None
+    assert storage.durations.last() is None
     for number in range(3):
         sent(core, number)
-    times = storage.commit_times()
+    times = storage.durations.last()
     assert times is not None
     assert times.count == 3
     assert 0 < times.p50_s <= times.p99_s <= times.max_s
+    every = storage.durations.histogram()
+    assert every.total == 3
+    assert times.max_s <= every.sum_s <= 3 * times.max_s
     assert storage.checkpoint_s is None
     core.drain(NOW)
     assert storage.checkpoint_s is not None
