@@ -545,8 +545,8 @@ class Coverage(_message.Message):
 
     @_builtins.property
     def delay_histogram(self) -> Global___DurationHistogram:
-        """The labels' delays in buckets. A delay within 1 % of a bound may count on its
-        other side, and their sum is within 1 %. Absent without labels that count.
+        """The labels' delays in buckets. One that exceeds a bound by at most 2 % may count
+        with it, and the sum is within 1 %. Absent without labels that count.
         """
 
     def __init__(

@@ -422,7 +422,9 @@ def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | Non
     for quantile, delay_us in zip(DELAY_QUANTILES, delays_us, strict=bool(delays_us)):
         message.delays.add(quantile=quantile).delay.FromMicroseconds(round(delay_us))
     if delays_us:
-        through = coverage.delays.counts_through([bound_s * 1e6 for bound_s in DELAY_BOUNDS_S])
+        through = coverage.delays.counts_through(
+            [1_000_000 * bound_s for bound_s in DELAY_BOUNDS_S]
+        )
         message.delay_histogram.CopyFrom(
             types_pb2.DurationHistogram(
                 upper_bounds_s=DELAY_BOUNDS_S,

@@ -13,7 +13,6 @@ quantiles; about 1,500 buckets span a microsecond to a year.
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
@@ -40,6 +39,9 @@ _LOG_GAMMA = np.log(_GAMMA)
 _BUCKETS_PER_DOUBLING = (
     1 / math.log1p(2 * RELATIVE_ACCURACY / (1 - RELATIVE_ACCURACY)) * math.log(2)
 )
+_MIDDLE = 2 / (1 + _GAMMA)
+"""What lies at most 1 % from both bounds of a bucket, over its upper bound."""
+
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that arrived with their prediction, or before it."""
 
@@ -137,10 +139,10 @@ class Delays:
         found = self.buckets[np.searchsorted(through, ranks, side="right")]
         return [_middle_us(bucket) for bucket in found.tolist()]
 
-    def counts_through(self, bounds_us: Sequence[float]) -> list[int]:
-        """Return how many delays do not exceed each bound, ascending. O(buckets).
+    def counts_through(self, bounds_us: Sequence[int]) -> list[int]:
+        """Return how many delays do not exceed each bound. O(buckets).
 
-        A delay within 1 % of a bound may count on its other side.
+        One that exceeds a bound by at most 2 %, in the bound's bucket, may count too.
 
         Examples
         --------
@@ -148,15 +150,16 @@ class Delays:
         >>> delays.counts_through([0, 1_500_000, 3_600_000_000])
         [1, 2, 4]
         """
-        middles = [_middle_us(bucket) for bucket in self.buckets.tolist()]
+        last = _buckets_of(np.array(bounds_us, dtype=np.int64))
         through = np.concatenate(([0], self.counts.cumsum()))
-        found: list[int] = through[np.searchsorted(middles, bounds_us, side="right")].tolist()
+        found: list[int] = through[np.searchsorted(self.buckets, last, side="right")].tolist()
         return found
 
     def sum_us(self) -> float:
         """Return the sum of all delays in microseconds, within 1 %. O(buckets)."""
-        middles = (_middle_us(bucket) for bucket in self.buckets.tolist())
-        return math.fsum(map(operator.mul, middles, self.counts.tolist()))
+        late = self.buckets != _ZERO
+        middles = np.exp2(self.buckets[late] / _BUCKETS_PER_DOUBLING) * _MIDDLE
+        return float(middles @ self.counts[late])
 
 
 NO_DELAYS = Delays(_NO_BUCKETS, _NO_COUNTS)
@@ -190,7 +193,7 @@ def _middle_us(bucket: int) -> float:
     """Return the value at most 1 % from both bounds of a bucket."""
     if bucket == _ZERO:
         return 0.0
-    return math.pow(2.0, bucket / _BUCKETS_PER_DOUBLING) * (2 / (1 + _GAMMA))
+    return math.pow(2.0, bucket / _BUCKETS_PER_DOUBLING) * _MIDDLE
 
 
 def _buckets_of(delays_us: IntArray) -> npt.NDArray[np.int16]:

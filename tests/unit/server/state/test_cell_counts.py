@@ -50,17 +50,17 @@ def test_delays_are_a_ddsketch(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_delays_in_coarse_buckets(seed):
-    """Counts up to a bound and the sum are those of the exact delays, within 1 %."""
+    """Counts are exact but for delays up to 2 % above a bound; the sum is right within 1 %."""
     rng = np.random.default_rng(seed)
     delays = np.exp(rng.normal(rng.uniform(3, 25), rng.uniform(0, 3), 1 + 100 * seed))
     delays = np.where(rng.random(delays.size) < seed % 4 / 4, 0, delays).astype(np.int64)
-    bounds = np.unique(10.0 ** rng.uniform(0, 13, 30)).tolist()
+    bounds = np.unique((10.0 ** rng.uniform(0, 13, 30)).astype(np.int64)).tolist()
     bucketed = Delays.of(delays)
     for bound, count in zip(bounds, bucketed.counts_through(bounds), strict=True):
-        assert (1.0101 * delays <= bound).sum() <= count <= (0.9899 * delays <= bound).sum()
-    assert bucketed.counts_through([np.inf]) == [delays.size]
+        assert (delays <= bound).sum() <= count <= (delays <= 1.0203 * bound).sum()
+    assert bucketed.counts_through([2**62]) == [delays.size]
     assert bucketed.sum_us() == pytest.approx(int(delays.sum()), rel=0.0101)
-    assert Delays.of(delays[:0]).counts_through([1.0]) == [0]
+    assert Delays.of(delays[:0]).counts_through([1]) == [0]
 
 
 def test_delays_merge_exactly():
