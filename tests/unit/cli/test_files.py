@@ -240,7 +240,9 @@ def test_a_parquet_directory(tmp_path: Path) -> None:
         read(tmp_path / "data")
     assert str(refused.value) == f"{part}: row 2: score is missing"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match=r"empty: a directory without .parquet files$"):
+    with pytest.raises(
+        FileError, match=r"empty: a directory without Parquet, NDJSON or CSV files$"
+    ):
         read(tmp_path / "empty")
 
 
