@@ -34,6 +34,7 @@ from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     ClusterChecksums,
     check_cluster_groups,
+    cluster_checksums,
     groups_of,
 )
 from streameval._counts.columns import (
@@ -86,6 +87,7 @@ __all__ = [
     "check_length",
     "check_scores",
     "check_weights_allowed",
+    "cluster_checksums",
     "concatenate_parts",
     "count_cells",
     "counts_of_groups",
