@@ -36,6 +36,7 @@ from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     ClusterChecksums,
     check_cluster_groups,
+    cluster_checksums,
     groups_of,
 )
 from streameval._counts.columns import (
@@ -88,6 +89,7 @@ __all__ = [
     "check_length",
     "check_scores",
     "check_weights_allowed",
+    "cluster_checksums",
     "coarse_cells",
     "concatenate_parts",
     "count_cells",

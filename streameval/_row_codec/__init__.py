@@ -25,7 +25,7 @@ Cost: O(rows), a few nanoseconds a value; the number of calls does not depend on
 """
 
 # The names that the server may use; the library imports from the modules.
-from streameval._row_codec.clusters import decode_clusters
+from streameval._row_codec.clusters import decode_clusters, encode_clusters
 from streameval._row_codec.rows import (
     EventTimes,
     decode_cases,
@@ -59,6 +59,7 @@ __all__ = [
     "decode_segments",
     "decode_times",
     "decode_units",
+    "encode_clusters",
     "encode_segment",
     "row_count",
 ]

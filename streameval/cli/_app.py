@@ -82,8 +82,8 @@ app = typer.Typer(
 )
 
 _FILES = (
-    "A .csv, .ndjson or .jsonl file (or .gz of one), a .parquet or .npz file, or a directory "
-    "of .parquet files."
+    "A .csv, .ndjson or .jsonl file (or .gz of one), a .parquet or .npz file, or a directory of "
+    "Parquet, NDJSON or CSV files, read in the order of their names."
 )
 File = Annotated[
     Path,
@@ -262,7 +262,7 @@ def push(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A file of labels by id."),
+        typer.Option(exists=True, help="Labels by id: a file or a directory, as FILE."),
     ] = None,
     weight: WeightColumn = None,
     label_probability: LabelProbabilityColumn = None,
@@ -280,8 +280,21 @@ def push(
     pane: Pane = None,
     retention: Retention = None,
     resolution: StreamResolution = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of this load. The same name goes on where it was broken off, another one "
+            "counts its rows again. [default: by the paths and columns of the files]",
+        ),
+    ] = None,
 ) -> None:
-    """Push files of scores and labels to a server.
+    """Push files of scores and labels to a server, each row once.
+
+    A push that was broken off, killed for instance, goes on where it was when the same command
+    is run again within 7 days; run once more when it is done, it adds only the files that are
+    new at the end of a directory. A file that was changed, or added before that place, is
+    refused.
 
     Rows older than the stream's retention are refused. To load history, create the stream with a
     longer one: --create --retention 10y. --pane, --retention and --resolution need --create.
@@ -314,6 +327,7 @@ def push(
             stream=stream,
             create=create,
             settings={"pane": pane, "retention": retention, "resolution": resolution},
+            source=source,
         )
 
 

@@ -50,9 +50,20 @@ _UNREADABLE = (
     # from zipfile: encrypted members, unknown compression
     RuntimeError,
 )
+_PARQUET_BUFFER_BYTES = 1 << 20
+"""Bytes of a column that are read at once."""
+
 _CSV = (".csv", ".csv.gz")
 _NDJSON = (".ndjson", ".ndjson.gz", ".jsonl", ".jsonl.gz")
 SUFFIXES = (*_CSV, *_NDJSON, ".parquet", ".npz")
+KINDS = {"Parquet": (".parquet",), "NDJSON": _NDJSON, "CSV": _CSV}
+"""The kinds of files that a directory may have, by their suffixes."""
+
+
+def kind_of(path: Path) -> str | None:
+    """Return which of the `KINDS` a file is by its name; None for others."""
+    name = path.name.lower()
+    return next((kind for kind, suffixes in KINDS.items() if name.endswith(suffixes)), None)
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
@@ -132,7 +143,10 @@ def _csv_header(path: Path, block: bytes) -> list[str]:
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
-    with pyarrow.parquet.ParquetFile(path) as file:
+    # Without a buffer, and with one that Arrow fills ahead, whole row groups are in memory.
+    with pyarrow.parquet.ParquetFile(
+        path, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
+    ) as file:
         check_columns(path, names, file.schema_arrow.names)
         total, done = max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK, columns=list(names)):

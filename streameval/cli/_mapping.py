@@ -130,10 +130,19 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
 
     from streameval.cli._output import out  # noqa: PLC0415 - slow to import
 
-    table = Table("event", "stream", "id", "score", "label", "time", "segments", box=None)
-    for number, (_, extraction) in enumerate(found):
-        for row in extraction.rows:
-            table.add_row(str(number), *(_shown(each) for each in _columns(row).values()))
+    rows = [
+        (number, row) for number, (_, extraction) in enumerate(found) for row in extraction.rows
+    ]
+    sampling = [
+        name
+        for name in ("weight", "cluster")
+        if any(getattr(row, name) is not None for _, row in rows)
+    ]
+    names = ("stream", "id", "score", "label", "time", "segments")
+    table = Table("event", *names, *sampling, box=None)
+    for number, row in rows:
+        columns = _columns(row) | {name: getattr(row, name) for name in sampling}
+        table.add_row(str(number), *(_shown(each) for each in columns.values()))
     if table.row_count:
         out.print(table)
     for number, (mapping_number, extraction) in enumerate(found):

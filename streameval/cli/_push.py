@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connect import connect
-from streameval.cli._output import out, progress_bar
-from streameval.cli._rows import Layout, Rows, read_rows
+from streameval.cli._connect import transport
+from streameval.cli._load import Load, load_name
+from streameval.cli._load_bar import load_bar
+from streameval.cli._output import out
+from streameval.cli._pieces import read_pieces
+from streameval.cli._rows import Layout
 from streameval.cli._stream_admin import parse_settings
-from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from streameval.client import Client, Stream
+    from streameval.cli._load import LoadResult
+    from streameval.cli._load_bar import LoadProgress
+    from streameval.cli._pieces import Piece
 
 
 def push(
@@ -28,8 +31,9 @@ def push(
     stream: str,
     create: bool = False,
     settings: Mapping[str, Any] | None = None,
+    source: str | None = None,
 ) -> None:
-    """Check files completely, then push them; return once their rows are durable.
+    """Check files completely, then push what is not durable; return once all of it is.
 
     Parameters
     ----------
@@ -42,6 +46,8 @@ def push(
     create : bool
         Whether to create the stream, with the settings that are not None.
     settings : mapping, optional
+    source : str, optional
+        Name of the load; by default that of the files' paths and columns.
     """
     given = parse_settings(**(settings or {}))
     if given and not create:
@@ -50,46 +56,78 @@ def push(
             "changes by 'streameval streams update'"
         )
     files = _files(file, layout, labels)
+    counts, oldest = _check(files, stream)
+    declared: dict[str, Any] = {}
+    if layout.segments:
+        declared["segment_keys"] = layout.segments
+    if layout.cluster is not None:
+        declared["cluster_key"] = layout.cluster
+    connection = transport(to)
+    try:
+        load = Load(connection, stream, load_name(stream, files, source))
+        if create:
+            load.create({**given, **declared})
+        else:
+            load.create_if_missing(declared)
+        with load_bar(f"pushing to {stream}") as progress:
+            result = load.send(
+                _pieces(files, stream, progress),
+                oldest=oldest,
+                on_piece=progress.count,
+            )
+    finally:
+        connection.close()
+    _report(files, counts, stream, result)
+
+
+def _check(
+    files: list[tuple[Path, Layout]], stream: str
+) -> tuple[list[int], tuple[Any, Path] | None]:
+    """Read everything; return each file's rows, and the earliest event time with its file."""
     counts = []
+    oldest: tuple[Any, Path] | None = None
     for path, columns in files:
         rows = 0
-        with progress_bar(f"checking {path.name}", show=True) as progress:
-            for chunk in read_rows(path, columns):
-                rows += chunk.count
-                progress(chunk.progress)
+        with load_bar(f"checking {path.name}") as progress:
+            for piece in read_pieces(path, columns, stream):
+                rows += piece.rows
+                progress.count(piece)
+                progress.show(piece.progress)
+                if piece.oldest is not None and (oldest is None or piece.oldest < oldest[0]):
+                    oldest = piece.oldest, piece.path
         counts.append(rows)
-    with connect(to, when_full="block") as client:
-        declared: dict[str, Any] = {"segment_keys": layout.segments}
-        if layout.cluster is not None:
-            declared["cluster_key"] = layout.cluster
-        if create:
-            _create(client, stream, {**given, **declared})
-        elif layout.segments or layout.cluster is not None:
-            # A stream created by its first batch has no segment keys and no clusters.
-            with suppress(AlreadyExistsError):
-                client.create_stream(stream, **declared)
-        target = client.stream(stream)
-        for path, columns in files:
-            with progress_bar(f"pushing {path.name}", show=True) as progress:
-                for chunk in read_rows(path, columns):
-                    _send(target, chunk, columns)
-                    progress(chunk.progress)
-        revision = target.flush(timeout_s=None)
+    return counts, oldest
+
+
+def _pieces(
+    files: list[tuple[Path, Layout]], stream: str, progress: LoadProgress
+) -> Iterator[Piece]:
+    """Yield the pieces of all files in their order."""
+    for number, (path, columns) in enumerate(files):
+        for piece in read_pieces(path, columns, stream):
+            yield piece
+            progress.show((number + piece.progress) / len(files))
+
+
+def _report(
+    files: list[tuple[Path, Layout]], counts: list[int], stream: str, result: LoadResult
+) -> None:
+    """Print what is durable; raise what was refused."""
+    if result.known_rows:
+        out.print(f"{result.known_rows:,} rows were durable before", soft_wrap=True)
+    if result.refusals:
+        raise StreamEvalError(
+            f"{result.refused_rows:,} of {sum(counts):,} rows do not count, and all others do: "
+            f"{result.refusals[0]}; push them again as another load: --source NAME"
+        )
     for (path, columns), rows in zip(files, counts, strict=True):
         what = (
             "cases" if columns.id is None else "labels" if columns.score is None else "predictions"
         )
         out.print(
-            f"{rows:,} {what} of {path} are durable in {stream} at revision {revision}",
+            f"{rows:,} {what} of {path} are durable in {stream} at revision {result.revision}",
             soft_wrap=True,
         )
-
-
-def _create(client: Client, stream: str, settings: dict[str, Any]) -> None:
-    try:
-        client.create_stream(stream, **settings)
-    except AlreadyExistsError as error:
-        raise StreamEvalError(f"{error}: leave out --create to add rows to it") from None
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:
@@ -131,23 +169,3 @@ def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple
         )
         files.append((labels, joined))
     return files
-
-
-def _send(target: Stream, rows: Rows, layout: Layout) -> None:
-    at = rows.times if layout.time is not None else None
-    segments = rows.segments or None
-    if layout.id is None:
-        target.add_cases(
-            labels=rows.labels,
-            scores=rows.scores,
-            at=at,
-            segments=segments,
-            clusters=rows.clusters,
-            **rows.weighting(),
-        )
-    elif layout.score is None:
-        target.label_cases(ids=rows.ids, labels=rows.labels, **rows.weighting())
-    else:
-        target.log_cases(
-            ids=rows.ids, scores=rows.scores, at=at, segments=segments, clusters=rows.clusters
-        )

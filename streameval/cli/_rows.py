@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.weight_columns import check_units
+from streameval.cli._directory import files_of
 from streameval.cli._file_values import BOOLEAN_LABELS, FileError
-from streameval.cli._parquet_directory import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.cli._parquet_directory import Part
+    from streameval.cli._directory import Part
 
     Fail = Callable[[int, str], FileError]
 
@@ -76,6 +76,10 @@ class Rows:
 
     Attributes
     ----------
+    path : Path
+        The file.
+    first_row : int
+        The number of the first of them, from 1.
     scores : float64[n]
         Finite. Empty when the layout has no such column, like the others below.
     labels : bool[n]
@@ -94,6 +98,8 @@ class Rows:
         Share of the file that has been read, in [0, 1].
     """
 
+    path: Path
+    first_row: int
     count: int
     progress: float
     scores: npt.NDArray[np.float64]
@@ -112,7 +118,7 @@ class Rows:
 
 
 def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
-    """Yield the rows of a file, or of all Parquet files of a directory, in chunks.
+    """Yield the rows of a file, or of all files of a directory, in chunks.
 
     Raises
     ------
@@ -138,6 +144,8 @@ def _rows_of(part: Part, layout: Layout, labels: LabelReader) -> Iterator[Rows]:
 
         count = len(columns[layout.columns[0]])
         yield Rows(
+            path=part.path,
+            first_row=before + 1,
             count=count,
             progress=chunk.progress,
             scores=_scores(read(layout.score), fail),

@@ -20,10 +20,12 @@ from streameval.payloads._rows import (
     Reason,
     Refusal,
     RowError,
+    cluster_of,
     label_of,
     score_of,
     text_of,
     time_of,
+    weight_of,
 )
 
 if TYPE_CHECKING:
@@ -146,6 +148,10 @@ class _EventRows:
         if values.get("time") is not None:
             shared["time_us"] = time_of(values["time"], mapping.time_unit)
         score, label = values["score"], values.get("label")
+        if score is not None and mapping.cluster:
+            shared["cluster"] = self._cluster(values["cluster"])
+        if label is not None:
+            shared["weight"] = weight_of(values.get("weight"), values.get("label_probability"))
         if not mapping.classes:
             yield PayloadRow(
                 stream=self._stream(),
@@ -173,6 +179,12 @@ class _EventRows:
         if problem is not None:
             raise RowError(Reason.ID, problem)
         return text
+
+    def _cluster(self, value: Any) -> str:
+        if value is None:
+            message = f"no cluster is at {self._mapping.selectors['cluster'].expression}"
+            raise RowError(Reason.CLUSTER, message)
+        return cluster_of(value)
 
     def _class_of(self, label: Any) -> int:
         """Return the place of the class that a label names, by its name or by its place."""

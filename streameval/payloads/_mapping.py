@@ -1,4 +1,4 @@
-"""A mapping: where in a payload the score, the label, the id, the time and the segments are."""
+"""A mapping: where in a payload the score, the label, the id and what belongs to them are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 CLASS = "class"
 """The placeholder of a stream's name that stands for the class."""
+
+
+_SELECTORS = (
+    *("score", "label", "id", "time", "when", "class_names"),
+    *("weight", "label_probability", "cluster"),
+)
+"""The keys of one expression each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,13 @@ class PayloadMapping:
     time_unit : {"s", "ms", "us"}
     segments : dict of str to str
         Selectors by segment key. What they do not select is no value.
+    weight, label_probability : str
+        Selectors of a label's weight, a multiple of 2**-16, and of the probability with which
+        its row was chosen to be labelled: the weight is divided by it. What they do not select
+        is 1; of a row without a label they are not read.
+    cluster : str
+        Selector of the cluster of a prediction, a text or an integer, for a stream that declares
+        clusters: every prediction then needs one.
     types : sequence of str
         Events of other types are ignored; empty takes all.
     when : str
@@ -85,6 +99,9 @@ class PayloadMapping:
     time: str = ""
     time_unit: str = "s"
     segments: Mapping[str, str] = field(default_factory=dict)
+    weight: str = ""
+    label_probability: str = ""
+    cluster: str = ""
     types: Sequence[str] = ()
     when: str = ""
     class_: int | str | None = None
@@ -96,15 +113,14 @@ class PayloadMapping:
     def __post_init__(self) -> None:
         self._check_values()
         expressions = {
-            name: getattr(self, name)
-            for name in ("score", "label", "id", "time", "when", "class_names")
-            if getattr(self, name) != ""
+            name: getattr(self, name) for name in _SELECTORS if getattr(self, name) != ""
         }
         if "id" not in expressions:
             message = "id is needed: it joins predictions with labels, and drops repeats"
             raise InvalidInputError(message, field="id")
         if not expressions.keys() & {"score", "label"}:
             raise InvalidInputError("give a score, a label, or both", field="score")
+        _check_sampling(expressions)
         selectors = {name: Selector(each, name) for name, each in expressions.items()}
         for key, expression in self.segments.items():
             problem = segment_key_problem(key)
@@ -215,6 +231,20 @@ def mappings_of(tables: object) -> list[PayloadMapping]:
             message = f"ingest {number}: {error}"
             raise InvalidInputError(message, field=error.field) from None
     return mappings
+
+
+def _check_sampling(expressions: Mapping[str, str]) -> None:
+    """Refuse weights and clusters of rows that take none."""
+    weights = [name for name in ("weight", "label_probability") if name in expressions]
+    if weights and "label" not in expressions:
+        raise InvalidInputError(f"{weights[0]} belongs to a label: give a label", field=weights[0])
+    if "cluster" not in expressions:
+        return
+    if "score" not in expressions:
+        raise InvalidInputError("a cluster belongs to a score: give a score", field="cluster")
+    if weights:
+        message = f"a stream with clusters takes no weights: give a cluster or a {weights[0]}"
+        raise InvalidInputError(message, field="cluster")
 
 
 def _check_type(name: str, value: object) -> None:

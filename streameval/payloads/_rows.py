@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.weight_columns import check_unit
+from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +39,10 @@ class Reason(enum.Enum):
     """The row has no id, or one that is too long."""
     TIME = "time"
     """The time cannot be read."""
+    WEIGHT = "weight"
+    """The weight or the label probability cannot be taken, or the stream takes none."""
+    CLUSTER = "cluster"
+    """The row has no cluster, or one that is no text or integer, or the stream declares none."""
     SEGMENT = "segment"
     """A segment's value is no text, number or boolean, or is too long."""
     LENGTH = "length"
@@ -72,6 +79,11 @@ class PayloadRow:
         When it was predicted, in microseconds since 1970.
     segments : dict of str to str
         Every key of the mapping; "" is no value.
+    weight : float or None
+        Of the label: a multiple of 2**-16, divided by the label probability already; None
+        is 1, and for a prediction alone.
+    cluster : str or None
+        Key of the prediction's cluster; None for a label alone, and without clusters.
     """
 
     stream: str
@@ -80,6 +92,8 @@ class PayloadRow:
     label: bool | None = None
     time_us: int | None = None
     segments: Mapping[str, str] = field(default_factory=dict)
+    weight: float | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +205,30 @@ def time_of(value: Any, unit: str) -> int:
     if not _MIN_TIME_US <= time_us < _MAX_TIME_US:
         raise RowError(Reason.TIME, f"time must be after 1970, got {shown(value)}")
     return time_us
+
+
+def weight_of(weight: Any, label_probability: Any) -> float | None:
+    """Return a label's weight, divided by its label probability; None for neither.
+
+    Examples
+    --------
+    >>> weight_of(0.5, 0.25), weight_of(None, None)
+    (2.0, None)
+    """
+    if weight is None and label_probability is None:
+        return None
+    try:
+        return check_unit(weight, label_probability) / WEIGHT_UNITS
+    except InvalidInputError as error:
+        raise RowError(Reason.WEIGHT, str(error)) from None
+
+
+def cluster_of(value: Any) -> str:
+    """Return a cluster's key as text; an integer is its decimal digits."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        message = f"cluster must be a text or an integer, got {shown(value)}"
+        raise RowError(Reason.CLUSTER, message)
+    return str(value)
 
 
 def text_of(value: Any, reason: Reason, what: str) -> str:

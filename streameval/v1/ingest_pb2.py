@@ -26,7 +26,7 @@ from streameval.v1 import status_pb2 as streameval_dot_v1_dot_status__pb2
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"\'\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xce\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\x12\x0f\n\x07history\x18\x0c \x01(\x06\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\x90\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x42\x06\n\x04rows\"\x88\x02\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\x12\x0f\n\x07weights\x18\x08 \x03(\x01\x12\x10\n\x08\x63lusters\x18\t \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\n \x01(\x0c\x12\x1b\n\x13label_probabilities\x18\x0b \x03(\x01\"P\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\x12\x13\n\x0b\x63odes_u16le\x18\x04 \x01(\x0c\"\x9c\x01\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x10\n\x08\x63lusters\x18\x05 \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\x06 \x01(\x0c\"~\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\x12\x0f\n\x07weights\x18\x05 \x03(\x01\x12\x1b\n\x13label_probabilities\x18\x06 \x03(\x01\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xf6\x01\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x42q\n\rstreameval.v1B\x0bIngestProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"\'\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xce\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\x12\x0f\n\x07history\x18\x0c \x01(\x06\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xa9\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x12\x17\n\x0fsource_checksum\x18\x08 \x01(\x06\x42\x06\n\x04rows\"\x88\x02\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\x12\x0f\n\x07weights\x18\x08 \x03(\x01\x12\x10\n\x08\x63lusters\x18\t \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\n \x01(\x0c\x12\x1b\n\x13label_probabilities\x18\x0b \x03(\x01\"P\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\x12\x13\n\x0b\x63odes_u16le\x18\x04 \x01(\x0c\"\x9c\x01\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x10\n\x08\x63lusters\x18\x05 \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\x06 \x01(\x0c\"~\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\x12\x0f\n\x07weights\x18\x05 \x03(\x01\x12\x1b\n\x13label_probabilities\x18\x06 \x03(\x01\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xf6\x01\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x42q\n\rstreameval.v1B\x0bIngestProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,33 +47,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHREFUSED']._serialized_start=656
   _globals['_BATCHREFUSED']._serialized_end=747
   _globals['_BATCH']._serialized_start=750
-  _globals['_BATCH']._serialized_end=1022
-  _globals['_CASES']._serialized_start=1025
-  _globals['_CASES']._serialized_end=1289
-  _globals['_SEGMENTCOLUMN']._serialized_start=1291
-  _globals['_SEGMENTCOLUMN']._serialized_end=1371
-  _globals['_PREDICTIONS']._serialized_start=1374
-  _globals['_PREDICTIONS']._serialized_end=1530
-  _globals['_LABELS']._serialized_start=1532
-  _globals['_LABELS']._serialized_end=1658
-  _globals['_RETRACTIONS']._serialized_start=1660
-  _globals['_RETRACTIONS']._serialized_end=1686
-  _globals['_MISSES']._serialized_start=1688
-  _globals['_MISSES']._serialized_end=1799
-  _globals['_INGESTBATCHREQUEST']._serialized_start=1801
-  _globals['_INGESTBATCHREQUEST']._serialized_end=1891
-  _globals['_INGESTBATCHRESPONSE']._serialized_start=1893
-  _globals['_INGESTBATCHRESPONSE']._serialized_end=1951
-  _globals['_MERGEREQUEST']._serialized_start=1953
-  _globals['_MERGEREQUEST']._serialized_end=2040
-  _globals['_MERGEHEADER']._serialized_start=2042
-  _globals['_MERGEHEADER']._serialized_end=2138
-  _globals['_MERGESTATES']._serialized_start=2140
-  _globals['_MERGESTATES']._serialized_end=2195
-  _globals['_PANESTATE']._serialized_start=2197
-  _globals['_PANESTATE']._serialized_end=2292
-  _globals['_MERGERESPONSE']._serialized_start=2294
-  _globals['_MERGERESPONSE']._serialized_end=2346
-  _globals['_INGESTSERVICE']._serialized_start=2349
-  _globals['_INGESTSERVICE']._serialized_end=2595
+  _globals['_BATCH']._serialized_end=1047
+  _globals['_CASES']._serialized_start=1050
+  _globals['_CASES']._serialized_end=1314
+  _globals['_SEGMENTCOLUMN']._serialized_start=1316
+  _globals['_SEGMENTCOLUMN']._serialized_end=1396
+  _globals['_PREDICTIONS']._serialized_start=1399
+  _globals['_PREDICTIONS']._serialized_end=1555
+  _globals['_LABELS']._serialized_start=1557
+  _globals['_LABELS']._serialized_end=1683
+  _globals['_RETRACTIONS']._serialized_start=1685
+  _globals['_RETRACTIONS']._serialized_end=1711
+  _globals['_MISSES']._serialized_start=1713
+  _globals['_MISSES']._serialized_end=1824
+  _globals['_INGESTBATCHREQUEST']._serialized_start=1826
+  _globals['_INGESTBATCHREQUEST']._serialized_end=1916
+  _globals['_INGESTBATCHRESPONSE']._serialized_start=1918
+  _globals['_INGESTBATCHRESPONSE']._serialized_end=1976
+  _globals['_MERGEREQUEST']._serialized_start=1978
+  _globals['_MERGEREQUEST']._serialized_end=2065
+  _globals['_MERGEHEADER']._serialized_start=2067
+  _globals['_MERGEHEADER']._serialized_end=2163
+  _globals['_MERGESTATES']._serialized_start=2165
+  _globals['_MERGESTATES']._serialized_end=2220
+  _globals['_PANESTATE']._serialized_start=2222
+  _globals['_PANESTATE']._serialized_end=2317
+  _globals['_MERGERESPONSE']._serialized_start=2319
+  _globals['_MERGERESPONSE']._serialized_end=2371
+  _globals['_INGESTSERVICE']._serialized_start=2374
+  _globals['_INGESTSERVICE']._serialized_end=2620
 # @@protoc_insertion_point(module_scope)

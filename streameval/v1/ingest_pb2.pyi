@@ -260,10 +260,16 @@ class Batch(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     RETRACTIONS_FIELD_NUMBER: _builtins.int
     MISSES_FIELD_NUMBER: _builtins.int
+    SOURCE_CHECKSUM_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts from 1 for each (producer, epoch), without gaps."""
     stream: _builtins.str
     """Name of the stream, for instance "fraud/v3"."""
+    source_checksum: _builtins.int
+    """A checksum, by the producer, of everything it read up to the end of this batch.
+    The server does not read it; but it is part of the batch, so that a repetition
+    tells a producer that begins again whether its source is still the same.
+    """
     @_builtins.property
     def cases(self) -> Global___Cases:
         """Scores with their labels."""
@@ -294,10 +300,11 @@ class Batch(_message.Message):
         labels: Global___Labels | None = ...,
         retractions: Global___Retractions | None = ...,
         misses: Global___Misses | None = ...,
+        source_checksum: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows", "sequence", b"sequence", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows", "sequence", b"sequence", "source_checksum", b"source_checksum", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_rows: _TypeAlias = _typing.Literal["cases", "predictions", "labels", "retractions", "misses"]  # noqa: Y015
     _WhichOneofArgType_rows: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015

@@ -13,7 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval.payloads import MAX_EVENT_ROWS, Refusal, read_rows
+from streameval._counts import DEFAULT_CLUSTER_GROUPS
+from streameval.payloads import MAX_EVENT_ROWS, Reason, Refusal, read_rows
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid
 from streameval_server._payloads.row_batches import RowKind, batch_of_rows
@@ -109,7 +110,8 @@ class PayloadIntake:
     runtime
         Stores the rows.
     auto_create
-        Whether a stream that does not exist is created, with the mapping's segment keys.
+        Whether a stream that does not exist is created, with the mapping's segment keys, and
+        with clusters if it has one.
 
     Attributes
     ----------
@@ -198,7 +200,12 @@ class PayloadIntake:
             rows.append((place, mapping, each))
         groups: dict[tuple[str, RowKind], list[tuple[int, PayloadMapping, PayloadRow]]] = {}
         for item in rows:
-            row = item[2]
+            place, mapping, row = item
+            unfit = self._unfit(row)
+            if unfit is not None:
+                reason, message = unfit
+                self._refuse(result, mapping, Refused(place, reason.value, message, id=row.id))
+                continue
             if row.score is not None:
                 groups.setdefault((row.stream, RowKind.PREDICTIONS), []).append(item)
             if row.label is not None:
@@ -212,6 +219,29 @@ class PayloadIntake:
         for items, settled in zip(groups.values(), outcomes, strict=True):
             self._account(result, items, settled)
         return result
+
+    def _unfit(self, row: PayloadRow) -> tuple[Reason, str] | None:
+        """Return why a row's cluster or weight does not fit its stream; None when they do.
+
+        A stream that does not exist takes both: its first row creates it.
+        """
+        facts = self._runtime.core.committer.catalog.get(row.stream)
+        if facts is None:
+            return None
+        settings = facts.settings
+        if not settings.cluster_groups:
+            if row.cluster is None:
+                return None
+            message = f"stream {row.stream} declares no clusters: leave the mapping's cluster out"
+            return Reason.CLUSTER, message
+        if row.score is not None and row.cluster is None:
+            key = f", by {settings.cluster_key}" if settings.cluster_key else ""
+            message = f"stream {row.stream} declares clusters{key}: give the mapping a cluster"
+            return Reason.CLUSTER, message
+        if row.weight is not None:
+            message = f"stream {row.stream} declares clusters, so its labels take no weights"
+            return Reason.WEIGHT, message
+        return None
 
     def _account(
         self,
@@ -243,7 +273,7 @@ class PayloadIntake:
             )
 
     async def _store(self, stream: str, kind: RowKind, rows: Sequence[PayloadRow]) -> int:
-        await self._create(stream, list(rows[0].segments))
+        await self._create(stream, list(rows[0].segments), is_clustered=rows[0].cluster is not None)
         batch = batch_of_rows(stream, kind, rows, self._runtime.now_us())
         frame = ingest_pb2.IngestBatchRequest(batch=batch).SerializeToString()
         try:
@@ -255,16 +285,19 @@ class PayloadIntake:
             raise
         return response.revision
 
-    async def _create(self, stream: str, keys: list[str]) -> None:
-        """Create a stream with its mapping's segment keys, unless it exists.
+    async def _create(self, stream: str, keys: list[str], *, is_clustered: bool) -> None:
+        """Create a stream with its mapping's segment keys and clusters, unless it exists.
 
         A stream that its first batch creates has none.
         """
-        if not keys or not self._auto_create or stream in self._known_streams:
+        is_plain = not keys and not is_clustered
+        if is_plain or not self._auto_create or stream in self._known_streams:
             return
         request = stream_pb2.CreateStreamRequest()
         request.stream.name = stream
         request.stream.settings.segment_keys.extend(keys)
+        if is_clustered:
+            request.stream.settings.cluster_groups = DEFAULT_CLUSTER_GROUPS
         frame = request.SerializeToString()
         try:
             await self._runtime.settled(lambda call: call.create_stream(frame))

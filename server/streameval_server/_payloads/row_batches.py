@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._row_codec import SegmentCodes, encode_segment
+from streameval._counts import cluster_checksums
+from streameval._row_codec import SegmentCodes, encode_clusters, encode_segment
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def batch_of_rows(
         labels = ingest_pb2.Labels(
             ids=[row.id for row in rows], positives=[row.label is True for row in rows]
         )
+        if any(row.weight is not None for row in rows):
+            labels.weights.extend(1.0 if row.weight is None else row.weight for row in rows)
         return ingest_pb2.Batch(stream=stream, labels=labels)
     times = [row.time_us for row in rows]
     predictions = ingest_pb2.Predictions(
@@ -48,6 +51,10 @@ def batch_of_rows(
         scores=[row.score for row in rows if row.score is not None],
         segments=_segments(rows),
     )
+    clusters = [row.cluster for row in rows if row.cluster is not None]
+    # Where some have none the server refuses the batch, and its halves with them.
+    if len(clusters) == len(rows):
+        predictions.clusters_u32le = encode_clusters(cluster_checksums(clusters))
     if any(time is not None for time in times):
         predictions.event_times_us.extend(now_us if time is None else time for time in times)
     return ingest_pb2.Batch(stream=stream, predictions=predictions)

@@ -48,6 +48,7 @@ _SCALARS: dict[int, Schema] = {
     FieldDescriptor.TYPE_INT64: _INT64,
     FieldDescriptor.TYPE_SFIXED64: _INT64,
     FieldDescriptor.TYPE_UINT64: _UINT64,
+    FieldDescriptor.TYPE_FIXED64: _UINT64,
 }
 """JSON of each type of the contract; 64-bit integers are texts."""
 

@@ -34,7 +34,7 @@ _MAX_EPOCH = (1 << 63) - 1
 _MIN_RETRY_DELAY_S = 0.1
 _MAX_RETRY_DELAY_S = 5.0
 
-_RETRYABLE_CODES = frozenset(
+RETRYABLE_CODES = frozenset(
     {"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "INTERNAL"}
 )
 """After these, nothing or all may have arrived; the epoch makes a repetition safe."""
@@ -111,12 +111,17 @@ class Upload:
 
         `left_s` was the time left before the failed attempt; None is no limit.
         """
-        if error.retry_after_s is None and error.code not in _RETRYABLE_CODES:
+        if error.retry_after_s is None and error.code not in RETRYABLE_CODES:
             return None
         self._attempts += 1
-        delay = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2.0 ** min(self._attempts - 1, 10))
-        delay = max(delay, error.retry_after_s or 0.0)
+        delay = retry_pause_s(self._attempts, error)
         return None if left_s is not None and delay >= left_s else delay
+
+
+def retry_pause_s(attempts: int, error: ClientError) -> float:
+    """Return how long to wait after a number of failed attempts, the last with this error."""
+    delay = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2.0 ** min(attempts - 1, 10))
+    return max(delay, error.retry_after_s or 0.0)
 
 
 def _states(

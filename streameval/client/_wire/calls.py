@@ -328,10 +328,12 @@ def compare(
     return Call("QueryService", "CompareStreams", request, decode.read_comparison)
 
 
-def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
-    """Return the call that creates a stream."""
+def create_stream(
+    name: str, settings: Mapping[str, Any], *, request_id: str = ""
+) -> Call[stream_pb2.CreateStreamResponse]:
+    """Return the call that creates a stream; the same `request_id` creates it once."""
     stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
-    request = stream_pb2.CreateStreamRequest(stream=stream, request_id=_request_id())
+    request = stream_pb2.CreateStreamRequest(stream=stream, request_id=request_id or _request_id())
     return Call("StreamService", "CreateStream", request, _identity)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -240,8 +242,35 @@ def test_a_parquet_directory(tmp_path: Path) -> None:
         read(tmp_path / "data")
     assert str(refused.value) == f"{part}: row 2: score is missing"
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileError, match=r"empty: a directory without .parquet files$"):
+    with pytest.raises(
+        FileError, match=r"empty: a directory without Parquet, NDJSON or CSV files$"
+    ):
         read(tmp_path / "empty")
+
+
+PEAK = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from streameval.cli._rows import Layout, read_rows
+layout = Layout(score="score", label="label")
+rows = sum(each.count for each in read_rows(Path(sys.argv[1]), layout))
+print(rows, pa.default_memory_pool().max_memory())
+"""
+
+
+def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
+    """Of 48 MB of scores in one row group, Arrow holds some pages."""
+    rows = 6_000_000
+    scores = np.random.default_rng(1).random(rows)
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"score": scores, "label": scores < 0.5}).to_parquet(path, row_group_size=rows)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True
+    )
+    counted, peak = map(int, done.stdout.split())
+    assert counted == rows
+    assert peak < 30_000_000
 
 
 @pytest.mark.parametrize(

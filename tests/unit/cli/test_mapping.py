@@ -40,6 +40,7 @@ EVENT = {
     "namespace": "eu",
     "data": {"id": "a", "outputs": [{"shape": [2, 2], "data": [0.9, 0.1, 0.5, "x"]}]},
 }
+WITHOUT = {"segments": {}, "weight": None, "cluster": None}
 LABEL = {"groundTruthData": {"data": "1"}, "eventMetadata": {"eventId": "a/0"}}
 
 
@@ -67,6 +68,25 @@ def test_row_by_row(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[2:] == [refused]
 
 
+@pytest.mark.parametrize(
+    ("keys", "title", "shown"),
+    [('weight = "body.w"\nlabel_probability = "body.p"', "weight", "4.0"),
+     ('cluster = "body.user"', "cluster", "u1")],
+)  # fmt: skip
+def test_weights_and_clusters_have_columns(
+    tmp_path: Path, keys: str, title: str, shown: str
+) -> None:
+    """Where a row has one."""
+    sample = tmp_path / "sample.json"
+    line = {"id": "a", "score": 0.5, "label": 1, "w": 2, "p": 0.5, "user": "u1"}
+    sample.write_text(json.dumps(line))
+    configuration = f'[[ingest]]\npreset = "ndjson"\nstream = "s"\n{keys}\n'
+    result = attempt(tmp_path, sample, configuration=configuration)
+    assert result.exit_code == 0, result.output
+    head, row = (line.split() for line in result.stdout.splitlines())
+    assert (head[-1], row[-1]) == (title, shown)
+
+
 def test_as_json_from_packed_lines(tmp_path: Path) -> None:
     """A payload a line, packed: each by the first mapping that takes it."""
     sample = tmp_path / "lines.ndjson.gz"
@@ -76,7 +96,7 @@ def test_as_json_from_packed_lines(tmp_path: Path) -> None:
     row = {"stream": "fraud/v3", "id": "a/0", "score": None, "label": True, "time_us": None}
     assert (
         json.loads(result.stdout)
-        == [{"mapping": 2, "rows": [{**row, "segments": {}}], "refusals": []}] * 2
+        == [{"mapping": 2, "rows": [{**row, **WITHOUT}], "refusals": []}] * 2
     )
 
 

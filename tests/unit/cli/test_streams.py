@@ -174,7 +174,9 @@ def test_history_is_loaded_by_one_command(address: str, history: Path) -> None:
     assert "365 cases" in printed
     figures = json.loads(run("query", address, "h/2", "--window", "2y", "--json")[1])
     assert figures["num_positive_ref"] + figures["num_negative_ref"] == 365
-    code, _, errors = run(*loaded)
+    code, printed, _ = run(*loaded)
+    assert (code, printed.splitlines()[0]) == (0, "365 rows were durable before")
+    code, _, errors = run(*loaded, "--source", "another")
     assert code == 2
     assert "leave out --create" in errors
 

@@ -182,6 +182,18 @@ REFUSED = [
      "segments.c must be a text, number or boolean, got {}"),
     ({"segments": {"c": "body.c"}}, {"id": "a", "score": 1, "c": "x" * 200}, Reason.SEGMENT,
      "at most 128 bytes"),
+    ({"weight": "body.w"}, {"id": "a", "label": 1, "w": "2"}, Reason.WEIGHT,
+     "weight must be a number, got '2'"),
+    ({"weight": "body.w"}, {"id": "a", "label": 1, "w": 0.1}, Reason.WEIGHT,
+     "weight must be a multiple of 2**-16, got 0.1"),
+    ({"label_probability": "body.p"}, {"id": "a", "label": 1, "p": 0}, Reason.WEIGHT,
+     "label probability must be above 0 and at most 1, got 0"),
+    ({"cluster": "body.user"}, {"id": "a", "score": 1}, Reason.CLUSTER,
+     "no cluster is at body.user"),
+    ({"cluster": "body.user"}, {"id": "a", "score": 1, "user": 1.5}, Reason.CLUSTER,
+     "cluster must be a text or an integer, got 1.5"),
+    ({"cluster": "body.user"}, {"id": "a", "score": 1, "user": ""}, Reason.CLUSTER,
+     "cluster must be a text or an integer, got ''"),
     ({"stream": "{team}/v1"}, {"id": "a", "score": 1}, Reason.STREAM,
      "the stream's name needs the header 'team'"),
     ({"score": "parse_json(body.score)"}, {"id": "a", "score": 1}, Reason.UNREADABLE,
@@ -198,6 +210,20 @@ def test_a_refusal_says_what_and_why(
     assert [each.reason for each in found.refusals] == [reason]
     assert message in found.refusals[0].message
     assert not found.rows
+
+
+def test_weights_belong_to_labels_and_clusters_to_scores() -> None:
+    """One value a row or one for all; a weight is divided by its label probability."""
+    weighted = plain(weight="body.w", label_probability="body.p")
+    body = {"id": "a", "score": [0.1, 0.2, 0.3], "label": [1, 0, None], "w": [2, 0.5, 7], "p": 0.5}
+    assert [row.weight for row in read_rows(weighted, Event(body)).rows] == [4.0, 1.0, None]
+    (row,) = read_rows(weighted, Event({"id": "a", "label": 1})).rows
+    assert row.weight is None
+    clustered = plain(cluster="body.user")
+    body = {"id": "a", "score": [0.1, 0.2], "user": ["u1", 17]}
+    assert [row.cluster for row in read_rows(clustered, Event(body)).rows] == ["u1", "17"]
+    (row,) = read_rows(clustered, Event({"id": "a", "label": 1})).rows
+    assert row.cluster is None
 
 
 def test_one_bad_row_leaves_the_others() -> None:
@@ -244,6 +270,11 @@ def test_events_of_other_types_are_ignored() -> None:
         ({"segments": {"a b": "body.x"}}, "segments", "a segment key must be"),
         ({"segments": {"a": ""}}, "segments.a", "must be a JMESPath expression"),
         ({"types": "x"}, "types", "types must be a list"),
+        ({"label": "", "weight": "body.w"}, "weight", "weight belongs to a label"),
+        ({"label": "", "label_probability": "body.p"}, "label_probability", "belongs to a label"),
+        ({"score": "", "cluster": "body.c"}, "cluster", "a cluster belongs to a score"),
+        ({"weight": "body.w", "cluster": "body.c"}, "cluster", "takes no weights"),
+        ({"cluster": "body["}, "cluster", "cluster is not a JMESPath expression"),
     ],
 )
 def test_a_wrong_mapping_is_refused(keys: dict[str, Any], field: str, message: str) -> None:

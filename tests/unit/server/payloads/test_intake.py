@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ class Disk:
 
     def __init__(self, error: RequestError | None = None) -> None:
         self.is_durable = asyncio.Event()
+        self.core = SimpleNamespace(committer=SimpleNamespace(catalog={}))
         self._error = error
 
     def now_us(self) -> int:

@@ -1,4 +1,4 @@
-"""The files of a Parquet directory, as Spark and others write it.
+"""The files of a directory, as Spark and others write it: all of one kind, ordered by name.
 
 Directories named ``key=value`` (Hive's partitions) give a constant column of text to the
 files below them. Names that begin with ``_`` or ``.`` are left out: markers, temporary files.
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streameval.cli._chunks import RawChunk
 from streameval.cli._file_values import FileError
-from streameval.cli._files import read_columns
+from streameval.cli._files import kind_of, read_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,22 +52,32 @@ class Part(NamedTuple):
 
 
 def files_of(path: Path) -> list[Part]:
-    """Return a file alone, or the Parquet files below a directory, in order of their names.
+    """Return a file alone, or the files below a directory, in order of their paths.
+
+    Directories and files are ordered by name, character by character: ``day=10`` is before
+    ``day=2``, and capitals are before small letters.
 
     Raises
     ------
     FileError
-        For a directory without such files.
+        For a directory without such files, or with files of several kinds.
     """
     if not path.is_dir():
         return [Part(path, {}, 0.0, 1.0)]
-    found = sorted(each for each in path.rglob("*.parquet") if _is_data(each.relative_to(path)))
-    if not found:
-        raise FileError(f"{path}: a directory without .parquet files")
+    kinds: dict[str, list[Path]] = {}
+    for each in path.rglob("*"):
+        kind = kind_of(each)
+        if kind is not None and _is_data(each.relative_to(path)) and each.is_file():
+            kinds.setdefault(kind, []).append(each)
+    if not kinds:
+        raise FileError(f"{path}: a directory without Parquet, NDJSON or CSV files")
+    if len(kinds) > 1:
+        raise FileError(f"{path}: a directory of {' and '.join(sorted(kinds))} files: use one kind")
+    (found,) = kinds.values()
     share = 1 / len(found)
     return [
         Part(each, _partition(each.relative_to(path).parent), number * share, share)
-        for number, each in enumerate(found)
+        for number, each in enumerate(sorted(found))
     ]
 
 
