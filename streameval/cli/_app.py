@@ -79,6 +79,7 @@ app = typer.Typer(
     help="Live, exact evaluation of binary scorers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # paragraphs are wrapped to the terminal
 )
 
 _FILES = (

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
+import typer.main
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import evaluate_by
@@ -258,6 +260,41 @@ def test_serve_refuses_the_world() -> None:
     result = run("serve", "--listen", "0.0.0.0:0", "--memory")
     assert result.exit_code == 2
     assert "--insecure" in result.stderr
+
+
+def every_command(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield a command's path, and those of the commands below it."""
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from every_command(each, (*path, name))
+
+
+def words(text: str) -> str:
+    """Return the words of a text, however it was wrapped, without frames."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+def test_help_shows_all_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of each option, brackets too; paragraphs fill the lines of a narrow terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    root = typer.main.get_command(app)
+    seen = 0
+    for path in every_command(root):
+        command: Any = root
+        for name in path:
+            command = command.commands[name]
+        shown = run(*path, "--help").stdout
+        for parameter in command.params:
+            text = getattr(parameter, "help", None)
+            if text and not parameter.hidden:
+                # The parts of the table's cell are lines among those of other columns.
+                missing = [each for each in text.split() if each not in words(shown).split()]
+                assert not missing, (path, parameter.name)
+                seen += 1
+    assert seen > 200
+    lines = [line.strip() for line in run("push", "--help").stdout.split("╭")[0].splitlines()]
+    paragraph = [line for line in lines if line][2:5]
+    assert all(len(line) > 60 for line in paragraph[:2]), paragraph
 
 
 def test_version_and_help() -> None:
