@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,8 @@ class LoadResult:
 
     revision: int = 0
     known_rows: int = 0
+    refusals: list[str] = field(default_factory=list)
     refused_rows: int = 0
-    refusals: list[str] | None = None
 
 
 def load_name(stream: str, files: Iterable[tuple[Path, Layout]], source: str | None) -> str:
@@ -256,7 +256,7 @@ def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: L
             result.refused_rows += piece.rows
             last = piece.first_row + piece.rows - 1
             place = f"{piece.path}: rows {piece.first_row} to {last}"
-            result.refusals = [*(result.refusals or []), f"{place}: {refused[sequence]}"]
+            result.refusals.append(f"{place}: {refused[sequence]}")
 
 
 def _check_retention(oldest: tuple[Any, Path], info: StreamInfo, now_us: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
@@ -236,10 +237,16 @@ class _EventRows:
         except KeyError as error:
             message = f"the stream's name needs the header {error}, which the event does not have"
             raise RowError(Reason.STREAM, message) from None
-        problem = new_stream_name_problem(stream, MAX_STREAM_NAME)
+        problem = _stream_problem(stream[: MAX_STREAM_NAME + 1])
         if problem is not None:
             raise RowError(Reason.STREAM, problem)
         return stream
+
+
+@lru_cache(maxsize=1_024)
+def _stream_problem(name: str) -> str | None:
+    """Return what is wrong with a stream's name; None for a valid one."""
+    return new_stream_name_problem(name, MAX_STREAM_NAME)
 
 
 def _size_of(columns: Mapping[str, Any]) -> tuple[int, set[str]]:

@@ -98,7 +98,7 @@ class NumberedUpload:
         self._max_sent_bytes = 1 << 20
         self._stream = 0  # the number of the present stream, or of the next one
         self._is_ready = self._is_stopping = False
-        self._error: ClientError | None = None
+        self._error: Exception | None = None
         self._attempts = 0
         self._changed = threading.Condition()
         self._call: grpc.RpcContext | None = None
@@ -187,6 +187,15 @@ class NumberedUpload:
     # --- The upload's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._deliver()
+        except Exception as error:  # noqa: BLE001 - the caller's thread raises it
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _deliver(self) -> None:
+        """Hold one stream after the other, until the upload is closed or fails."""
         away_since_s = None
         while not self._is_stopping:
             settled = self.durable_sequence

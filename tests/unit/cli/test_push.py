@@ -206,6 +206,47 @@ def test_what_is_new_at_the_end_is_added(address: str, tmp_path: Path, suffix: s
     assert by_score(counted(address)) == by_hand(pd.concat(frames))
 
 
+def test_every_column_of_directories(address: str, tmp_path: Path) -> None:
+    """Weights and label probabilities, clusters, segments, ids and their labels: as of one file."""
+    random = np.random.default_rng(8)
+    frame = cases(330, 8).assign(
+        id=[f"r{row}" for row in range(330)],
+        w=random.integers(1, 9, 330) / 4,
+        p=random.choice([0.125, 0.5, 1.0], 330),
+        user_id=random.integers(0, 30, 330),
+        country=random.choice(["DE", "US"], 330),
+        at=pd.Timestamp.now("UTC") - pd.to_timedelta(random.integers(1, 900, 330), unit="m"),
+    )
+    for number, rows in enumerate(np.array_split(np.arange(330), 3)):
+        write(tmp_path / "all" / f"{number}.parquet", frame.iloc[rows])
+        write(tmp_path / "truth" / f"{number}.ndjson", frame.iloc[rows][["id", "label", "w", "p"]])
+    labels, scores = frame.label.to_numpy(), frame.score.to_numpy()
+    weighted, clustered = Evaluator(), Evaluator(cluster_groups=32)
+    weights = {"weights": frame.w.to_numpy(), "label_probability": frame.p.to_numpy()}
+    weighted.add_cases(labels=labels, scores=scores, **weights)
+    clustered.add_cases(labels=labels, scores=scores, clusters=frame.user_id.to_numpy())
+    sampling = ("--weight", "w", "--label-probability", "p")
+    for stream, options, wanted in (
+        ("by/weight", sampling, weighted),
+        ("by/cluster", ("--cluster", "user_id"), clustered),
+        ("by/id", ("--id", "id", "--labels", tmp_path / "truth", *sampling), weighted),
+    ):
+        command = ("push", tmp_path / "all", "--to", address, "--stream", stream, *options)
+        command += ("--time", "at", "--segment", "country")
+        for _ in range(2):
+            done = run(*command)
+            assert done.exit_code == 0, done.output
+        found = counted(address, stream)
+        assert (found.num_cases, found.auc_pr()) == (330, wanted.auc_pr())
+        assert found.weights == wanted.weights
+        assert tuple(found.interval("auc_roc")) == tuple(wanted.interval("auc_roc"))
+        with Client(address) as client:
+            german = client.stream(stream).snapshot(segment=("country", "DE"))
+            hours = client.stream(stream).evaluator(window=pd.Timedelta(hours=48).to_pytimedelta())
+        assert german.num_cases == (frame.country == "DE").sum()
+        assert hours.num_cases == 330
+
+
 def test_a_directory_that_changed_is_refused(address: str, directory: Path) -> None:
     """A row, a file before the place of resumption, or a file less: one line, nothing counted."""
     command = ("push", directory, "--to", address, "--stream", STREAM)
