@@ -5,6 +5,7 @@
     python bench/alarms.py false --streams 50 --days 20 --mean-days 30
     python bench/alarms.py rule --streams 4 --days 5 # the rule of fixed intervals
     python bench/alarms.py cost --days 7             # time and bytes of a detector
+    PYTHONPATH=. python bench/alarms.py served --streams 1000   # ingest with and without
     python bench/alarms.py check                     # arrays against the library's detector
 
 A stream's scores are probabilities that its model is right about until something changes.
@@ -22,6 +23,7 @@ from alarms_cost import print_costs
 from alarms_delay import print_delays
 from alarms_false import check_lanes, print_false_alarms
 from alarms_rule import print_rule
+from alarms_served import print_served
 
 
 def main() -> None:
@@ -34,12 +36,14 @@ def main() -> None:
         "delay": print_delays,
         "rule": print_rule,
         "cost": print_costs,
+        "served": print_served,
     }
     parser.add_argument("part", choices=parts)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--mean-days", type=int, default=365)
     parser.add_argument("--rates", type=int, nargs="+", default=[5, 20, 80, 200])
+    parser.add_argument("--batches", type=int, default=300, help="a round, of served")
     parser.add_argument("--seed", type=int, default=21)
     chosen = parser.parse_args()
     parts[chosen.part](chosen)

@@ -17,6 +17,7 @@ from scipy import stats
 from streameval import WindowedEvaluator
 from streameval._drift.evidence import FRACTIONS, advanced, bet_of
 from streameval._drift.frozen import FrozenReference, freeze
+from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import DriftSettings, check_settings
 from streameval._drift.watches import UNITS, Rows, side_values
 
@@ -138,7 +139,8 @@ def frozen_of(traffic: Traffic, rng: Rng, settings: DriftSettings) -> FrozenRefe
     """Return the reference that a detector of the stream keeps."""
     before = replace(traffic, auc=AUC, prevalence=PREVALENCE, shift=0.0)
     window = reference_window(before, rng).last(timedelta(days=REFERENCE_DAYS))
-    return freeze(window, {}, settings)
+    cases = ReferenceCases(window._view(), window._panes_as_blocks())
+    return freeze(cases, {}, settings)
 
 
 class Arrivals:

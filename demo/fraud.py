@@ -3,7 +3,9 @@
 An online logistic regression scores payments, of which 2 % are fraudulent. Labels
 arrive minutes of stream time later. Halfway through the day the pattern of fraud
 changes. The hour's AUC-PR falls, with its interval; the all-time AUC-PR hardly
-changes. A day of stream time takes about a minute.
+changes; a detector that compares with the first hours raises an alarm. A day of stream
+time takes about a minute, so the detector runs here, on the stream's time: that of a server
+runs on the server's clock.
 
 ``make demo`` runs this after the digits.
 """
@@ -19,6 +21,8 @@ import numpy as np
 from rich.console import Console
 from sklearn.linear_model import SGDClassifier
 
+from streameval import DriftDetector
+
 if TYPE_CHECKING:
     from streameval.client import Client, Stream
 
@@ -33,6 +37,9 @@ FEATURES = 12
 COUNTRIES = ("DE", "FR", "IT", "NL", "PT")
 HARD = "PT"  # the country in which fraud resembles other payments more
 SECONDS_AN_HOUR = 2.2
+REFERENCE_HOURS = 8
+WATCH, TOLERANCE = "placement", 0.02
+RULE_LEVEL = 0.99
 HOUR = timedelta(hours=1)
 
 console = Console(highlight=False)
@@ -79,6 +86,9 @@ def watch_drift(client: Client) -> None:
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOURS * HOUR
     waiting: list[tuple[datetime, int, str, bool, np.ndarray]] = []
     row, first = 0, []
+    told: dict[str, tuple[float, datetime, str]] = {}  # what the detector needs of a prediction
+    detector: DriftDetector | None = None
+    rang: list[int] = []  # the hours at which a rule of intervals would have rung
     console.print(
         f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels arrive minutes later; "
         f"drift at {DRIFT_AT_HOUR}:00\n"
@@ -90,17 +100,21 @@ def watch_drift(client: Client) -> None:
     for hour in range(HOURS):
         if hour == DRIFT_AT_HOUR:
             payments.drift()
+        if hour == REFERENCE_HOURS:
+            detector = _detector(stream, begin)
         for step in range(HOUR // STEP):
             now = begin + hour * HOUR + step * STEP
             features, fraud, countries = payments.take(ROWS_PER_STEP)
             ids = [f"payment-{row + index}" for index in range(ROWS_PER_STEP)]
             row += ROWS_PER_STEP
+            scores = model.decision_function(features)
             stream.log_cases(
-                ids=ids,
-                scores=model.decision_function(features),
-                at=now,
-                segments={"country": countries.tolist()},
+                ids=ids, scores=scores, at=now, segments={"country": countries.tolist()}
             )
+            told |= {
+                id_: (score, now, country)
+                for id_, score, country in zip(ids, scores, countries, strict=True)
+            }
             for id_, label, vector, minutes in zip(
                 ids, fraud, features, payments.delays(ROWS_PER_STEP), strict=True
             ):
@@ -114,10 +128,80 @@ def watch_drift(client: Client) -> None:
                 labels = [bool(label) for _, _, _, label, _ in arrived]
                 stream.label_cases(ids=[id_ for _, _, id_, _, _ in arrived], labels=labels)
                 model.partial_fit(np.array([vector for *_, vector in arrived]), labels)
+                known = [told.pop(id_) for _, _, id_, _, _ in arrived]
+                if detector is not None:
+                    detector.add_labels(
+                        labels=labels,
+                        scores=[score for score, _, _ in known],
+                        at=[at for _, at, _ in known],
+                        segments={"country": [country for *_, country in known]},
+                    )
+                    detector.advance(now + STEP)
         stream.flush()
         first.append(_print_hour(stream, hour, begin + hour * HOUR))
+        if hour and _is_worse(client, stream, begin, begin + hour * HOUR):
+            rang.append(hour + 1)
         time.sleep(max(0.0, started + (hour + 1) * SECONDS_AN_HOUR - time.monotonic()))
     _print_restated(stream, waiting, begin, first)
+    assert detector is not None
+    _print_alarm(detector, begin, rang)
+
+
+def _detector(stream: Stream, begin: datetime) -> DriftDetector:
+    """Return a detector that compares with the hours so far, one false alarm a year allowed."""
+    window = begin, begin + REFERENCE_HOURS * HOUR
+    return DriftDetector(
+        stream.evaluator(window=window),
+        watch=WATCH,
+        tolerance=TOLERANCE,
+        mean_time_to_false_alarm=timedelta(days=365),
+        pane=STEP,
+        segments={
+            "country": {
+                country: stream.evaluator(window=window, segment=("country", country))
+                for country in COUNTRIES
+            }
+        },
+    )
+
+
+def _is_worse(client: Client, stream: Stream, begin: datetime, start: datetime) -> bool:
+    """Return whether an hour's AUC-PR is below that of the hours before, beyond its interval."""
+    change = client.compare(
+        stream.select(window=(start, start + HOUR)),
+        stream.select(window=(begin, start)),
+        level=RULE_LEVEL,
+    )
+    return change.upper < 0
+
+
+def _print_alarm(detector: DriftDetector, begin: datetime, rang: list[int]) -> None:
+    """Print when the detector rang and what it said, and when a rule of intervals would have."""
+
+    def hour_of(at: datetime) -> str:
+        minutes = (at - begin) // timedelta(minutes=1)
+        return f"{minutes // 60:02}:{minutes % 60:02}"
+
+    console.print(f"\nThe drift began at {DRIFT_AT_HOUR}:00.")
+    for alarm in detector.alarms[:1]:
+        console.print(
+            f"A detector with one false alarm a year allowed rang at {hour_of(alarm.raised_at)}: "
+            f"{alarm.changed} {alarm.direction} from {alarm.reference:.3f} to "
+            f"{alarm.value.estimate:.3f} ({alarm.value.lower:.3f} to {alarm.value.upper:.3f}), "
+            f"since {hour_of(alarm.since)} ({hour_of(alarm.earliest)} to "
+            f"{hour_of(alarm.latest)})."
+        )
+        named = ", ".join(each.segment for each in alarm.segments)
+        console.print(f"It explains that by {named}." if named else "No country stands out.")
+    if not detector.alarms:
+        console.print("The detector has not rung.")
+    early = sum(hour <= DRIFT_AT_HOUR for hour in rang)
+    late = next((hour for hour in rang if hour > DRIFT_AT_HOUR), None)
+    found = "never after it" if late is None else f"first after it at {late}:00"
+    console.print(
+        f"A rule that asks at each hour's end whether a {RULE_LEVEL:.0%} interval says worse than "
+        f"before would have rung {early} times before the drift, and {found}."
+    )
 
 
 def _print_restated(

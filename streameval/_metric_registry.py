@@ -183,6 +183,8 @@ class Metric:
         of probabilities for those on the probability scale.
     on_page : bool
         Whether the page shows it among a stream's figures.
+    watch : str
+        The watch of alarms that concerns it; empty where there is none.
     value : callable
         `function` with `arguments`, bound once: an evaluator, a window or a revision to
         the metric, nan where undefined. Raises InvalidInputError when it reads scores as
@@ -212,6 +214,7 @@ class Metric:
     is_area: bool = False
     is_monitored: bool = False
     on_page: bool = False
+    watch: str = ""
     value: Callable[[MetricQueries], float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -280,6 +283,7 @@ _INTERPOLATED = Estimator(
 METRICS = (
     Metric(
         name="auc_roc",
+        watch="placement",
         title="AUC-ROC",
         function=AreaQueries.auc_roc,
         interval="delong-newcombe",
@@ -327,6 +331,7 @@ METRICS = (
     ),
     Metric(
         name="average_precision",
+        watch="ranking",
         title="Average precision",
         function=AreaQueries.average_precision,
         is_rescaled=True,
@@ -489,6 +494,7 @@ METRICS = (
     ),
     Metric(
         name="precision",
+        watch="precision",
         title="Precision",
         short="prec",
         function=_at_threshold("precision"),
@@ -502,6 +508,7 @@ METRICS = (
     ),
     Metric(
         name="recall",
+        watch="recall",
         title="Recall",
         short="recall",
         function=_at_threshold("recall"),
@@ -553,6 +560,7 @@ METRICS = (
     ),
     Metric(
         name="flagged_share",
+        watch="flagged",
         title="Share flagged",
         short="flagged",
         function=_at_threshold("flagged_share"),

@@ -16,15 +16,17 @@ from streameval._counts.columns import check_labels, check_length, check_scores,
 from streameval._drift.codec import decode_engine, encode_engine
 from streameval._drift.engine import DriftEngine
 from streameval._drift.frozen import freeze
-from streameval._drift.open_panes import CLUSTER_GROUPS
+from streameval._drift.reference import ReferenceCases
 from streameval._drift.settings import check_settings
-from streameval._drift.watches import Rows
+from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
 from streameval._evaluator import Evaluator
 from streameval._time.times import column_us, to_datetime, to_us
 from streameval._time.window import Window
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, IntArray
     from streameval._drift.alarm import Alarm
@@ -137,7 +139,8 @@ class DriftDetector:
             clusters=clusters,
             scale=reference._view().scale,
         )
-        self._begin(DriftEngine(settings, freeze(reference, _segments(segments), settings)))
+        parts = {name: _cases(each) for name, each in _segments(segments).items()}
+        self._begin(DriftEngine(settings, freeze(_cases(reference), parts, settings)))
 
     def _begin(self, engine: DriftEngine) -> None:
         self._engine = engine
@@ -279,8 +282,20 @@ class DriftDetector:
         else:
             hashed = None
         parts = self._parts_of(segments, values.size)
-        rows = Rows(is_positive, values, self._engine.frozen.bands.of(values), is_prediction)
-        self._engine.add(rows, times, None if hashed is None else hashed.groups, parts)
+        if not values.size:
+            return
+        groups = None if hashed is None else hashed.groups
+        # Each row comes at the latest time so far, so batches may be cut anywhere.
+        received = np.maximum.accumulate(np.append(self._engine.now_us, times))
+        panes = self._engine.panes_of(times, received[:-1])
+        self._engine.add(
+            DriftRows(
+                _kinds(is_positive, values.size, is_prediction=is_prediction), values, None, groups
+            ),
+            panes,
+            parts,
+        )
+        self._engine.advance(int(received[-1]))
 
     def _parts_of(self, segments: Any, size: int) -> list[IntArray]:
         """Return the part of each row for each key of segments, or refuse them."""
@@ -305,6 +320,19 @@ class DriftDetector:
                 )
             )
         return found
+
+
+def _kinds(labels: BoolArray | None, size: int, *, is_prediction: bool) -> npt.NDArray[np.uint8]:
+    """Return the `RowKind` of rows with these labels. O(n)."""
+    if labels is None:
+        return np.full(size, RowKind.PREDICTION, dtype=np.uint8)
+    negative = RowKind.NEGATIVE_CASE if is_prediction else RowKind.NEGATIVE
+    # The kind of a positive follows that of a negative.
+    return labels.view(np.uint8) + np.uint8(negative)
+
+
+def _cases(evaluator: Evaluator | Window) -> ReferenceCases:
+    return ReferenceCases(evaluator._view(), evaluator._panes_as_blocks())
 
 
 def _check_evaluator(value: Any, field: str) -> None:

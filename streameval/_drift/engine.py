@@ -12,20 +12,21 @@ from streameval._drift.alarm import CHANGED_AT, Alarm, acknowledged, named_segme
 from streameval._drift.change import LEVEL, estimate_change
 from streameval._drift.open_panes import OpenPanes
 from streameval._drift.processes import Processes
-from streameval._drift.watches import COMPANIONS, side_values
+from streameval._drift.side_table import SideTable
+from streameval._drift.watches import COMPANIONS
 from streameval._time.times import to_datetime
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.student import normal_quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
     from streameval._drift.alarm import First
     from streameval._drift.frozen import FrozenReference
-    from streameval._drift.open_panes import PaneSums
     from streameval._drift.settings import DriftSettings
-    from streameval._drift.watches import Rows
+    from streameval._drift.side_table import DriftRows, PaneSums
 
 MAX_KEPT_ALARMS: Final = 32
 """The most alarms that are kept; of more, the oldest that are acknowledged are dropped."""
@@ -60,39 +61,54 @@ class DriftEngine:
     num_alarms: int = 0
 
     def __post_init__(self) -> None:
-        self.panes = OpenPanes(*self.frozen.thetas.shape)
+        table = SideTable(self.settings.sides, self.frozen.bands, self.settings.flagged_from)
+        self.panes = OpenPanes(len(self.frozen.thetas), table)
         self.processes = Processes(
             self.frozen.thetas, len(COMPANIONS), self.settings.pane_us, self.settings.mean_panes
         )
 
-    def add(
-        self, rows: Rows, times_us: IntArray, groups: IntArray | None, parts: list[IntArray]
-    ) -> None:
-        """Add checked rows in the order of their arrival, then advance to the latest time.
+    def panes_of(self, times_us: IntArray, received_us: int | IntArray) -> IntArray:
+        """Return the pane that counts each row. O(n).
 
-        Each is counted in the pane of its time; if that was observed before the row came,
-        in the oldest pane that was not. So batches may be cut anywhere. O(n x sides).
+        That of its time; if it was observed before the row came, the oldest that was not.
+        """
+        own: IntArray = np.maximum(times_us // self.settings.pane_us, self._first_open(received_us))
+        return own
+
+    def pane_of(self, time_us: int, received_us: int) -> int:
+        """Return the pane that counts a row, as `panes_of`. O(1)."""
+        settings = self.settings
+        first_open = (received_us - settings.maturity_us) // settings.pane_us
+        return max(time_us // settings.pane_us, first_open)
+
+    def add(self, rows: DriftRows, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
+        """Add checked rows to panes that are not observed yet. O(n x parts).
 
         Parameters
         ----------
-        rows : Rows
-        times_us : int64[n]
-        groups : int64[n] or None
-            The group of each row's cluster.
-        parts : list of int64[n]
+        rows : DriftRows
+        panes : int or int64[n]
+            Of all rows, or of each, from `panes_of`.
+        parts : sequence of int64[n]
             For each key of segments the part of each row, -1 where it has none.
         """
-        if not times_us.size:
-            return
-        before = np.maximum.accumulate(np.append(self.now_us, times_us))
-        panes = np.maximum(times_us // self.settings.pane_us, self._first_open(before[:-1]))
-        whole = np.zeros(times_us.size, dtype=np.int64)
-        sides = [
-            side_values(side, rows, self.settings.flagged_from, self.frozen.bands.tables)
-            for side in self.settings.sides
-        ]
-        self.panes.add(panes, [whole, *parts], sides, groups)
-        self.advance(int(before[-1]))
+        self.panes.add(rows, panes, parts)
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether rows need their scores as the reference keeps them, not only to the band."""
+        return any(each.name == "calibration" for each in self.settings.watches)
+
+    @property
+    def due_us(self) -> int | None:
+        """When `advance` observes something next; None without rows. O(open panes)."""
+        hour, first = self.processes.hour, self.panes.first
+        end = None if first is None else first + 1
+        if hour >= 0:
+            end_of_hour = (hour + 1) * self.processes.panes_an_hour
+            end = end_of_hour if end is None else min(end, end_of_hour)
+        settings = self.settings
+        return None if end is None else end * settings.pane_us + settings.maturity_us
 
     def advance(self, now_us: int) -> None:
         """Observe the panes and hours that are over at a time, and raise alarms. O(panes due)."""

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval._common.arrays import FloatArray
-    from streameval._drift.reference import Bands, Mean
+    from streameval._drift.reference import Bands, Mean, ReferenceCases
     from streameval._drift.settings import DriftSettings
-    from streameval._evaluator import Evaluator
-    from streameval._time.window import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +49,12 @@ class FrozenReference:
 
 
 def freeze(
-    reference: Evaluator | Window,
-    segments: Mapping[str, Evaluator | Window],
+    reference: ReferenceCases,
+    segments: Mapping[str, ReferenceCases],
     settings: DriftSettings,
 ) -> FrozenReference:
     """Return the frozen reference, or refuse it. O(n) for each side and segment."""
-    state = reference._view()
-    cells = check_reference(state)
+    cells = check_reference(reference.state)
     probabilities = any(each.name == "calibration" for each in settings.watches)
     if probabilities and not (cells.scores.min() >= 0 and cells.scores.max() <= 1):
         message = "calibration is of probabilities, and the reference has scores outside 0 to 1"
@@ -76,9 +73,8 @@ def freeze(
             )
             raise InvalidInputError(message, field="tolerance")
     for each in segments.values():
-        part = each._view()
-        if part.weighted is not None:
-            check_reference(part, "a segment's reference")
+        if each.state.weighted is not None:
+            check_reference(each.state, "a segment's reference")
         thetas.append(_thetas(_means(each, bands, settings), tolerances))
     return FrozenReference(
         bands,
@@ -89,9 +85,8 @@ def freeze(
     )
 
 
-def _means(reference: Evaluator | Window, bands: Bands, settings: DriftSettings) -> list[Mean]:
-    state = reference._view()
-    cells, blocks = cells_of_state(state), blocks_of(state, reference._panes_as_blocks())
+def _means(reference: ReferenceCases, bands: Bands, settings: DriftSettings) -> list[Mean]:
+    cells, blocks = cells_of_state(reference.state), blocks_of(reference.state, reference.panes)
     return [side_mean(side, cells, blocks, bands, settings.flagged_from) for side in settings.sides]
 
 

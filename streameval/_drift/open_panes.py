@@ -2,140 +2,103 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from streameval._drift.side_table import PaneSums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from streameval._common.arrays import BoolArray, IntArray
-
-CLUSTER_GROUPS = 64
-"""Clusters are hashed into this many groups, a bit each, to count those of a pane."""
+    from streameval._common.arrays import IntArray
+    from streameval._drift.side_table import DriftRows, SideTable
 
 _MAX_CELLS = 1 << 20
-"""The most sums that one batch of rows makes at a time."""
-
-
-class PaneSums(NamedTuple):
-    """The rows of one pane, by part (the whole first, then segments) and side.
-
-    Attributes
-    ----------
-    sums : int64[parts, sides]
-        Of values, in units.
-    counts : int64[parts, sides]
-        Of rows.
-    groups : uint64[parts, sides]
-        The groups of clusters that rows are in, a bit each; 0 where none are declared.
-    """
-
-    sums: IntArray
-    counts: IntArray
-    groups: npt.NDArray[np.uint64]
-
-    def independent(self, has_clusters: bool) -> IntArray:
-        """Return how many independent observations each mean is of: clusters, or rows."""
-        if not has_clusters:
-            return self.counts
-        octets = np.ascontiguousarray(self.groups)[..., None].view(np.uint8)
-        numbers: IntArray = np.unpackbits(octets, axis=-1).sum(axis=-1, dtype=np.int64)
-        return numbers
+"""The most cells that one batch of rows makes at a time."""
 
 
 class OpenPanes:
     """Sums by pane. Rows are added in any order; panes are taken in the order of time."""
 
-    def __init__(self, parts: int, sides: int) -> None:
-        self._shape = (parts, sides)
+    def __init__(self, parts: int, table: SideTable) -> None:
+        self._shape = (parts, table.num_sides)
+        self._table = table
         self._panes: dict[int, PaneSums] = {}
 
     def items(self) -> list[tuple[int, PaneSums]]:
         """Return the panes that have rows, oldest first."""
         return sorted(self._panes.items())
 
+    @property
+    def first(self) -> int | None:
+        """The oldest pane that has rows. O(panes)."""
+        return min(self._panes, default=None)
+
     def pane(self, index: int) -> PaneSums:
         """Return a pane's sums, which may be changed."""
         found = self._panes.get(index)
         if found is None:
-            found = self._panes[index] = PaneSums(
-                np.zeros(self._shape, dtype=np.int64),
-                np.zeros(self._shape, dtype=np.int64),
-                np.zeros(self._shape, dtype=np.uint64),
-            )
+            found = self._panes[index] = PaneSums.empty(*self._shape)
         return found
 
-    def add(
-        self,
-        panes: IntArray,
-        parts: Sequence[IntArray],
-        sides: Sequence[tuple[BoolArray, IntArray]],
-        groups: IntArray | None,
-    ) -> None:
-        """Add the values of rows. O(n log n x parts x sides).
+    def add(self, rows: DriftRows, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
+        """Add the values of rows. O(n log n) for the whole and for each key of segments.
 
         Parameters
         ----------
-        panes : int64[n]
-            The pane of each row.
+        rows : DriftRows
+        panes : int or int64[n]
+            The pane of all rows, or of each.
         parts : sequence of int64[n]
-            The parts that each row belongs to; below 0 is none.
-        sides : sequence of (bool[n], int64[n])
-            Of each side: which rows it counts, and their values.
-        groups : int64[n] or None
-            The group of each row's cluster.
+            For each key of segments the part of each row; below 0 is none.
         """
-        distinct, places = np.unique(panes, return_inverse=True)
-        step = max(1, _MAX_CELLS // (self._shape[0] * self._shape[1]))
-        for start in range(0, distinct.size, step):
-            some = distinct[start : start + step]
-            chosen = np.flatnonzero((places >= start) & (places < start + some.size))
-            table = self._table(
-                places[chosen] - start,
-                some.size,
+        codes = self._table.codes(rows)
+        if isinstance(panes, int):
+            self._add_some(rows, codes, np.array([panes]), None, parts)
+            return
+        order = np.argsort(panes, kind="stable")
+        distinct, starts = np.unique(panes[order], return_index=True)
+        ends = np.append(starts[1:], panes.size)
+        step = max(1, _MAX_CELLS // (self._shape[0] * self._table.num_cells))
+        for first in range(0, distinct.size, step):
+            lengths = (ends - starts)[first : first + step]
+            chosen = order[starts[first] : starts[first] + int(lengths.sum())]
+            self._add_some(
+                rows.take(chosen),
+                codes[chosen],
+                distinct[first : first + step],
+                np.repeat(np.arange(lengths.size), lengths),
                 [part[chosen] for part in parts],
-                [(counted[chosen], values[chosen]) for counted, values in sides],
-                None if groups is None else groups[chosen],
             )
-            for index, *columns in zip(some.tolist(), *table, strict=True):
-                pane = self.pane(index)
-                pane.sums[:] += columns[0]
-                pane.counts[:] += columns[1]
-                pane.groups[:] |= columns[2]
 
-    def _table(
+    def _add_some(
         self,
-        places: IntArray,
-        number: int,
+        rows: DriftRows,
+        codes: IntArray,
+        panes: IntArray,
+        places: IntArray | None,
         parts: Sequence[IntArray],
-        sides: Sequence[tuple[BoolArray, IntArray]],
-        groups: IntArray | None,
-    ) -> PaneSums:
-        """Return the sums of rows for each of some panes, [panes, parts, sides]."""
-        shape = (number, *self._shape)
-        table = PaneSums(
-            np.zeros(shape, dtype=np.int64),
-            np.zeros(shape, dtype=np.int64),
-            np.zeros(shape, dtype=np.uint64),
-        )
-        size = number * self._shape[0]
+    ) -> None:
+        """Add rows of some panes; `places` are those of the rows' panes, None where all are 0."""
+        table, width = self._table, self._shape[0]
+        self._add_sums(panes, np.zeros_like(panes), table.sums(rows, codes, places, panes.size))
         for part in parts:
-            for side, (counted, values) in enumerate(sides):
-                rows = np.flatnonzero(counted & (part >= 0))
-                at = places[rows] * self._shape[0] + part[rows]
-                # Sums of integers below 2**53 are exact in float64.
-                sums = np.bincount(at, values[rows], minlength=size).astype(np.int64)
-                table.sums[..., side] += sums.reshape(shape[:2])
-                table.counts[..., side] += np.bincount(at, minlength=size).reshape(shape[:2])
-                if groups is not None:
-                    bits = np.left_shift(np.uint64(1), groups[rows].astype(np.uint64))
-                    cells = np.zeros(size, dtype=np.uint64)
-                    np.bitwise_or.at(cells, at, bits)
-                    table.groups[..., side] |= cells.reshape(shape[:2])
-        return table
+            inside = np.flatnonzero(part >= 0)
+            at = part[inside] if places is None else places[inside] * width + part[inside]
+            used = np.flatnonzero(np.bincount(at, minlength=panes.size * width))
+            rank = np.zeros(panes.size * width, dtype=np.int64)
+            rank[used] = np.arange(used.size)
+            found = table.sums(rows.take(inside), codes[inside], rank[at], used.size)
+            self._add_sums(panes[used // width], used % width, found)
+
+    def _add_sums(self, panes: IntArray, parts: IntArray, found: PaneSums) -> None:
+        """Add sums, each of one part of one pane."""
+        for row, (index, part) in enumerate(zip(panes.tolist(), parts.tolist(), strict=True)):
+            pane = self.pane(index)
+            pane.sums[part] += found.sums[row]
+            pane.counts[part] += found.counts[row]
+            pane.groups[part] |= found.groups[row]
 
     def take_before(self, index: int) -> list[tuple[int, PaneSums]]:
         """Remove and return the panes before one, oldest first. O(panes log panes)."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._drift.open_panes import PaneSums
+    from streameval._drift.side_table import PaneSums
 
 MAX_BLOCKS: Final = 10
 SUMMARIES: Final = 5

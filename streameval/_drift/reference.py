@@ -48,6 +48,13 @@ TABLES: Final[tuple[tuple[Population, Value], ...]] = (
 """The tables of values by band, in the order of their bytes."""
 
 
+class ReferenceCases(NamedTuple):
+    """The cases to compare with, and the panes that they are the sum of; none if not known."""
+
+    state: State
+    panes: Sequence[State] = ()
+
+
 class Mean(NamedTuple):
     """The mean of a side's values in a reference, from 0 to 1, and its standard error."""
 

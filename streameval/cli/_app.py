@@ -17,8 +17,10 @@ from streameval import __version__
 from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import redact_tokens
 from streameval.cli._admin import admin
+from streameval.cli._alarms import alarms
 from streameval.cli._connection import DEFAULT_TIMEOUT_S
 from streameval.cli._connection_options import connects
+from streameval.cli._consume import consume
 from streameval.cli._errors import one_line_errors
 from streameval.cli._mapping import mapping
 from streameval.cli._options import (
@@ -477,7 +479,9 @@ def top(
 
 
 app.add_typer(streams, name="streams")
+app.add_typer(alarms, name="alarms")
 app.add_typer(mapping, name="mapping")
+app.add_typer(consume, name="consume")
 app.add_typer(admin, name="admin")
 
 

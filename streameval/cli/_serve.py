@@ -103,6 +103,16 @@ def serve(
     intake_rows_per_s: Annotated[
         float | None, typer.Option(help="Rows a second that they may send.")
     ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where to send alarms: https, or http to this machine. [default: nowhere]",
+        ),
+    ] = None,
+    webhook_secret: Annotated[
+        Path | None, typer.Option(help="The file with the key that signs them.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags take precedence.")
     ] = None,
@@ -136,6 +146,8 @@ def serve(
         "intake": intake,
         "intake_streams": intake_streams,
         "intake_rows_per_s": intake_rows_per_s,
+        "webhook": webhook,
+        "webhook_secret": webhook_secret,
     }
     with one_line_errors():
         _run(flags, config, only_print=print_config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,8 @@ def plain_values(info: StreamInfo) -> dict[str, Any]:
         name: duration(value, field=name).ToJsonString() if isinstance(value, timedelta) else value
         for name, value in asdict(info.settings).items()
     }
+    if info.settings.alarms is not None:
+        settings["alarms"] = info.settings.alarms.to_dict()
     return {
         "name": info.name,
         "create_time": info.create_time.isoformat(),
@@ -104,7 +106,9 @@ def _print(info: StreamInfo, *, as_json: bool) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
-    for name, value in asdict(info.settings).items():
+    for name, value in asdict(replace(info.settings, alarms=None)).items():
+        if name == "alarms":  # `streameval alarms show` has them
+            continue
         shown = format_span(value) if isinstance(value, timedelta) else value
         shown = ", ".join(shown) if isinstance(shown, tuple) else shown
         table.add_row(name.replace("_", " "), Text("none" if shown in ("", None) else str(shown)))

@@ -38,6 +38,8 @@ with _needs_extra("client"):
         Violation,
     )
     from streameval.client._stream import AsyncStream, Stream
+    from streameval.client._wire.alarm_settings import AlarmSettings
+    from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
     from streameval.client._wire.answers import (
         RankedSegment,
         SegmentRanking,
@@ -54,6 +56,8 @@ with _needs_extra("client"):
 
 __all__ = [
     "AccessError",
+    "AlarmSettings",
+    "AlarmStatus",
     "AlreadyExistsError",
     "AsyncClient",
     "AsyncStream",
@@ -75,6 +79,7 @@ __all__ = [
     "SegmentRanking",
     "Selection",
     "Stream",
+    "StreamAlarm",
     "StreamComparison",
     "StreamCounters",
     "StreamCoverage",

@@ -16,7 +16,7 @@ from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
 from streameval.client._stream_verbs import StreamVerbs
-from streameval.client._wire import calls
+from streameval.client._wire import alarms, calls
 from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.decode import read_info
 from streameval.client._wire.selection import Selection
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from streameval._evaluator import Evaluator
     from streameval.client._delivery.statistics import ClientStatistics
+    from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
     from streameval.client._wire.answers import StreamInfo
     from streameval.client._wire.selection import Window
     from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
@@ -178,6 +179,49 @@ class ClientVerbs(Generic[C]):
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.delete_stream(name))
         connection.record_revision(response.revision)
+
+    # -- alarms ------------------------------------------------------------------
+
+    @verb
+    async def list_alarms(self, prefix: str = "", *, open_only: bool = False) -> list[AlarmStatus]:
+        """Return the detectors of the streams whose names begin with `prefix`, in their order.
+
+        Parameters
+        ----------
+        prefix : str
+        open_only : bool
+            Only streams with an open alarm, and only those alarms.
+        """
+        found = await self._servers.ask_pages_of_all(
+            lambda: alarms.list_alarms("", prefix, open_only=open_only)
+        )
+        return sorted(found, key=lambda status: status.stream)
+
+    @verb
+    async def stream_alarms(self, name: str) -> AlarmStatus | None:
+        """Return a stream's detector with its alarms; None where it has no settings of alarms.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        """
+        connection = self._servers.for_stream(name)
+        found = await connection.ask_pages(alarms.list_alarms(name, "", open_only=False))
+        return found[0] if found else None
+
+    @verb
+    async def acknowledge_alarm(self, name: str, number: int) -> StreamAlarm:
+        """Acknowledge an alarm, so that its watch may raise another; return it.
+
+        Acknowledging it again changes nothing.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such stream, or no such alarm.
+        """
+        return await self._servers.for_stream(name).ask(alarms.acknowledge_alarm(name, number))
 
     # -- the whole client --------------------------------------------------------
 

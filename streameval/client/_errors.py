@@ -25,8 +25,12 @@ The text of an error from a server is the server's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class ClientError(StreamEvalError):
     retry_after_s : float or None
         How long to wait before a retry (RetryInfo), in seconds; None when the
         server does not say.
+    metadata : dict of str to str
+        What the reason is about (ErrorInfo), for instance ``{"current_epoch": "7"}``.
     """
 
     __module__ = "streameval.client"
@@ -98,12 +104,14 @@ class ClientError(StreamEvalError):
         reason: str = "",
         violations: tuple[Violation, ...] = (),
         retry_after_s: float | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code or type(self).code
         self.reason = reason
         self.violations = violations
         self.retry_after_s = retry_after_s
+        self.metadata = dict(metadata or {})
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), str(self), self.__dict__)
@@ -140,7 +148,7 @@ class FencedError(ClientError):
     """Another process uses this producer's name, so this one must stop.
 
     It has a higher epoch (``EPOCH_FENCED``), or the same epoch and has sent other rows under
-    the same numbers (``SEQUENCE_REUSED``).
+    the same numbers (``SEQUENCE_REUSED``), or has moved the producer on (``EPOCH_MOVED``).
 
     Rows that are not durable by then are counted as dropped.
     """
@@ -264,6 +272,7 @@ _BY_CODE: dict[str, type[ClientError]] = {
 
 _BY_REASON: dict[str, type[ClientError]] = {
     "EPOCH_FENCED": FencedError,
+    "EPOCH_MOVED": FencedError,
     "SEQUENCE_REUSED": FencedError,
 }
 
@@ -275,6 +284,7 @@ def error_for(
     reason: str = "",
     violations: tuple[Violation, ...] = (),
     retry_after_s: float | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> ClientError:
     """Return the error for a gRPC status.
 
@@ -287,7 +297,12 @@ def error_for(
     """
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ClientError)
     return kind(
-        message, code=code, reason=reason, violations=violations, retry_after_s=retry_after_s
+        message,
+        code=code,
+        reason=reason,
+        violations=violations,
+        retry_after_s=retry_after_s,
+        metadata=metadata,
     )
 
 

@@ -60,6 +60,8 @@ class Open(_message.Message):
 
     PRODUCER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    AFTER_EPOCH_FIELD_NUMBER: _builtins.int
+    AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer: _builtins.str
     """Its name: a UUID per process unless configured. 1 to 128 bytes of UTF-8."""
     epoch: _builtins.int
@@ -68,15 +70,25 @@ class Open(_message.Message):
     the sequence at 1. Resume is sent when that is durable: from then on no
     batch of a lower epoch counts, also of a stream that is still open.
     """
+    after_epoch: _builtins.int
+    """When not 0, the epoch starts only while the producer is where the caller believes
+    it to be: at this epoch, with after_sequence as its last sequence. Otherwise the
+    call ends with FAILED_PRECONDITION (EPOCH_MOVED), and nothing is fenced. Of two
+    processes that take over from the same place, one succeeds.
+    """
+    after_sequence: _builtins.int
+    """As in after_epoch."""
     def __init__(
         self,
         *,
         producer: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        after_epoch: _builtins.int = ...,
+        after_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "producer", b"producer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_epoch", b"after_epoch", "after_sequence", b"after_sequence", "epoch", b"epoch", "producer", b"producer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from streameval.v1 import alarm_pb2 as _alarm_pb2
 from streameval.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -1588,18 +1589,24 @@ class WatchSnapshotResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    OPEN_ALARMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def snapshot(self) -> _types_pb2.Snapshot:
         """The answer, with its revision."""
+
+    @_builtins.property
+    def open_alarms(self) -> _containers.RepeatedCompositeFieldContainer[_alarm_pb2.Alarm]:
+        """The open alarms of the stream, whatever the selection."""
 
     def __init__(
         self,
         *,
         snapshot: _types_pb2.Snapshot | None = ...,
+        open_alarms: _abc.Iterable[_alarm_pb2.Alarm] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["open_alarms", b"open_alarms", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,6 +11,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from streameval.v1 import alarm_pb2 as _alarm_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -233,6 +234,7 @@ class StreamSettings(_message.Message):
     CLUSTER_KEY_FIELD_NUMBER: _builtins.int
     CLUSTER_GROUPS_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
+    ALARMS_FIELD_NUMBER: _builtins.int
     resolution: _builtins.int
     """Significant bits of a score that a pane keeps; 12. Cannot change."""
     scale: Global___Scale.ValueType
@@ -284,6 +286,10 @@ class StreamSettings(_message.Message):
         characters. Keys can be added, not removed.
         """
 
+    @_builtins.property
+    def alarms(self) -> _alarm_pb2.AlarmSettings:
+        """Which changes raise an alarm; absent watches nothing. Can change."""
+
     def __init__(
         self,
         *,
@@ -300,10 +306,11 @@ class StreamSettings(_message.Message):
         cluster_key: _builtins.str = ...,
         cluster_groups: _builtins.int = ...,
         threshold: _builtins.float | None = ...,
+        alarms: _alarm_pb2.AlarmSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarms", b"alarms", "label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "cluster_groups", b"cluster_groups", "cluster_key", b"cluster_key", "expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarms", b"alarms", "cluster_groups", b"cluster_groups", "cluster_key", b"cluster_key", "expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from streameval.v1 import alarm_pb2 as streameval_dot_v1_dot_alarm__pb2
 from streameval.v1 import stream_pb2 as streameval_dot_v1_dot_stream__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
@@ -60,6 +61,16 @@ class StreamServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_stream__pb2.DeleteStreamRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_stream__pb2.DeleteStreamResponse.FromString,
                 _registered_method=True)
+        self.ListAlarms = channel.unary_unary(
+                '/streameval.v1.StreamService/ListAlarms',
+                request_serializer=streameval_dot_v1_dot_alarm__pb2.ListAlarmsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_alarm__pb2.ListAlarmsResponse.FromString,
+                _registered_method=True)
+        self.AcknowledgeAlarm = channel.unary_unary(
+                '/streameval.v1.StreamService/AcknowledgeAlarm',
+                request_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
+                _registered_method=True)
 
 
 class StreamServiceServicer(object):
@@ -106,6 +117,20 @@ class StreamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAlarms(self, request, context):
+        """The alarms and the evidence of streams that have alarm settings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeAlarm(self, request, context):
+        """Says that an alarm was seen. NOT_FOUND when there is none of that number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StreamServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +158,16 @@ def add_StreamServiceServicer_to_server(servicer, server):
                     servicer.DeleteStream,
                     request_deserializer=streameval_dot_v1_dot_stream__pb2.DeleteStreamRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_stream__pb2.DeleteStreamResponse.SerializeToString,
+            ),
+            'ListAlarms': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAlarms,
+                    request_deserializer=streameval_dot_v1_dot_alarm__pb2.ListAlarmsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_alarm__pb2.ListAlarmsResponse.SerializeToString,
+            ),
+            'AcknowledgeAlarm': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeAlarm,
+                    request_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +306,60 @@ class StreamService(object):
             '/streameval.v1.StreamService/DeleteStream',
             streameval_dot_v1_dot_stream__pb2.DeleteStreamRequest.SerializeToString,
             streameval_dot_v1_dot_stream__pb2.DeleteStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAlarms(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/ListAlarms',
+            streameval_dot_v1_dot_alarm__pb2.ListAlarmsRequest.SerializeToString,
+            streameval_dot_v1_dot_alarm__pb2.ListAlarmsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeAlarm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/AcknowledgeAlarm',
+            streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
+            streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
             options,
             channel_credentials,
             insecure,

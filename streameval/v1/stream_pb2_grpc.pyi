@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from streameval.v1 import alarm_pb2 as _alarm_pb2
 from streameval.v1 import stream_pb2 as _stream_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -52,6 +53,10 @@ class StreamServiceStub:
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
     """
+    ListAlarms: _grpc.UnaryUnaryMultiCallable[_alarm_pb2.ListAlarmsRequest, _alarm_pb2.ListAlarmsResponse]
+    """The alarms and the evidence of streams that have alarm settings."""
+    AcknowledgeAlarm: _grpc.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]
+    """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
 
 @_typing.type_check_only
 class StreamServiceAsyncStub(StreamServiceStub):
@@ -77,6 +82,10 @@ class StreamServiceAsyncStub(StreamServiceStub):
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
     """
+    ListAlarms: _aio.UnaryUnaryMultiCallable[_alarm_pb2.ListAlarmsRequest, _alarm_pb2.ListAlarmsResponse]  # type: ignore[assignment]
+    """The alarms and the evidence of streams that have alarm settings."""
+    AcknowledgeAlarm: _aio.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]  # type: ignore[assignment]
+    """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
 
 class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
     """The streams that a server keeps: one for each model version."""
@@ -129,5 +138,21 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes a stream and everything that was counted in it. NOT_FOUND when
         there is none.
         """
+
+    @_abc_1.abstractmethod
+    def ListAlarms(
+        self,
+        request: _alarm_pb2.ListAlarmsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_alarm_pb2.ListAlarmsResponse, _abc.Awaitable[_alarm_pb2.ListAlarmsResponse]]:
+        """The alarms and the evidence of streams that have alarm settings."""
+
+    @_abc_1.abstractmethod
+    def AcknowledgeAlarm(
+        self,
+        request: _alarm_pb2.AcknowledgeAlarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_alarm_pb2.AcknowledgeAlarmResponse, _abc.Awaitable[_alarm_pb2.AcknowledgeAlarmResponse]]:
+        """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
 
 def add_StreamServiceServicer_to_server(servicer: StreamServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -743,6 +743,7 @@ class Snapshot(_message.Message):
     WEIGHTS_FIELD_NUMBER: _builtins.int
     OPERATING_POINT_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
+    OPEN_ALARMS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -761,6 +762,8 @@ class Snapshot(_message.Message):
     """All references of both classes, misses included; undecayed."""
     num_scored: _builtins.int
     """References that have a score: num_cases without the misses; undecayed."""
+    open_alarms: _builtins.int
+    """How many alarms of the stream are open, of the whole and of all time."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Metric]:
         """The figures."""
@@ -820,10 +823,11 @@ class Snapshot(_message.Message):
         weights: Global___Weights | None = ...,
         operating_point: Global___OperatingPoint | None = ...,
         projection: Global___Projection | None = ...,
+        open_alarms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "segment", b"segment", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "open_alarms", b"open_alarms", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

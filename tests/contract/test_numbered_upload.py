@@ -158,3 +158,29 @@ def test_a_refused_batch_is_reported(settings: Settings, transport: Transport) -
             assert refusal.sequence == 2
             assert "scores must have one row for each of labels" in refusal.message
         assert counts(address) == {1.0: ROWS, 3.0: ROWS}
+
+
+def test_an_epoch_that_starts_at_a_place(settings: Settings, transport: Transport) -> None:
+    """Of two processes that take over from the same place, one succeeds."""
+    with running_server(settings) as address:
+        with closing(NumberedUpload(transport, "topic/0", 1)) as before:
+            assert before.begin() == 0
+            before.put(batch(1))
+            before.finish()
+        first = NumberedUpload(transport, "topic/0", 7, after=(1, 1))
+        late = NumberedUpload(transport, "topic/0", 9, after=(1, 1))
+        with closing(first), closing(late):
+            assert first.begin() == 0
+            with pytest.raises(FencedError, match="is at sequence 0 of epoch 7") as caught:
+                late.begin()
+            assert caught.value.reason == "EPOCH_MOVED"
+            assert caught.value.metadata == {"current_epoch": "7", "current_sequence": "0"}
+            first.put(batch(1, score=7.0))
+            first.finish()
+        with closing(NumberedUpload(transport, "topic/0", 7, after=(1, 1))) as again:
+            assert again.begin() == 1  # it has started: where it began does not matter any more
+        with closing(NumberedUpload(transport, "topic/0", 1)) as old:
+            with pytest.raises(FencedError) as caught:
+                old.begin()
+            assert caught.value.metadata == {"current_epoch": "7"}
+        assert counts(address) == {1.0: ROWS, 7.0: ROWS}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -25,6 +25,7 @@ from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log import checkpoint
 from streameval_server._log.storage import MemoryStorage, Storage
+from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._state.stream_file import StreamFile
@@ -44,7 +45,9 @@ COPY = "copy"
 CLUSTERED = "bursts"
 """The stream that declares clusters; a row's score tells its cluster."""
 CLUSTER_GROUPS = 8
-KEPT = ("a", "ids", "due", WEIGHTED, CLUSTERED)
+WATCHED = "watched"
+"""The stream with a detector; its cases are worse from round 4 on."""
+KEPT = ("a", "ids", "due", WEIGHTED, CLUSTERED, WATCHED)
 """Streams that exist at the end; "gone" is created, filled and deleted."""
 
 
@@ -111,6 +114,7 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(Rows(CLUSTERED, predictions=tuple((each, rng.random()) for each in ids))),
             batch(Rows(CLUSTERED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
+        chosen += watched(rng, number, batch)
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
@@ -135,6 +139,18 @@ def rounds(seed: int) -> list[list[Operation]]:
         found.append(chosen)
     found.insert(HOLD, [Operation("hold")])
     found.insert(RELEASE, [Operation("release")])
+    return found
+
+
+def watched(rng: random.Random, number: int, batch: Callable[[Rows], Operation]) -> list[Operation]:
+    """Return a round's operations of the stream with a detector."""
+    labels = [rng.random() < 0.5 for _ in range(120 if number == 1 else 8)]
+    cases = ((rng.randrange(30) / 64 + 0.5 * (each == (number < 4)), each) for each in labels)
+    found = [batch(Rows(WATCHED, cases=tuple(cases)))]
+    if number == 1:
+        found.append(Operation("declare", WATCHED))
+    elif number > 8:
+        found.append(Operation("alarm", WATCHED, number % 2))
     return found
 
 
@@ -319,6 +335,10 @@ class Run:
         elif operation.verb == "import":
             file = exported(operation)
             call.import_stream(operation.rows.stream, file, StreamFile.from_bytes(file))
+        elif operation.verb == "declare":
+            call.update_stream(declaration().SerializeToString())
+        elif operation.verb == "alarm":
+            call.change_alarm(operation.who, AlarmChange(1, is_delivery=bool(operation.number)))
         else:
             getattr(call, f"{operation.verb}_stream")(request(operation).SerializeToString())
 
@@ -395,6 +415,19 @@ def message(operation: Operation) -> pb.Batch:
         made.retractions.CopyFrom(pb.Retractions(ids=rows.retractions))
     else:
         made.misses.positives = rows.misses
+    return made
+
+
+def declaration() -> stream_pb2.UpdateStreamRequest:
+    """Return the request that declares the detector: its reference is the first two rounds."""
+    made = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=WATCHED))
+    given = made.stream.settings.alarms
+    given.watches.add(name="placement", tolerance=0.01)
+    given.pane.seconds = 10
+    given.mean_time_to_false_alarm.seconds = 20
+    start_s = START_US // 1_000_000 // 60 * 60
+    given.reference.start_time.seconds, given.reference.end_time.seconds = start_s, start_s + 60
+    made.update_mask.paths.append("settings.alarms")
     return made
 
 

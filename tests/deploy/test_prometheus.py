@@ -24,7 +24,7 @@ import pytest
 import trustme
 import yaml
 
-from streameval.client import Client
+from streameval.client import AlarmSettings, Client
 from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
@@ -41,9 +41,10 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = DEPLOY / "prometheus" / "streameval.rules.yml"
 ALERTMANAGER = DEPLOY / "prometheus" / "alertmanager.yml"
-UNITS = Path(__file__).parent / "rules_test.yml"
+UNITS = sorted(Path(__file__).parent.glob("*rules_test.yml"))
 DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "streameval.json").read_text())
 STREAM = "fraud/online"
+ALARMED = "fraud/alarmed"
 WITHIN_S = 60
 
 
@@ -150,12 +151,13 @@ def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) 
     """With its delay, and in no other case; there is a test case for each alert."""
     promtool = require_command("promtool")
     done = subprocess.run(
-        [promtool, "test", "rules", UNITS], capture_output=True, text=True, timeout=60, check=False
+        [promtool, "test", "rules", *UNITS], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     fired = {
         test["alertname"]
-        for case in yaml.safe_load(UNITS.read_text())["tests"]
+        for units in UNITS
+        for case in yaml.safe_load(units.read_text())["tests"]
         for test in case["alert_rule_test"]
         if test["exp_alerts"]
     }
@@ -324,6 +326,32 @@ def calibrated_cases(client: Client) -> None:
     client.flush()
 
 
+def raise_an_alarm(client: Client) -> None:
+    """Declare alarms in a stream with good cases, then send bad ones until one is open."""
+    rng, now = np.random.default_rng(3), datetime.now(UTC)
+    stream = client.stream(ALARMED)
+
+    def cases(distance: float, size: int) -> dict[str, Any]:
+        labels = rng.random(size) < 0.3
+        return {"labels": labels, "scores": distance * labels + rng.normal(size=size)}
+
+    for minute in range(60):
+        stream.add_cases(**cases(3.0, 20), at=now - timedelta(minutes=90 - minute))
+    client.flush()
+    settings = AlarmSettings(
+        watches={"placement": 0.01},
+        mean_time_to_false_alarm=timedelta(minutes=10),
+        pane=timedelta(seconds=1),
+        reference=(now - timedelta(hours=3), now - timedelta(minutes=20)),
+    )
+    client.update_stream(ALARMED, alarms=settings)
+    ends = time.monotonic() + 60
+    while client.stream_alarms(ALARMED).state != "firing":
+        assert time.monotonic() < ends
+        stream.add_cases(**cases(0.0, 200))
+        client.flush()
+
+
 @pytest.fixture(scope="module")
 def watched(
     tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
@@ -354,6 +382,7 @@ def watched(
     ):
         hours_of_the_demo(client, 6)
         calibrated_cases(client)
+        raise_an_alarm(client)
         with (
             receiver() as team,
             running_alertmanager(alertmanager, path, team) as alerts,
@@ -539,3 +568,21 @@ def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
     assert message["receiver"] == "team"
     assert alert["labels"]["alertname"] == "StreamevalWorseThanBefore"
     assert alert["annotations"]["summary"] == f"{STREAM}: AUC-PR has fallen"
+
+
+@pytest.mark.heavy
+def test_an_alarm_of_the_detector_arrives_once(watched: Watched) -> None:
+    """It fires while it is open, and the rule of intervals is silent about its stream."""
+
+    def messages() -> list[dict[str, Any]]:
+        found = [json.loads(each.body) for each in list(watched.team.requests)]
+        return [each for each in found if each["groupLabels"].get("stream") == ALARMED]
+
+    watched.until(lambda: "StreamevalAlarm" in watched.firing(), "the alert")
+    (labels,) = watched.firing()["StreamevalAlarm"]
+    assert (labels["stream"], labels["watch"]) == (ALARMED, "placement")
+    watched.until(messages, "a message")
+    (message,) = messages()
+    assert {each["labels"]["alertname"] for each in message["alerts"]} == {"StreamevalAlarm"}
+    (evidence,) = watched.query(f'streameval_alarm_evidence{{stream="{ALARMED}"}}')
+    assert 0 <= float(evidence["value"][1]) <= 1

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import Evaluator
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -342,6 +342,10 @@ _MAKERS = {
     _SERVICE + "StreamService.GetStream": lambda: [stream_pb2.GetStreamRequest(name="s")],
     _SERVICE + "StreamService.ListStreams": lambda: [
         stream_pb2.ListStreamsRequest(page_size=1, prefix="t")
+    ],
+    _SERVICE + "StreamService.ListAlarms": lambda: [alarm_pb2.ListAlarmsRequest(page_size=1)],
+    _SERVICE + "StreamService.AcknowledgeAlarm": lambda: [
+        alarm_pb2.AcknowledgeAlarmRequest(stream="s", number=1)
     ],
     _SERVICE + "StreamService.UpdateStream": _update,
     _SERVICE + "StreamService.DeleteStream": lambda: [stream_pb2.DeleteStreamRequest(name="t/2")],

@@ -42,6 +42,22 @@ def facts(core: ServerCore) -> dict[str, Any]:
     return {"revision": core.engine.revision, "streams": streams, "marks": marks}
 
 
+def alarm_facts(core: ServerCore) -> dict[str, Any]:
+    """Return every detector that the core has, as plain values."""
+    return {
+        info.name: {
+            "waits_for": view.waits_for,
+            "reference_us": list(view.reference_us),
+            "since_us": view.since_us,
+            "evidence": dict(view.evidence),
+            "alarms": [each.to_dict() for each in view.alarms],
+            "delivered": sorted(view.delivered),
+            "left_out": view.left_out,
+        }
+        for info, view in core.engine.alarms()
+    }
+
+
 def delivery_facts(core: ServerCore) -> dict[str, Any]:
     """Return what the core remembers of the producers and requests of the log of version 3."""
     found = {}

@@ -76,6 +76,7 @@ class View:
         self.events = list(events)
         self.revision = revision
         self.now_us = now_us
+        self.alarms = None
         self.info = Info(stream, now_us - 40 * DAY, 1, settings)
         self.grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), now_us)
         named = {None, *(("country", e.country) for e in events)}

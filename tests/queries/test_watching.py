@@ -69,18 +69,24 @@ class Runtime:
         )
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
+        """Yield the snapshots of the answers."""
         request = query_pb2.WatchSnapshotRequest(
             selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
         )
-        return aclosing(
-            watch_snapshot(
-                self,
-                self.answers,
-                parse_snapshot_request(request),
-                pause_s=pause_s,
-                min_revision=min_revision,
-            )
+        responses = watch_snapshot(
+            self,
+            self.answers,
+            parse_snapshot_request(request),
+            pause_s=pause_s,
+            min_revision=min_revision,
         )
+
+        async def snapshots():
+            async with aclosing(responses):
+                async for response in responses:
+                    yield response.snapshot
+
+        return aclosing(snapshots())
 
 
 def run(scenario) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from streameval import Evaluator
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._errors import error_for
-from streameval.v1 import ingest_pb2, stream_pb2
+from streameval.v1 import alarm_pb2, ingest_pb2, stream_pb2
+from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 
 from .client import Client
@@ -469,6 +470,8 @@ class Operator(Application):
             self._update(name)
         elif kind < 0.8:
             self._unnamed(name)
+        elif kind < 0.85:
+            self._change_alarm(name)
         else:
             self.server.query()
 
@@ -510,18 +513,40 @@ class Operator(Application):
             )
         elif path == "retention":
             given.retention.seconds = dice.choice((2, 4, 12)) * 3_600
+        elif path == "alarms":
+            self._unnamed(name, _REFERENCE_CASES)
+            self._declare(given.alarms)
         else:
             getattr(given, path).seconds = dice.choice((60, 300, 1_800, 7_200))
         request.update_mask.paths.append(f"settings.{path}")
         self._ask("update_stream", request.SerializeToString())
 
-    def _unnamed(self, name: str) -> None:
+    def _declare(self, given: alarm_pb2.AlarmSettings) -> None:
+        """Set alarms that compare with what is there already, or nothing."""
+        dice = self.world.random
+        for watch in dice.sample(("ranking", "placement"), dice.randrange(3)):
+            given.watches.add(name=watch, tolerance=0.01)
+        given.pane.seconds = dice.choice((60, 600))
+        given.mean_time_to_false_alarm.seconds = 3_600
+        given.maturity.seconds = dice.choice((0, 600))
+        now_s = self.server.clock_us() // 1_000_000
+        given.reference.start_time.seconds = max(1, now_s - 4 * 3_600)
+        given.reference.end_time.seconds = now_s + 600
+        given.label_wait.seconds = dice.choice((0, 300))
+
+    def _change_alarm(self, name: str) -> None:
+        change = AlarmChange(self.world.random.randrange(1, 4), self.world.chance(0.5))
+        self.server.call(lambda call: call.change_alarm(name, change), lambda _: None)
+
+    def _unnamed(self, name: str, size: int = 1) -> None:
         batch = ingest_pb2.Batch(stream=name)
-        score = self.rows.score()
-        batch.cases.scores.append(score)
-        batch.cases.positives.append(self.world.chance(0.5))
+        scores = [self.rows.score() for _ in range(size)]
+        batch.cases.scores.extend(scores)
+        batch.cases.positives.extend(self.world.chance(0.5) for _ in scores)
         if name == CLUSTERED:
-            batch.cases.clusters_u32le = zlib.crc32(cluster_of(score)).to_bytes(4, "little")
+            batch.cases.clusters_u32le = b"".join(
+                zlib.crc32(cluster_of(score)).to_bytes(4, "little") for score in scores
+            )
         frame = ingest_pb2.IngestBatchRequest(batch=batch).SerializeToString()
         self.ledger.transmissions[frame] += 1
         self.server.call(
@@ -538,6 +563,9 @@ class Operator(Application):
         self.server.call(submit, lambda _: None)
 
 
+_REFERENCE_CASES = 120
+"""Enough for a detector's reference."""
+
 _CHANGES = (
     "segment_keys",
     "max_pending",
@@ -545,4 +573,5 @@ _CHANGES = (
     "retention",
     "label_ttl",
     "relabel_ttl",
+    "alarms",
 )

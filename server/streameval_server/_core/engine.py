@@ -23,6 +23,7 @@ from streameval_server._log.checkpoint import Checkpoint, LazyParts
 from streameval_server._log.entries import Kind
 from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
+from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
@@ -33,9 +34,15 @@ from streameval_server._state.stream_state import NEVER, StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from streameval._drift import Alarm
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.views import LazyCounts, StreamView, WaitingPredictions
+    from streameval_server._state.views import (
+        AlarmsView,
+        LazyCounts,
+        StreamView,
+        WaitingPredictions,
+    )
 
 MARKS_PART = "marks"
 HELD_PART = "held"
@@ -76,6 +83,7 @@ class Engine:
         self._due: dict[str, int] = {}
         self._unmerged: list[LazyCounts] = []
         self._collected: dict[str, None] = {}
+        self._undelivered: dict[str, None] = {}
         self.marks = Marks(limits.marks_ttl_us)
 
     @property
@@ -181,9 +189,15 @@ class Engine:
         if isinstance(change, SettingsUpdate):
             state = self._streams[entry.stream]
             state.on_time(due_us)
-            state.update(change.apply_to(state.info.settings), entry.revision)
+            settings = change.apply_to(state.info.settings)
+            state.update(settings, entry.revision, entry.received_us)
             # A shorter retention takes effect now, not with the next entry.
             state.on_time(due_us)
+            return state
+        if isinstance(change, AlarmChange):
+            state = self._streams[entry.stream]
+            state.on_time(due_us)
+            state.change_alarm(change, entry.revision, due_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
@@ -242,6 +256,10 @@ class Engine:
         self._unmerged += state.counts.take_due()
         if state.counts.has_collected:
             self._collected[name] = None
+        if state.alarms is not None and state.alarms.undelivered():
+            self._undelivered[name] = None
+        else:
+            self._undelivered.pop(name, None)
         memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
         self._sizes[name] = sizes = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += sizes[0] - memory_bytes
@@ -307,6 +325,33 @@ class Engine:
                 break
             if name != after:
                 found.append(self._streams[name].info)
+        return found
+
+    def alarms(
+        self, *, prefix: str = "", after: str = "", limit: int = 100, open_only: bool = False
+    ) -> list[tuple[StreamInfo, AlarmsView]]:
+        """Return the detectors of streams in order of their names. O(streams)."""
+        found: list[tuple[StreamInfo, AlarmsView]] = []
+        for name in self._streams.irange(minimum=max(prefix, after)):
+            if len(found) == limit or not name.startswith(prefix):
+                break
+            state = self._streams[name]
+            if name == after or state.alarms is None:
+                continue
+            view = state.alarms.view()
+            if view.num_open or not open_only:
+                found.append((state.info, view))
+        return found
+
+    def undelivered(self, limit: int) -> list[tuple[StreamInfo, Alarm]]:
+        """Return open alarms that no webhook has taken, of some streams. O(their alarms)."""
+        found = []
+        for name in self._undelivered:
+            state = self._streams.get(name)
+            if state is not None and state.alarms is not None:
+                found += [(state.info, each) for each in state.alarms.undelivered()]
+            if len(found) >= limit:
+                break
         return found
 
     def num_pieces(self, name: str) -> int:

@@ -18,6 +18,7 @@ from streameval_server._batch.merge import stored_merge
 from streameval_server._core.engine import Engine
 from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.entries import Entry, Format, Kind, keeps_delays
+from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
 from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
@@ -45,15 +46,20 @@ _FORMATS = {
         Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
     ),
     Kind.REFUSED: (Format.REFUSAL,),
-    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST, Format.CLUSTERED_STREAM_REQUEST),
+    Kind.CREATE_STREAM: (
+        Format.CREATE_STREAM_REQUEST,
+        Format.CLUSTERED_STREAM_REQUEST,
+        Format.ALARMS_CREATE_STREAM_REQUEST,
+    ),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
-    Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
+    Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST, Format.ALARMS_UPDATE_STREAM_REQUEST),
     Kind.TICK: (Format.TICK,),
     Kind.MERGE: (Format.MERGE,),
     Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
     Kind.HOLD: (Format.TICK,),
     Kind.RELEASE: (Format.TICK,),
     Kind.OPEN: (Format.OPEN,),
+    Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
 }
 """The formats that this version can replay, by kind."""
 
@@ -159,6 +165,8 @@ def entry_of(row: LogRow) -> Entry:
             change = update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
         elif row.kind == Kind.IMPORT_STREAM:
             change = StreamFile.from_bytes(row.payload)
+        elif row.kind == Kind.CHANGE_ALARM:
+            change = AlarmChange.from_bytes(row.payload)
     except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common import dot_segment_problem
 from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
+from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
@@ -33,6 +34,7 @@ from streameval_server._model.errors import (
     RefusedError,
     RequestError,
     epoch_fenced,
+    epoch_moved,
     no_stream,
     sequence_gap,
     sequence_reused,
@@ -150,6 +152,10 @@ class Transaction:
         elif mark is not None and mark.epoch == item.epoch:
             self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
         else:
+            moved = _moved(item, mark)
+            if moved is not None:
+                self.outcomes.append(Outcome(item, Status.FAILED, error=moved))
+                return
             self._log(item, item.kind, item.format, item.payload)
 
     def pass_time(self, kind: Kind) -> None:
@@ -396,6 +402,16 @@ class Transaction:
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
         self.outcomes.append(Outcome(item, status, revision, received_us, item.refused))
         failpoint(DRAFTED[kind])
+
+
+def _moved(item: Item, mark: Mark | None) -> RequestError | None:
+    """Return the error of a start whose producer is elsewhere than it says; None otherwise."""
+    opened = ingest_pb2.IngestRequest.FromString(item.payload).open
+    current = (0, 0) if mark is None else (mark.epoch, mark.last_sequence)
+    after = (opened.after_epoch, opened.after_sequence)
+    if not opened.after_epoch or after == current:
+        return None
+    return epoch_moved(item.producer, after, current)
 
 
 def _too_many_streams(limits: Limits) -> str:

@@ -183,14 +183,14 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         self, request: query_pb2.WatchSnapshotRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchSnapshotResponse]:
         """Yield the newest figures whenever they change."""
-        async for found in watch_snapshot(
+        async for response in watch_snapshot(
             self._runtime,
             self._engine,
             parse_snapshot_request(request),
             pause_s=interval_s(request),
             min_revision=request.selection.min_revision,
         ):
-            yield query_pb2.WatchSnapshotResponse(snapshot=found)
+            yield response
 
     async def WatchSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchSnapshotsRequest, _context: Context

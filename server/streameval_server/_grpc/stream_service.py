@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval._common import quoted
-from streameval.v1 import stream_pb2
+from streameval.v1 import alarm_pb2, stream_pb2
+from streameval_server._grpc.alarm_methods import AlarmMethods
+from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
-from streameval_server._model.errors import invalid, no_stream
+from streameval_server._model.errors import no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     )
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
-_DEFAULT_PAGE_STREAMS = 100
-_MAX_PAGE_STREAMS = 1000
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,6 +38,7 @@ class StreamService:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._alarms = AlarmMethods(runtime)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -68,6 +66,16 @@ class StreamService:
                 request_deserializer=stream_pb2.ListStreamsRequest.FromString,
                 response_serializer=stream_pb2.ListStreamsResponse.SerializeToString,
             ),
+            "ListAlarms": unary(
+                self._alarms.list,
+                request_deserializer=alarm_pb2.ListAlarmsRequest.FromString,
+                response_serializer=alarm_pb2.ListAlarmsResponse.SerializeToString,
+            ),
+            "AcknowledgeAlarm": unary(
+                self._alarms.acknowledge,
+                request_deserializer=alarm_pb2.AcknowledgeAlarmRequest.FromString,
+                response_serializer=alarm_pb2.AcknowledgeAlarmResponse.SerializeToString,
+            ),
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
@@ -89,6 +97,7 @@ class StreamService:
 
     async def update(self, frame: bytes, _context: Context) -> stream_pb2.UpdateStreamResponse:
         """Change settings; they apply to batches sent after the answer."""
+        await self._alarms.check_update(frame)
         response = await self._change(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         self._describe(response)
@@ -132,8 +141,8 @@ class StreamService:
     ) -> stream_pb2.ListStreamsResponse:
         """Describe a page of the streams that the caller's token covers."""
         runtime = self._runtime
-        size = _page_size(request.page_size)
-        after = _name_of_token(request.page_token)
+        size = page_size(request.page_size)
+        after = name_of_token(request.page_token)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
             streams = current_access().streams
@@ -148,7 +157,7 @@ class StreamService:
                 streams = current_access().streams
         return stream_pb2.ListStreamsResponse(
             streams=[info_message(info) for info in infos[:size]],
-            next_page_token=_page_token(infos[size - 1].name) if len(infos) > size else "",
+            next_page_token=page_token(infos[size - 1].name) if len(infos) > size else "",
             revision=revision,
         )
 
@@ -164,29 +173,8 @@ def _page(
         return runtime.list_streams(prefix=prefix, after=after, limit=limit)
     found: list[StreamInfo] = []
     while True:
-        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_MAX_PAGE_STREAMS)
+        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=MAX_PAGE_STREAMS)
         found += [info for info in infos if covers(streams, info.name)]
-        if len(found) >= limit or len(infos) < _MAX_PAGE_STREAMS:
+        if len(found) >= limit or len(infos) < MAX_PAGE_STREAMS:
             return found[:limit], revision
         after = infos[-1].name
-
-
-def _page_size(asked: int) -> int:
-    if asked < 0:
-        raise invalid("page_size", f"page_size must not be negative, got {asked}")
-    return min(asked or _DEFAULT_PAGE_STREAMS, _MAX_PAGE_STREAMS)
-
-
-# A page token is the last name of its page, encoded so that clients treat it as opaque.
-
-
-def _page_token(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode()
-
-
-def _name_of_token(token: str) -> str:
-    try:
-        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        message = f"page_token must be the next_page_token of a page before, got {quoted(token)}"
-        raise invalid("page_token", message) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval_server._core.committer import Committer
     from streameval_server._ingest.session import Forbids
     from streameval_server._log.entries import Outcome, StreamChange
+    from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import MergeRows
     from streameval_server._state.stream_file import StreamFile
@@ -42,6 +43,7 @@ Response = (
     | stream_pb2.UpdateStreamResponse
     | stream_pb2.DeleteStreamResponse
     | admin_pb2.ImportStreamResponse
+    | alarm_pb2.AcknowledgeAlarmResponse
 )
 
 
@@ -147,6 +149,8 @@ class UnaryCall:
         format_ = Format.CREATE_STREAM_REQUEST
         if settings.cluster_groups:
             format_ = Format.CLUSTERED_STREAM_REQUEST
+        if settings.alarms is not None:
+            format_ = Format.ALARMS_CREATE_STREAM_REQUEST
         mark = request_mark(request)
         self._administer(Kind.CREATE_STREAM, format_, name, frame, mark, change=settings)
 
@@ -157,6 +161,8 @@ class UnaryCall:
         update = update_of(request)
         name, mark = request.stream.name, request_mark(request)
         format_ = Format.UPDATE_STREAM_REQUEST
+        if update.changes.get("alarms") is not None:
+            format_ = Format.ALARMS_UPDATE_STREAM_REQUEST
         self._administer(Kind.UPDATE_STREAM, format_, name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
@@ -164,6 +170,13 @@ class UnaryCall:
         request = parse_message(stream_pb2.DeleteStreamRequest, frame)
         mark, format_ = request_mark(request), Format.DELETE_STREAM_REQUEST
         self._administer(Kind.DELETE_STREAM, format_, request.name, frame, mark, field="name")
+
+    def change_alarm(self, name: str, change: AlarmChange) -> None:
+        """Submit a change of an alarm. Raises RequestError."""
+        payload = change.to_bytes()
+        item = Item(self, Kind.CHANGE_ALARM, Format.ALARM_CHANGE, name, "", 0, 0, payload)
+        item.change = change
+        self._committer.submit(item)
 
     def _administer(
         self,
@@ -209,13 +222,17 @@ class UnaryCall:
             return stream_pb2.UpdateStreamResponse(
                 stream=stream, revision=revision, duplicate=duplicate
             )
-        if item.kind == Kind.DELETE_STREAM:
-            return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
         if item.kind == Kind.IMPORT_STREAM:
             return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
-        if item.kind == Kind.MERGE:
-            return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)
-        return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)
+        if item.kind == Kind.CHANGE_ALARM:
+            # The service adds the alarm.
+            return alarm_pb2.AcknowledgeAlarmResponse(revision=revision)
+        if item.kind == Kind.DELETE_STREAM:
+            return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
+        made = (
+            ingest_pb2.MergeResponse if item.kind == Kind.MERGE else ingest_pb2.IngestBatchResponse
+        )
+        return made(revision=revision, duplicate=duplicate)
 
     def settle(self, outcome: Outcome) -> None:
         """Accept the outcome."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.entries import Kind
+from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile
@@ -64,6 +65,8 @@ def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> Stre
     if isinstance(change, StreamFile):
         sources = MappingProxyType(dict(change.sources))
         return StreamFacts(change.total, change.settings, sources, change.weighed)
+    if isinstance(change, AlarmChange):
+        return facts
     if isinstance(change, SettingsUpdate):
         assert facts is not None
         return facts._replace(settings=change.apply_to(facts.settings))

@@ -18,13 +18,14 @@ from streameval_server._model.rows import is_by_id, is_plain, memory_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
     from streameval_server._state.stream_file import StreamFile
 
-    StreamChange = StreamSettings | SettingsUpdate | StreamFile
-    """What creates a stream, updates it, or imports it."""
+    StreamChange = StreamSettings | SettingsUpdate | StreamFile | AlarmChange
+    """What creates a stream, updates it, imports it, or changes one of its alarms."""
 
 
 class Kind(enum.IntEnum):
@@ -50,6 +51,8 @@ class Kind(enum.IntEnum):
     """The clock is trusted again: what is due by this entry's time happens."""
     OPEN = 11
     """Starts an epoch of a producer: lower epochs are fenced from here on."""
+    CHANGE_ALARM = 12
+    """Acknowledges an alarm, or takes it as delivered."""
 
 
 REPEATABLE = frozenset({Kind.CREATE_STREAM, Kind.UPDATE_STREAM, Kind.DELETE_STREAM})
@@ -103,6 +106,13 @@ class Format(enum.IntEnum):
     one."""
     DELAYS_INGEST_BATCH_REQUEST = 19
     """As CHECKED_INGEST_BATCH_REQUEST, in the same way."""
+    ALARMS_CREATE_STREAM_REQUEST = 20
+    """As CREATE_STREAM_REQUEST, of a stream with a detector; a release that would not run it
+    refuses the log."""
+    ALARMS_UPDATE_STREAM_REQUEST = 21
+    """As UPDATE_STREAM_REQUEST, whose message has a detector's settings."""
+    ALARM_CHANGE = 22
+    """An `AlarmChange`."""
 
 
 STREAMED = frozenset(
@@ -233,8 +243,9 @@ class Entry:
     rows : Rows or None
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
-    change : StreamSettings, SettingsUpdate, StreamFile or None
-        The parsed request to create, update or import a stream; None for other kinds.
+    change : StreamSettings, SettingsUpdate, StreamFile, AlarmChange or None
+        The parsed request to create, update or import a stream or to change an alarm; None for
+        other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int

@@ -122,6 +122,17 @@ def epoch_fenced(producer: str, epoch: int, current: int) -> RequestError:
     )
 
 
+def epoch_moved(producer: str, after: tuple[int, int], current: tuple[int, int]) -> RequestError:
+    """Return the error of an epoch that was to start elsewhere than its producer is."""
+    return RequestError(
+        Code.FAILED_PRECONDITION,
+        f"producer {producer} is at sequence {current[1]} of epoch {current[0]}, and not at "
+        f"sequence {after[1]} of epoch {after[0]}: another process has it",
+        reason="EPOCH_MOVED",
+        metadata={"current_epoch": str(current[0]), "current_sequence": str(current[1])},
+    )
+
+
 def sequence_reused(producer: str, epoch: int, sequence: int) -> RequestError:
     """Return the error of a batch whose sequence is durable with another content."""
     return RequestError(

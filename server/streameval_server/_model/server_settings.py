@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -113,6 +114,12 @@ class Settings:
     intake_rows_per_s: float = 10_000.0
     """Rows a second, in the long run, of all senders without tokens; ten seconds of it at once."""
 
+    webhook: str | None = None
+    """Where to send alarms: https, or http to this machine; nowhere else."""
+
+    webhook_secret: Path | None = None
+    """The file with the key that signs them, at least 24 bytes."""
+
     limits: Limits = field(default_factory=Limits)
     """Limits on requests, on streams and on the whole server."""
 
@@ -123,6 +130,7 @@ class Settings:
             raise SettingsError("a server in memory has no data directory: give one of the two")
         self._check_numbers()
         self._check_intake()
+        self._check_webhook()
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise SettingsError("tls_certificate and tls_key need each other: give both")
         if self.tls_client_ca is not None and self.tls_certificate is None:
@@ -149,6 +157,24 @@ class Settings:
             raise SettingsError("intake needs mappings: give the file an [[ingest]] table")
         if not self.intake_streams:
             raise SettingsError("intake needs intake_streams: the streams that all may write")
+
+    def _check_webhook(self) -> None:
+        """Raise SettingsError where alarms would be sent in plain text, or without a signature."""
+        if (self.webhook is None) != (self.webhook_secret is None):
+            raise SettingsError("webhook and webhook_secret need each other: give both")
+        if self.webhook is None:
+            return
+        try:
+            parts = urlsplit(self.webhook)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise SettingsError(f"webhook must be a URL: {error}") from error
+        if parts.username is not None or parts.password is not None:
+            raise SettingsError("webhook must have no user or password: they would be in the log")
+        if not host or port == 0 or parts.scheme not in {"http", "https"}:
+            raise SettingsError(f"webhook must be https://HOST/..., got {self.webhook!r:.80}")
+        if parts.scheme != "https" and not is_loopback(host):
+            raise SettingsError(f"webhook to {host} must be https: alarms name what you model")
 
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number is out of its range."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -18,7 +18,8 @@ from streameval import InvalidInputError
 from streameval._common import quoted, segment_key_problem
 from streameval._counts import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups
 from streameval._time import tiers_of
-from streameval.v1 import stream_pb2
+from streameval.v1 import alarm_pb2, stream_pb2
+from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class StreamSettings:
     threshold : float or None
         The score at which the model runs; None declares none. It changes what answers
         say, and nothing that is counted.
+    alarms : AlarmSettings or None
+        Which changes raise an alarm; None watches nothing.
     """
 
     pane_us: int = MINUTE_US
@@ -108,19 +111,36 @@ class StreamSettings:
     cluster_key: str = ""
     cluster_groups: int = 0
     threshold: float | None = None
+    alarms: AlarmSettings | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints and exports keep them.
 
-        Without the threshold and the clusters where there are none, so that the bytes of
-        such streams are those of releases that had neither.
+        Without the threshold, the clusters and the alarms where there are none, so that the
+        bytes of such streams are those of releases that had none of them.
         """
         kept = asdict(self)
         if self.threshold is None:
             del kept["threshold"]
         if not self.cluster_groups:
             del kept["cluster_key"], kept["cluster_groups"]
+        if self.alarms is None:
+            del kept["alarms"]
         return kept
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the settings that `to_fields` returned, also after JSON.
+
+        Raises
+        ------
+        LookupError, TypeError, ValueError
+            When they are not.
+        """
+        given = {**fields, "segment_keys": tuple(fields["segment_keys"])}
+        if "alarms" in fields:
+            given["alarms"] = AlarmSettings.of_fields(fields["alarms"])
+        return cls(**given)
 
     def to_message(self) -> stream_pb2.StreamSettings:
         """Encode all settings as a message."""
@@ -138,6 +158,7 @@ class StreamSettings:
             cluster_key=self.cluster_key,
             cluster_groups=self.cluster_groups,
             threshold=self.threshold,
+            alarms=None if self.alarms is None else self.alarms.to_message(),
         )
 
 
@@ -181,6 +202,8 @@ def _value(name: str, value: object) -> object:
     if isinstance(value, Duration):
         # Not ToMicroseconds, which raises for a duration out of range; `check` refuses those.
         return value.seconds * SECOND_US + value.nanos // 1_000
+    if isinstance(value, alarm_pb2.AlarmSettings):
+        return AlarmSettings.of_message(value)
     if name in CHOICES:
         assert isinstance(value, int)
         if value not in CHOICES[name]:
@@ -228,6 +251,22 @@ def check(settings: StreamSettings, limits: Limits) -> None:
     _check_keys(settings.segment_keys, limits)
     if settings.cluster_groups or settings.cluster_key:
         _check_clusters(settings)
+    if settings.alarms is not None:
+        _check_alarms(settings, settings.alarms)
+
+
+def _check_alarms(settings: StreamSettings, alarms: AlarmSettings) -> None:
+    try:
+        alarms.check(
+            scale=settings.scale, threshold=settings.threshold, resolution=settings.resolution
+        )
+    except InvalidInputError as error:
+        refuse_alarms(error)
+
+
+def refuse_alarms(error: InvalidInputError) -> NoReturn:
+    """Raise the RequestError of alarms that the library refuses."""
+    _refuse("alarms", f"alarms: {error}")
 
 
 def _check_threshold(settings: StreamSettings) -> None:

@@ -24,9 +24,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval import compare
 from streameval._common import quoted
 from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE, RANKED_RATE_NAMES
-from streameval._uncertainty import compare, pooled_prevalence
+from streameval._uncertainty import pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (

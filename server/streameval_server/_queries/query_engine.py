@@ -264,6 +264,8 @@ class QueryEngine:
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
         message.revision = resolved.view.revision
+        if resolved.view.alarms is not None:
+            message.open_alarms = resolved.view.alarms.num_open
         resolution = message.resolution if message.HasField("resolution") else None
         message.warnings.extend(self.warnings(resolved, resolution, message.coverage))
         return message

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
+    from streameval._drift import Alarm
     from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
-    from streameval_server._state.views import StreamView, WaitingPredictions
+    from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
 T = TypeVar("T")
 
@@ -444,6 +445,20 @@ class Runtime:
         with self._engine_lock:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
+
+    def list_alarms(
+        self, *, prefix: str, after: str, limit: int, open_only: bool
+    ) -> tuple[list[tuple[StreamInfo, AlarmsView]], int]:
+        """Return a page of detectors and its revision. For query threads, as `view`."""
+        with self._engine_lock:
+            engine = self.core.engine
+            found = engine.alarms(prefix=prefix, after=after, limit=limit, open_only=open_only)
+            return found, engine.revision
+
+    def undelivered_alarms(self, limit: int) -> list[tuple[StreamInfo, Alarm]]:
+        """Return open alarms that no webhook has taken. For query threads, as `view`."""
+        with self._engine_lock:
+            return self.core.engine.undelivered(limit)
 
     def export(self, stream: str) -> tuple[int, bytes]:
         """Return the revision and everything about a stream. For query threads, as `view`.

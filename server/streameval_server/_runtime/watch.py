@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
+from streameval_server._queries.alarms import status_message
 from streameval_server._queries.overview import resolve_if_present, stream_snapshot
 from streameval_server._queries.selection import AllTime, micros
 from streameval_server._runtime.open_calls import stopping_error
@@ -24,7 +25,6 @@ from streameval_server._runtime.open_calls import stopping_error
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
-    from streameval.v1 import types_pb2
     from streameval_server._queries.overview import OverviewRequest
     from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection
@@ -46,6 +46,7 @@ class _Version:
     span_us: tuple[int, int] | None
     has_server_warnings: bool
     threshold: float | None
+    open_alarms: int
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
@@ -54,13 +55,16 @@ class _Version:
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
         has_warnings = bool(engine.server_warnings())
         threshold = resolved.view.info.settings.threshold
-        return cls(resolved.span_us, has_warnings, threshold, tuple(map(weakref.ref, parts)))
+        alarms = resolved.view.alarms
+        open_alarms = 0 if alarms is None else alarms.num_open
+        references = tuple(map(weakref.ref, parts))
+        return cls(resolved.span_us, has_warnings, threshold, open_alarms, references)
 
     def differs(self, before: _Version | None) -> bool:
-        """Whether the stream, its threshold, the covered time or a server warning has changed."""
+        """Whether the stream, what is declared or open, the time or a warning has changed."""
         if before is None or before.span_us != self.span_us:
             return True
-        if before.threshold != self.threshold:
+        if (before.threshold, before.open_alarms) != (self.threshold, self.open_alarms):
             return True
         if before.has_server_warnings != self.has_server_warnings:
             return True
@@ -88,7 +92,7 @@ async def watch_snapshot(
     *,
     pause_s: float,
     min_revision: int,
-) -> AsyncIterator[types_pb2.Snapshot]:
+) -> AsyncIterator[query_pb2.WatchSnapshotResponse]:
     """Yield a snapshot at once, and then the newest after each change.
 
     Parameters
@@ -110,9 +114,9 @@ async def watch_snapshot(
     """
     timeout_s = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
 
-    async def compute() -> tuple[_Version, types_pb2.Snapshot]:
+    async def compute() -> tuple[_Version, query_pb2.WatchSnapshotResponse]:
         return await runtime.answer(
-            ("watch", request), partial(_snapshot_with_version, engine, request)
+            ("watch", request), partial(_response_with_version, engine, request)
         )
 
     results = _compute_on_change(
@@ -120,17 +124,21 @@ async def watch_snapshot(
     )
     async with aclosing(results):
         sent: _Version | None = None
-        async for version, snapshot in results:
+        async for version, response in results:
             if version.differs(sent):
                 sent = version
-                yield snapshot
+                yield response
 
 
-def _snapshot_with_version(
+def _response_with_version(
     engine: QueryEngine, request: SnapshotRequest
-) -> tuple[_Version, types_pb2.Snapshot]:
+) -> tuple[_Version, query_pb2.WatchSnapshotResponse]:
     resolved = engine.resolve(request.selection)
-    return _Version.at(engine, resolved), engine.snapshot(resolved, request.metrics)
+    response = query_pb2.WatchSnapshotResponse(snapshot=engine.snapshot(resolved, request.metrics))
+    view = resolved.view
+    if view.alarms is not None:
+        response.open_alarms.extend(status_message(view.info, view.alarms, open_only=True).alarms)
+    return _Version.at(engine, resolved), response
 
 
 async def watch_snapshots(

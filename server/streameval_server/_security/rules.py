@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
 
@@ -35,6 +35,8 @@ class Rule:
         The type of the requests; None when they name no stream.
     streams : tuple of str
         Paths of fields with names of streams; the token must cover each of them.
+    optional : bool
+        Whether a request without a name asks for the streams that the token covers.
     everything : bool
         Whether the token must be for all streams.
     open : bool
@@ -46,6 +48,7 @@ class Rule:
     scope: Scope | None = None
     request: type[Message] | None = None
     streams: tuple[str, ...] = ()
+    optional: bool = False
     everything: bool = False
     open: bool = False
     read_only: bool = False
@@ -72,7 +75,8 @@ class Rule:
             # An absent submessage names no stream.
             if not rest or request.HasField(first):
                 names = attrgetter(path)(request)
-                yield from (names,) if isinstance(names, str) else names
+                if names or not self.optional:
+                    yield from (names,) if isinstance(names, str) else names
 
 
 _SELECTION = ("selection.stream",)
@@ -135,6 +139,12 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.StreamService/DeleteStream": Rule(
         Scope.ADMIN, stream_pb2.DeleteStreamRequest, ("name",)
+    ),
+    "streameval.v1.StreamService/ListAlarms": Rule(
+        Scope.QUERY, alarm_pb2.ListAlarmsRequest, ("stream",), optional=True
+    ),
+    "streameval.v1.StreamService/AcknowledgeAlarm": Rule(
+        Scope.ADMIN, alarm_pb2.AcknowledgeAlarmRequest, ("stream",)
     ),
     "streameval.v1.AdminService/GetServerStatus": _READS_WHOLE_SERVER,
     "streameval.v1.AdminService/GetStateHash": _READS_WHOLE_SERVER,

@@ -57,6 +57,8 @@ FLAGS = {
     "intake": "where to take CloudEvents from senders without tokens",
     "intake_streams": "the streams that they may write, separated by commas",
     "intake_rows_per_s": "rows a second that they may send",
+    "webhook": "where to send alarms: https, or http to this machine",
+    "webhook_secret": "the file with the key that signs them",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from streameval_server._grpc.server import Server
 from streameval_server._model.server_settings import split_address
 from streameval_server._payloads.intake import PayloadIntake
+from streameval_server._service.alarm_webhook import AlarmWebhook
 from streameval_server._web.app import make_app
 from streameval_server._web.http_server import HttpServer
 from streameval_server._web.intake_app import make_intake_app
@@ -72,6 +73,9 @@ class Service:
         self._http: HttpServer | None = None
         self._intake_http: HttpServer | None = None
         server, grace_s = self._server, settings.stop_grace_s
+        self._webhook: AlarmWebhook | None = None
+        if settings.webhook is not None and settings.webhook_secret is not None:
+            self._webhook = AlarmWebhook(server.runtime, settings.webhook, settings.webhook_secret)
         intake = None
         if settings.ingest:
             intake = PayloadIntake(
@@ -123,6 +127,9 @@ class Service:
         taking = None
         if self._intake_http is not None:
             taking = asyncio.create_task(self._intake_http.serve())
+        sending = None
+        if self._webhook is not None:
+            sending = asyncio.create_task(self._webhook.run())
         http = None if self._http is None else self._http.url
         intake = None if self._intake_http is None else self._intake_http.url
         addresses = Addresses(self._server.address, http, intake)
@@ -132,6 +139,8 @@ class Service:
             yield
         finally:
             waiting.cancel()
+            if sending is not None:
+                sending.cancel()
             if self._intake_http is not None and taking is not None:
                 # Before the server: requests in progress are answered.
                 self._intake_http.stop()

@@ -48,6 +48,11 @@ def key_of(number: int) -> int:
     return (number >> 16) - 1
 
 
+def code_of(number: int) -> int:
+    """Return the code of a slice's value."""
+    return number & 0xFFFF
+
+
 CodeColumn: TypeAlias = "tuple[CodeArray, BatchCodes]"
 """The stream's code of each value of a batch, and the index of each row's value."""
 

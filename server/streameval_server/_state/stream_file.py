@@ -22,6 +22,7 @@ from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.stream_parts import (
+    ALARMS_PART,
     DELAY_PART,
     STREAM_PART,
     decode_head,
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._state.stream_state import StreamState
 
-FRAME = Frame(b"SEVX", 1, "an exported stream", newest=2)
-_FRAME_WITH_DELAYS = Frame(b"SEVX", 2, "an exported stream")
+_WHAT = "an exported stream"
+FRAME = Frame(b"SEVX", 1, _WHAT, newest=3)
+_FRAME_WITH_DELAYS = Frame(b"SEVX", 2, _WHAT)
 """Format 2 has parts of label delays, which a release that knows format 1 would not read."""
+_FRAME_WITH_ALARMS = Frame(b"SEVX", 3, _WHAT)
+"""Format 3 has the part of a detector as well."""
 _LENGTH_BYTES = 4
 _MAX_NUMBER = 1 << 62
 
@@ -83,7 +87,8 @@ class StreamFile:
         CorruptStateError
             When it is not what `stream_to_bytes` wrote.
         """
-        frame = _FRAME_WITH_DELAYS if _FRAME_WITH_DELAYS.begins(data) else FRAME
+        newer = (each for each in (_FRAME_WITH_DELAYS, _FRAME_WITH_ALARMS) if each.begins(data))
+        frame = next(newer, FRAME)
         reader = frame.reader(data)
         length = int.from_bytes(reader.blob(_LENGTH_BYTES), "little")
         try:
@@ -93,7 +98,7 @@ class StreamFile:
                 parts[_text(part)] = bytes(reader.blob(_integer(size)))
             reader.end()
             fields, _ = decode_head(parts[STREAM_PART])
-            settings = StreamSettings(**fields["settings"])
+            settings = StreamSettings.of_fields(fields["settings"])
             _check_settings(settings)
             sources = {_text(key): _integer(each) for key, each in fields["sources"].items()}
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
@@ -174,14 +179,18 @@ def stream_to_bytes(
         "revision": revision,
         "time_us": time_us,
         "written_by": f"streameval {streameval.__version__}",
-        "settings": StreamSettings(**fields["settings"]).to_fields(),
+        "settings": StreamSettings.of_fields(fields["settings"]).to_fields(),
         "references": fields["total"],
         "ids": ids,
         "parts": [(part, len(data)) for part, data in parts.items()],
     }
     text = json.dumps(header).encode()
-    has_delays = any(part.startswith(DELAY_PART) for part in parts)
-    frame = _FRAME_WITH_DELAYS if has_delays else FRAME
+    kinds = {part.partition("/")[0] for part in parts}
+    frame = FRAME
+    if ALARMS_PART in kinds:
+        frame = _FRAME_WITH_ALARMS
+    elif DELAY_PART in kinds:
+        frame = _FRAME_WITH_DELAYS
     return frame.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
 
 

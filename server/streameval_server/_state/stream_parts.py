@@ -1,10 +1,11 @@
 """A stream as the parts of a checkpoint: how they are named, encoded and restored.
 
 A stream has a head (the whole's all-time counts and everything small), a part for each
-segment key's all-time slices, a part for each pane, one for each pane's label delays, and join
-segments. A part's name is its kind, then its key or number, then the stream's name:
+segment key's all-time slices, a part for each pane, one for each pane's label delays, one for
+its detector, and join segments. A part's name is its kind, then its key or number, then the
+stream's name:
 ``stream/NAME``, ``slice/KEY/NAME``, ``pane/START/NAME``, ``delay/START/NAME``,
-``join/REVISION/NAME``. Exports and `restore_stream` use the names
+``alarms/0/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use the names
 without the stream's.
 
 The head is JSON (description, counters, segment values), the joiner's counters, and the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
@@ -25,6 +27,7 @@ from streameval_server._state.join_segment import encode_segment
 from streameval_server._state.join_table import Joins
 from streameval_server._state.pane_content import PartsEncoder, frozen_parts, parts_from_bytes
 from streameval_server._state.segments import WHOLE, key_of
+from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 _LENGTHS = struct.Struct("<III")
 
 STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
-DELAY_PART = "delay"
+DELAY_PART, ALARMS_PART = "delay", "alarms"
 """The kinds of parts."""
 
 
@@ -58,7 +61,7 @@ def split_part(part: str) -> tuple[str, str]:
 
 def checkpoint_parts(
     state: StreamState, since: int
-) -> Iterator[tuple[str, PartsEncoder | PaneRows | None]]:
+) -> Iterator[tuple[str, PartsEncoder | PaneRows | MadePart | None]]:
     """Yield the parts of a checkpoint except those of ids. O(panes + slices).
 
     A part that changed after `since` comes with its encoder, which needs no lock; an
@@ -82,6 +85,24 @@ def checkpoint_parts(
         for changed_at, rows in state.counts.delays.changes():
             part = _part_name(DELAY_PART, rows.start_us, name)
             yield part, rows if changed_at > since else None
+    if state.alarms is not None:
+        part = _part_name(ALARMS_PART, 0, name)
+        is_changed = state.alarms.revision > since
+        yield part, MadePart(state.alarms.to_bytes()) if is_changed else None
+
+
+@dataclass(frozen=True, slots=True)
+class MadePart:
+    """A part that is small enough to be made at once."""
+
+    data: bytes
+
+    def merge(self) -> None:
+        """Do nothing: it is made."""
+
+    def __call__(self) -> bytes:
+        """Return the part."""
+        return self.data
 
 
 def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
@@ -177,7 +198,6 @@ def decode_head(head: bytes) -> tuple[dict[str, Any], tuple[bytes, bytes]]:
         blobs.append(head[at : at + length])
         at += length
     fields = json.loads(blobs[0])
-    fields["settings"]["segment_keys"] = tuple(fields["settings"]["segment_keys"])
     return fields, (blobs[1], blobs[2])
 
 
@@ -202,7 +222,7 @@ def restore_stream(limits: Limits, revision: int, parts: Mapping[str, bytes]) ->
 
 def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
-    settings = StreamSettings(**fields["settings"])
+    settings = StreamSettings.of_fields(fields["settings"])
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
     state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])
@@ -233,6 +253,10 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
             state.counts.delays.restore(int(number), data, revision)
         elif kind == JOIN_PART:
             segments[int(number)] = data
+        elif kind == ALARMS_PART:
+            names = state.segments.names()
+            state.alarms = StreamAlarms.from_bytes(settings, data, names)
+            state.alarms.revision = revision
     store.recount_memory()
     if joins:
         state.joins = Joins(settings)

@@ -26,6 +26,7 @@ from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.segments import Segments, segment_codes
+from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
     from streameval._common import IntArray
     from streameval._row_codec import EventTimes
-    from streameval._time import CodeArray
+    from streameval._time import CodeArray, Effects
+    from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
@@ -77,6 +79,8 @@ class StreamState:
         What they weigh together, in units of 2**-16; None while each weighs 1.
     sources : dict of str to int
         The last merged epoch of each source.
+    alarms : StreamAlarms or None
+        The detector; None where no alarms are declared.
     """
 
     def __init__(self, info: StreamInfo, limits: Limits, due_us: int) -> None:
@@ -91,6 +95,9 @@ class StreamState:
         self.counts = StreamCounts(info.settings, limits, self._usage)
         self.counts.advance(due_us)
         self.joins: Joins | None = None
+        self.alarms: StreamAlarms | None = None
+        if info.settings.alarms is not None:
+            self.alarms = StreamAlarms(info.settings, info.create_us)
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
     # -- changing
@@ -119,19 +126,21 @@ class StreamState:
         self.total += rows.total
         if isinstance(rows, CaseRows):
             columns = self._read_segments(rows)
-            self.counts.add_cases(
-                TimedCases(
-                    UnsortedCases(
-                        rows.labels,
-                        rows.scores,
-                        rows.counts,
-                        unless_one(rows.units),
-                        self._groups_of(rows),
-                    ),
-                    received_us if rows.event_us is None else rows.event_us,
-                    () if columns is None else (columns,),
-                )
+            timed = TimedCases(
+                UnsortedCases(
+                    rows.labels,
+                    rows.scores,
+                    rows.counts,
+                    unless_one(rows.units),
+                    self._groups_of(rows),
+                ),
+                received_us if rows.event_us is None else rows.event_us,
+                () if columns is None else (columns,),
             )
+            self.counts.add_cases(timed)
+            if self._watched is not None:
+                self._watched.rows.add_cases(timed, received_us)
+                self._watched.collected(timed.event_us, received_us)
         elif isinstance(rows, MissRows):
             self.counts.miss(
                 rows.positives,
@@ -143,7 +152,11 @@ class StreamState:
             self.sources[rows.source] = rows.epoch
             for merged in rows.states:
                 codes = self.segments.row_codes(merged.segments)
-                self.counts.merge(merged.evaluator._view(), merged.event_us, codes)
+                state = merged.evaluator._view()
+                self.counts.merge(state, merged.event_us, codes)
+                if self._watched is not None and merged.event_us and len(state.counts):
+                    self._watched.rows.add_merged(state, merged.event_us, codes, received_us)
+                    self._watched.collected(merged.event_us, received_us)
         else:
             self._join(rows, received_us, received_us if due_us is None else due_us)
 
@@ -185,19 +198,57 @@ class StreamState:
             )
         else:
             assert not isinstance(rows, CaseRows | MissRows | MergeRows)
-            effects = joiner.retract(rows.ids, now_us=received_us)
-        self.counts.add_effects(effects)
+            # What was observed stays: a retraction is in the counts alone.
+            self.counts.add_effects(joiner.retract(rows.ids, now_us=received_us))
+            return
+        self._add_effects(effects, received_us)
 
-    def update(self, settings: StreamSettings, revision: int) -> None:
+    def _add_effects(self, effects: Effects, received_us: int) -> None:
+        """Count what the joiner did, and let the detector observe it."""
+        self.counts.add_effects(effects)
+        if self._watched is not None and len(effects):
+            self._watched.rows.add_effects(effects, received_us)
+            self._watched.collected(effects.event_us, received_us)
+
+    @property
+    def _watched(self) -> StreamAlarms | None:
+        """The detector, if it watches; it changes then."""
+        alarms = self.alarms
+        if alarms is None or not alarms.is_watching:
+            return None
+        alarms.revision = self._usage.revision
+        return alarms
+
+    def update(self, settings: StreamSettings, revision: int, received_us: int) -> None:
         """Take new settings. O(panes) when retention changes."""
         self.last_view = None
         self._usage.revision = revision
+        self._declare_alarms(settings, received_us)
         self.counts.reconfigure(settings)
         self.revision = revision
         self.info = replace(self.info, settings=settings)
         self.segments.declare(settings.segment_keys)
         if self.joins is not None:
             self.joins.reconfigure(settings)
+
+    def _declare_alarms(self, settings: StreamSettings, received_us: int) -> None:
+        """Begin with a new reference if the detector's settings are others."""
+        if settings.alarms is None:
+            self.alarms = None
+        elif self.alarms is None or self.alarms.differs(settings):
+            number = 0 if self.alarms is None else self.alarms.num_alarms
+            self.alarms = StreamAlarms(settings, received_us, number)
+            self.alarms.revision = self._usage.revision
+        else:
+            self.alarms.reconfigure(settings)
+
+    def change_alarm(self, change: AlarmChange, revision: int, received_us: int) -> None:
+        """Take a change of an alarm; of one that is not there nothing changes."""
+        self.last_view = None
+        self.set_revision(revision)
+        if self.alarms is not None:
+            self.alarms.revision = revision
+            self.alarms.change(change, received_us)
 
     def set_revision(self, revision: int) -> None:
         """Set the revision of the last change."""
@@ -213,9 +264,17 @@ class StreamState:
     @property
     def due_us(self) -> int:
         """When `pass_time` is needed next: ids fall due, or panes coarsen. O(1)."""
-        joins = None if self.joins is None else self.joins.due_us
-        panes = self.counts.due_us
-        return min(NEVER if panes is None else panes, NEVER if joins is None else joins)
+        due = (
+            None if self.joins is None else self.joins.due_us,
+            self.counts.due_us,
+            self._alarms_due_us,
+        )
+        return min((each for each in due if each is not None), default=NEVER)
+
+    @property
+    def _alarms_due_us(self) -> int | None:
+        alarms = self.alarms
+        return None if alarms is None else alarms.due_us(has_ids=self.joins is not None)
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
         """Expire ids or coarsen panes that are due; return how much of the budget that took.
@@ -227,7 +286,7 @@ class StreamState:
         joins = self.joins
         if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
             ids = len(joins)
-            self.counts.add_effects(joins.expire(now_us, budget))
+            self._add_effects(joins.expire(now_us, budget), now_us)
             spent = ids - len(joins)
             # Checking a time at which nothing falls due is no change of the stream.
             if spent:
@@ -235,13 +294,23 @@ class StreamState:
             return spent + 1
         # Collected rows may be in no pane: only counting them tells.
         self.counts.count()
-        if self.counts.due_us is None:
-            return 1
+        if self.counts.due_us is None or self.counts.due_us > now_us:
+            return 1 + self._observe(now_us)
         store = self.counts.store
         panes = len(store.panes)
         self.counts.advance(now_us)
         self.revision = revision
         return _PANE_COST * (panes - len(store.panes)) + 1
+
+    def _observe(self, now_us: int) -> int:
+        """Let the detector observe what is due, after ids and panes; return what that took."""
+        alarms, due_us = self.alarms, self._alarms_due_us
+        if alarms is None or due_us is None or due_us > now_us:
+            return 0
+        spent = alarms.pass_time(now_us, None if alarms.is_watching else self._frozen(), due_us)
+        if spent:
+            self.revision = alarms.revision = self._usage.revision
+        return spent
 
     def on_time(self, now_us: int) -> None:
         """Advance to the time of an entry; the caller has handled everything due by then."""
@@ -257,7 +326,8 @@ class StreamState:
         """Memory, an upper bound. O(keys)."""
         small = _STREAM_BYTES + self.segments.memory_bytes + _SOURCE_BYTES * len(self.sources)
         joins = 0 if self.joins is None else self.joins.memory_bytes
-        return small + self.counts.memory_bytes + joins
+        alarms = 0 if self.alarms is None else self.alarms.memory_bytes
+        return small + self.counts.memory_bytes + joins + alarms
 
     @property
     def kept_ids(self) -> int:
@@ -269,7 +339,8 @@ class StreamState:
         view = self.last_view
         if view is None:
             counts = self._frozen()
-            view = StreamView(self.info, revision, now_us, counts, self._counters())
+            alarms = None if self.alarms is None else self.alarms.view()
+            view = StreamView(self.info, revision, now_us, counts, self._counters(), alarms)
             self.last_view = view
         return view.at(revision, now_us)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streameval._common import FloatArray, IntArray
     from streameval._counts import State
+    from streameval._drift import Alarm
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -210,6 +211,41 @@ class FrozenStream:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmsView:
+    """A detector at one revision. Immutable.
+
+    Attributes
+    ----------
+    waits_for : str
+        Why it does not watch yet; empty once it does.
+    reference_us : (int, int)
+        The time that is compared with.
+    since_us : int or None
+        When it began to watch.
+    evidence : dict of str to float
+        By watch, as a share of what raises an alarm.
+    alarms : tuple of Alarm
+    delivered : frozenset of int
+        Numbers of the alarms that a webhook has taken.
+    left_out : int
+        Rows with a weight.
+    """
+
+    waits_for: str
+    reference_us: tuple[int, int]
+    since_us: int | None
+    evidence: Mapping[str, float]
+    alarms: tuple[Alarm, ...]
+    delivered: frozenset[int]
+    left_out: int
+
+    @property
+    def num_open(self) -> int:
+        """How many alarms are open."""
+        return sum(each.is_open for each in self.alarms)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamView:
     """A stream's counts at one revision.
 
@@ -224,6 +260,8 @@ class StreamView:
     counts : FrozenStream
     counters : StreamCounters
         What the stream keeps, and which rows had no effect.
+    alarms : AlarmsView or None
+        The stream's detector; None where no alarms are declared.
     """
 
     info: StreamInfo
@@ -231,10 +269,11 @@ class StreamView:
     now_us: int
     counts: FrozenStream
     counters: StreamCounters
+    alarms: AlarmsView | None = None
 
     def at(self, revision: int, now_us: int) -> StreamView:
         """Return the view at a later revision, up to which the stream has not changed."""
-        return StreamView(self.info, revision, now_us, self.counts, self.counters)
+        return StreamView(self.info, revision, now_us, self.counts, self.counters, self.alarms)
 
     @property
     def whole(self) -> SliceView:

@@ -21,6 +21,8 @@ from streameval_server._web.error_responses import JSON, HttpError, error_respon
 from streameval_server._web.files import Files
 from streameval_server._web.metrics import Metrics
 from streameval_server._web.openapi import description
+from streameval_server._web.otlp_logs import PATH as OTLP_LOGS
+from streameval_server._web.otlp_logs import OtlpLogsEndpoint
 from streameval_server._web.request_bodies import BodyReader
 from streameval_server._web.routes import ROUTES
 from streameval_server._web.security_headers import SecurityHeaders, allowed_hosts
@@ -48,7 +50,7 @@ def make_app(
     server
         Its methods are called, its guard authorises.
     intake
-        Takes CloudEvents; None where no mappings are declared.
+        Takes CloudEvents and log records; None where no mappings are declared.
     settings
         The server's settings.
     host
@@ -88,8 +90,10 @@ def make_app(
     async def openapi(_request: Request) -> Response:
         return Response(description(), media_type=JSON)
 
-    paths += [
-        *_cloud_events(intake, runner, bodies),
+    paths = [
+        # First: they have the most requests, and paths are tried in their order.
+        *_payload_paths(intake, runner, bodies),
+        *paths,
         Path("/openapi.json", openapi, methods=["GET"]),
         Path("/metrics", metrics.respond, methods=["GET"]),
         Path("/healthz", healthz, methods=["GET"]),
@@ -111,13 +115,17 @@ def make_app(
     return app
 
 
-def _cloud_events(
+def _payload_paths(
     intake: PayloadIntake | None, runner: CallRunner, bodies: BodyReader
 ) -> list[Path]:
     if intake is None:
         return []
-    endpoint = CloudEventsEndpoint(intake, runner, bodies)
-    return [Path(CLOUD_EVENTS, endpoint.respond, methods=["POST"])]
+    events = CloudEventsEndpoint(intake, runner, bodies)
+    logs = OtlpLogsEndpoint(intake, runner, bodies)
+    return [
+        Path(CLOUD_EVENTS, events.respond, methods=["POST"]),
+        Path(OTLP_LOGS, logs.respond, methods=["POST"]),
+    ]
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:

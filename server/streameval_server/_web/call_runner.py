@@ -109,6 +109,7 @@ class CallRunner:
         method: str,
         rule: Rule,
         handle: Callable[[AuthorisedRequest], Awaitable[Response]],
+        respond_to_error: Callable[[RequestError], Response] = error_response,
     ) -> Response:
         """Return the response of `handle` to an authorised request, or an error's."""
         call = Call(method, request_id(_single_header(request, REQUEST_ID_HEADER)))
@@ -121,7 +122,7 @@ class CallRunner:
                     authorise_call(self._guard, _single_header(request, TOKEN_HEADER), rule)
                 response = await handle(AuthorisedRequest(request, rule, outcome, stack))
             except Exception as error:  # noqa: BLE001 - the boundary: it is answered, and logged if unexpected
-                return error_response(self.request_error(error, outcome))
+                return respond_to_error(self.request_error(error, outcome))
             response.headers[REQUEST_ID_HEADER] = call.request_id
             return response
 

@@ -31,6 +31,7 @@ def metrics_module() -> bytes:
         "MONITORED": MONITORED_NAMES,
         "RATES": POINT_NAMES,
         "HEADLINE": HEADLINE,
+        "WATCHED": {metric.watch: metric.title for metric in METRICS if metric.watch},
     }
     lines = ["// The table of metrics, written by the server from its registry."]
     lines += [f"export const {name} = {json.dumps(value)};" for name, value in exports.items()]

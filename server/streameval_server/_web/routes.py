@@ -69,6 +69,8 @@ ROUTES = (
         answer=Answer.EVENTS,
         event="snapshots",
     ),
+    Route("GET", "/v1/alarms", f"{_STREAMS}/ListAlarms"),
+    Route("POST", "/v1/streams/{name}:acknowledge", f"{_STREAMS}/AcknowledgeAlarm", "stream"),
     Route("POST", "/v1/streams/{name}:ingest", f"{_INGEST}/IngestBatch", "batch.stream"),
     Route("GET", "/v1/streams/{name}:snapshot", f"{_QUERY}/GetSnapshot", _SELECTED),
     Route("GET", "/v1/streams/{name}:curve", f"{_QUERY}/GetCurve", _SELECTED),

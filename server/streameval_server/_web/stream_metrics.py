@@ -1,11 +1,11 @@
 """Metrics of streams for Prometheus, from the same methods that answer clients.
 
 A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
-threshold, and `SERIES_OF_CALIBRATION` more on the probability scale, so the limit on
-series limits streams: the first by name that fit are exported, and a gauge counts the
-others; what is left of it is for projections. An unchanged snapshot costs a copy,
-because the query engine caches it by the parts that it was made of; a comparison is
-reused while both snapshots of its stream stay the same.
+threshold, `SERIES_OF_CALIBRATION` more on the probability scale, and where it declares alarms
+`SERIES_A_WATCH` for each watch and one for all, so the limit on series limits streams: the
+first by name that fit are exported, and a gauge counts the others; what is left of it is for
+projections. An unchanged snapshot costs a copy, because the query engine caches it by the parts
+that it was made of; a comparison is reused while both snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from prometheus_client.core import (
 )
 
 from streameval._metric_registry import CALIBRATION_NAMES, HEADLINE, MONITORED_NAMES, POINT_NAMES
-from streameval.v1 import query_pb2, stream_pb2, types_pb2
+from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.query_engine import DELAY_BOUNDS_S
+from streameval_server._web.alarm_metrics import SERIES_A_WATCH, alarm_families, read_alarms
 from streameval_server._web.histogram_metrics import add_histogram
 from streameval_server._web.projection_metrics import (
     SERIES_A_PROJECTION,
@@ -84,12 +85,15 @@ class StreamReadings:
         The exported streams.
     left_out : int
         How many streams are not exported.
+    alarms : list of AlarmStatus
+        The detectors of the exported streams.
     projections : ProjectionReadings
         Of those streams whose labels come by id, as far as the limit on series allows.
     """
 
     by_name: dict[str, _StreamReading] = field(default_factory=dict)
     left_out: int = 0
+    alarms: list[alarm_pb2.AlarmStatus] = field(default_factory=list)
     projections: ProjectionReadings = field(default_factory=ProjectionReadings)
 
 
@@ -109,6 +113,7 @@ class StreamMetrics:
     def __init__(self, methods: Methods, *, window_s: float, max_series: int) -> None:
         self._list = methods.find(f"{_STREAMS}/ListStreams")
         self._snapshot = methods.find(f"{_QUERY}/GetSnapshot")
+        self._alarms = methods.find(f"{_STREAMS}/ListAlarms")
         self._compare = methods.find(f"{_QUERY}/CompareStreams")
         self._window_us = round(window_s * 1e6)
         self._max_series = max_series
@@ -127,6 +132,7 @@ class StreamMetrics:
             except RequestError as error:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
+        readings.alarms = await read_alarms(self._alarms, readings.by_name)
         joined = [
             name for name, each in readings.by_name.items() if each.whole.HasField("coverage")
         ]
@@ -203,6 +209,8 @@ class StreamMetrics:
 def _figures_of(settings: stream_pb2.StreamSettings) -> tuple[tuple[str, ...], int]:
     """Return a stream's figures, and how many series it has at most."""
     figures, series = MONITORED_NAMES, SERIES_A_STREAM
+    if settings.HasField("alarms"):
+        series += len(settings.alarms.watches) * SERIES_A_WATCH + 1
     if settings.HasField("threshold"):
         figures, series = figures + POINT_NAMES, series + SERIES_A_POINT
     if settings.scale == stream_pb2.SCALE_PROBABILITY:
@@ -229,6 +237,7 @@ def stream_families(readings: StreamReadings) -> Iterator[Metric]:
         value=readings.left_out,
     )
     yield from _figures(readings)
+    yield from alarm_families(readings.alarms)
     yield from projection_families(readings.projections)
     yield from _counts(readings)
 

@@ -23,6 +23,7 @@ import grpc
 from streameval.client._delivery.merge_upload import RETRYABLE_CODES, retry_pause_s
 from streameval.client._errors import (
     ClientError,
+    ClosedError,
     FencedError,
     UnavailableError,
 )
@@ -51,10 +52,16 @@ class UploadRefusal(NamedTuple):
     sequence : int
     message : str
         The server's.
+    code : int
+        Of gRPC.
+    field : str
+        Path of the field at fault inside the batch, with the row; empty without one.
     """
 
     sequence: int
     message: str
+    code: int = 0
+    field: str = ""
 
 
 class _Waiting(NamedTuple):
@@ -73,6 +80,10 @@ class NumberedUpload:
         1 to 128 bytes of UTF-8.
     epoch : int
         From 1 to 2**63 - 1; another one begins from sequence 1.
+    after : tuple of int and int, optional
+        Epoch and sequence at which the producer has to be for a new epoch to start.
+    max_away_s : float
+        How long the server may be away before the upload is given up, in seconds.
 
     Attributes
     ----------
@@ -80,16 +91,28 @@ class NumberedUpload:
         All batches up to this one are durable, or were refused.
     revision : int
         Log revision that includes them.
+    history : int
+        Number of the log's history; see ``Resume`` in the proto.
     time_us : int
         The server's clock when it was asked last, in microseconds since 1970.
     refusals : list of UploadRefusal
         Those that were reported: of earlier processes the newest 64.
     """
 
-    def __init__(self, transport: Transport, producer: str, epoch: int) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        producer: str,
+        epoch: int,
+        *,
+        after: tuple[int, int] | None = None,
+        max_away_s: float = MAX_AWAY_S,
+    ) -> None:
         self.producer = producer
         self.epoch = epoch
-        self.durable_sequence = self.revision = self.time_us = 0
+        self.durable_sequence = self.revision = self.history = self.time_us = 0
+        self._after = after or (0, 0)
+        self._max_away_s = max_away_s
         self.refusals: list[UploadRefusal] = []
         self._transport = transport
         self._waiting: deque[_Waiting] = deque()
@@ -118,7 +141,7 @@ class NumberedUpload:
         """
         self._thread.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._is_ready or self._error is not None)
+            self._changed.wait_for(lambda: self._is_ready or self._has_ended)
             self._raise()
             return self.durable_sequence
 
@@ -148,7 +171,7 @@ class NumberedUpload:
         waiting = _Waiting(batch.sequence, request, request.ByteSize())
         with self._changed:
             self._changed.wait_for(
-                lambda: self._waiting_bytes < MAX_WAITING_BYTES or self._error is not None
+                lambda: self._waiting_bytes < MAX_WAITING_BYTES or self._has_ended
             )
             self._raise()
             if waiting.sequence > self.durable_sequence:
@@ -165,12 +188,12 @@ class NumberedUpload:
             As `put`.
         """
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting or self._error is not None)
+            self._changed.wait_for(lambda: not self._waiting or self._has_ended)
             self._raise()
             return self.revision
 
     def close(self) -> None:
-        """End the stream and the thread."""
+        """End the stream and the thread; what other threads wait for raises ClosedError."""
         with self._changed:
             self._is_stopping = True
             call = self._call
@@ -180,9 +203,15 @@ class NumberedUpload:
         if self._thread.ident is not None:
             self._thread.join(_MAX_STOP_S)
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._error is not None or self._is_stopping
+
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
+        if self._is_stopping:
+            raise ClosedError("the upload was closed")
 
     # --- The upload's thread --------------------------------------------------------------------
 
@@ -207,7 +236,7 @@ class NumberedUpload:
                     self._attempts = 0
                 is_passing = error.code in RETRYABLE_CODES or error.retry_after_s is not None
                 is_first = not self.time_us
-                if not is_passing or is_first or now_s - away_since_s > MAX_AWAY_S:
+                if not is_passing or is_first or now_s - away_since_s > self._max_away_s:
                     self._error = error
                     self._changed.notify_all()
                     return
@@ -260,6 +289,7 @@ class NumberedUpload:
                 if refused.sequence not in known:
                     self._record(refused)
             self._max_sent_bytes = resume.max_inflight_bytes or self._max_sent_bytes
+            self.history = resume.history
             self.time_us = resume.time_us or 1
             self._settle(resume.last_sequence, resume.revision)
             self._is_ready = True
@@ -270,7 +300,9 @@ class NumberedUpload:
             self._settle(response.refused.sequence, response.refused.revision)
 
     def _record(self, refused: ingest_pb2.BatchRefused) -> None:
-        self.refusals.append(UploadRefusal(refused.sequence, refused.refusal.message))
+        refusal = refused.refusal
+        field = refusal.violations[0].field if refusal.violations else ""
+        self.refusals.append(UploadRefusal(refused.sequence, refusal.message, refusal.code, field))
 
     def _settle(self, last: int, revision: int) -> None:
         """Remove the batches up to a sequence from those that wait."""
@@ -287,9 +319,11 @@ class NumberedUpload:
 
     def _requests(self, stream: int) -> Iterator[ingest_pb2.IngestRequest]:
         """Yield the requests of one stream until it is over."""
-        yield ingest_pb2.IngestRequest(
-            open=ingest_pb2.Open(producer=self.producer, epoch=self.epoch)
+        epoch, sequence = self._after
+        opened = ingest_pb2.Open(
+            producer=self.producer, epoch=self.epoch, after_epoch=epoch, after_sequence=sequence
         )
+        yield ingest_pb2.IngestRequest(open=opened)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over(stream) or self._can_send())

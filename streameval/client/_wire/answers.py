@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streameval._sampling.allocation import SampledBand
     from streameval._time.coverage import ScoreBand
     from streameval._uncertainty.interval import Interval
+    from streameval.client._wire.alarm_settings import AlarmSettings
 
     Span = tuple[datetime, datetime] | None
     """[start, end) in whole panes, in UTC; None is all time."""
@@ -394,6 +395,8 @@ class StreamSettings:
     threshold : float or None
         The score at which the model runs, finite, and in [0, 1] on the probability scale;
         answers have the rates at it. None declares none.
+    alarms : AlarmSettings or None
+        Which changes raise an alarm; None watches nothing.
     """
 
     pane: timedelta
@@ -409,6 +412,7 @@ class StreamSettings:
     cluster_key: str = ""
     cluster_groups: int = 0
     threshold: float | None = None
+    alarms: AlarmSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

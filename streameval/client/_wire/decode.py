@@ -21,6 +21,7 @@ from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.intervals import analytic_method
+from streameval.client._wire.alarm_settings import read_settings
 from streameval.client._wire.answers import (
     RankedSegment,
     SegmentRanking,
@@ -427,4 +428,5 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         cluster_key=message.cluster_key,
         cluster_groups=message.cluster_groups,
         threshold=message.threshold if message.HasField("threshold") else None,
+        alarms=read_settings(message),
     )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import segment_key_problem
-from streameval._common.values import real
+from streameval._common.values import real, shown
 from streameval._counts.cluster_keys import check_cluster_groups
+from streameval.client._wire.alarm_settings import AlarmSettings
 from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
@@ -27,6 +28,7 @@ class ChangedSettings(TypedDict, total=False):
     expired: Literal["drop", "negative"]
     segment_keys: Iterable[str]
     threshold: float | None
+    alarms: AlarmSettings | None
 
 
 class NewSettings(ChangedSettings, total=False):
@@ -76,9 +78,8 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
             _set_clusters(message, name, value)
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
-        elif name == "threshold":
-            if value is not None:  # None, named by an update, declares none any more
-                message.threshold = real(value, name)
+        elif name in {"threshold", "alarms"}:
+            _set_declared(message, name, value)
         elif name not in _CHOICES:
             raise TypeError(f"there is no setting {name!r}")
         else:
@@ -101,6 +102,18 @@ def _set_clusters(message: stream_pb2.StreamSettings, name: str, value: Any) -> 
     if problem is not None:
         raise InvalidInputError(problem, field=name)
     message.cluster_key = value
+
+
+def _set_declared(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    if value is None:  # named by an update, it declares none any more
+        return
+    if name == "threshold":
+        message.threshold = real(value, name)
+        return
+    if not isinstance(value, AlarmSettings):
+        text = f"alarms must be AlarmSettings or None, got {shown(value)}"
+        raise InvalidInputError(text, field=name)
+    message.alarms.CopyFrom(value.to_message())
 
 
 def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:

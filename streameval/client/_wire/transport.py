@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 C = TypeVar("C")
 R = TypeVar("R")
-Details = tuple[str, tuple[Violation, ...], float | None]
-_NO_DETAILS: Details = ("", (), None)
+Details = tuple[str, tuple[Violation, ...], float | None, dict[str, str]]
+_NO_DETAILS: Details = ("", (), None, {})
 _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -280,10 +280,10 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
         return error_for("UNKNOWN", str(error))
     if error.details() == _MASKED_STATUS:
         return UnavailableError("the call was over, and grpc.aio does not say why")
-    reason, violations, retry_after_s = _NO_DETAILS
+    reason, violations, retry_after_s, metadata = _NO_DETAILS
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
-            reason, violations, retry_after_s = _details(value)
+            reason, violations, retry_after_s, metadata = _details(value)
     message = error.details() or error.code().name
     if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
         # The project's servers give a reason, so this text comes from the network.
@@ -294,19 +294,20 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
         reason=reason,
         violations=violations,
         retry_after_s=retry_after_s,
+        metadata=metadata,
     )
 
 
 def _details(encoded: bytes) -> Details:
     """Return the decoded google.rpc details; details that cannot be decoded are left out."""
-    reason, violations, retry_after_s = _NO_DETAILS
+    reason, violations, retry_after_s, metadata = _NO_DETAILS
     try:
         for packed in rpc_status_pb2.Status.FromString(encoded).details:
             info = error_details_pb2.ErrorInfo()
             bad = error_details_pb2.BadRequest()
             retry = error_details_pb2.RetryInfo()
             if packed.Unpack(info):
-                reason = info.reason
+                reason, metadata = info.reason, dict(info.metadata)
             elif packed.Unpack(bad):
                 violations = tuple(
                     Violation(item.field, item.description) for item in bad.field_violations
@@ -315,4 +316,4 @@ def _details(encoded: bytes) -> Details:
                 retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
     except DecodeError:
         pass
-    return reason, violations, retry_after_s
+    return reason, violations, retry_after_s, metadata

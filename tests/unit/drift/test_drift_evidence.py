@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from streameval._drift.evidence import FRACTIONS, MAX_FRACTION, advanced, bet_of
-from streameval._drift.open_panes import PaneSums
 from streameval._drift.processes import MAX_BLOCKS, Processes
+from streameval._drift.side_table import PaneSums
 from streameval._drift.watches import UNITS
 
 THETAS = (0.013, 0.25, 0.7, 0.9987)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from streameval._drift.alarm import FALSE_DISCOVERY_RATE, named_segments
-from streameval._drift.open_panes import PaneSums
 from streameval._drift.processes import Processes
+from streameval._drift.side_table import PaneSums
 from streameval._drift.watches import UNITS
 
 from .streams import cases, detector, feed

@@ -383,7 +383,7 @@ def test_views_change_nothing(looks):
     def lived(looks) -> dict[str, bytes]:
         short = StreamSettings(retention_us=3 * HOUR)
         state = StreamState(StreamInfo("s", NOW, 1, short), LIMITS, NOW)
-        state.update(replace(short, retention_us=720 * HOUR), 2)
+        state.update(replace(short, retention_us=720 * HOUR), 2, NOW)
         scores = np.linspace(0, 1, 5)
         for revision in (3, 4):
             rows = CaseRows(scores > 0.5, scores, None, 5, 5, NOW - 24 * HOUR)

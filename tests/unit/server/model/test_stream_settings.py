@@ -85,6 +85,7 @@ def test_a_setting_that_is_not_declared_takes_no_bytes():
     """Checkpoints and exports without a threshold are those of releases that had none."""
     without = asdict(DEFAULTS)
     assert without.pop("threshold") is None
+    assert without.pop("alarms") is None
     assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
     assert DEFAULTS.to_fields() == without
     assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}

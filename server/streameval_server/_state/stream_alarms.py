@@ -1,0 +1,335 @@
+"""A stream's detector: it waits for its reference, freezes it, then watches.
+
+The rows that come from then on are observed pane by pane, as the log's time passes, so the
+same log gives the same alarms. Pending `rows` are added before anything is observed or
+read, which changes no result.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval import CorruptStateError, InvalidInputError
+from streameval._counts import quantise
+from streameval._drift import DriftEngine, decode_engine, encode_engine
+from streameval_server._model.alarm_settings import REFERENCE_US
+from streameval_server._state.alarm_reference import freeze_reference
+from streameval_server._state.segments import code_of, key_of
+from streameval_server._state.views import AlarmsView
+from streameval_server._state.watched_rows import ReadRows, WatchedRows, concat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval._common import IntArray
+    from streameval._drift import Alarm
+    from streameval_server._model.alarm_change import AlarmChange
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.views import FrozenStream
+
+_MAX_WAITING_ROWS = 4_096
+_HOUR_US = 3_600_000_000
+"""How much later a declared reference is tried again that has too few cases."""
+_DAY_US = 24 * _HOUR_US
+"""By how much one that was not declared grows."""
+
+_BYTES = 16_384
+"""Memory of a detector without segments; measured."""
+_SEGMENT_BYTES = 2_048
+
+_OBSERVE_COST = 160
+_FREEZE_COST = 10_000
+"""Budget of `pass_time`, in ids that expire."""
+
+_LENGTHS = struct.Struct("<II")
+
+
+class StreamAlarms:
+    """The detector of a stream whose settings have alarms.
+
+    Parameters
+    ----------
+    settings : StreamSettings
+    declared_us : int
+        When the alarms were declared.
+    num_alarms : int
+        The number of the last alarm before.
+
+    Attributes
+    ----------
+    rows : WatchedRows
+        Not added to the engine yet.
+    revision : int
+        Log revision of its last change.
+    """
+
+    def __init__(self, settings: StreamSettings, declared_us: int, num_alarms: int = 0) -> None:
+        alarms = settings.alarms
+        assert alarms is not None
+        self._settings = settings
+        self._alarms = alarms
+        self._reference_us = alarms.reference_us or (declared_us, declared_us + REFERENCE_US)
+        self._declared_us = declared_us
+        self._num_alarms = num_alarms
+        self._refusal = ""
+        self._hours = 0
+        self._resolution = settings.resolution
+        self._since_us: int | None = None
+        self._left_out = 0
+        self._engine: DriftEngine | None = None
+        self._delivered: set[int] = set()
+        self._parts: list[IntArray] = []
+        self._first_pane: int | None = None
+        self.rows = WatchedRows()
+        self.revision = 0
+
+    # -- changing
+
+    def collected(self, event_us: int | IntArray, received_us: int) -> None:
+        """Learn of rows that were just added to `rows`. O(n) where each has its time."""
+        engine = self._engine
+        assert engine is not None
+        first_us = event_us if isinstance(event_us, int) else int(event_us.min())
+        pane = engine.pane_of(first_us, received_us)
+        self._first_pane = pane if self._first_pane is None else min(pane, self._first_pane)
+        if self.rows.size >= _MAX_WAITING_ROWS:
+            self.settle()
+
+    def settle(self) -> None:
+        """Add the rows that wait to their panes, without a visible effect. O(rows)."""
+        engine = self._engine
+        if engine is None or not self.rows.size:
+            return
+        parts = self.rows.drain()
+        self._first_pane = None
+        self._left_out += sum(part.left_out for part in parts)
+        # Calls of one time, which most are, are added together.
+        by_pane: dict[int, list[ReadRows]] = {}
+        for part in parts:
+            if isinstance(part.event_us, int):
+                pane = engine.pane_of(part.event_us, part.received_us)
+                if part.rows.scores.size:
+                    by_pane.setdefault(pane, []).append(part)
+            elif part.event_us.size:
+                self._add(engine, [part], engine.panes_of(part.event_us, part.received_us))
+        for pane, some in by_pane.items():
+            self._add(engine, some, pane)
+
+    def _add(self, engine: DriftEngine, parts: Sequence[ReadRows], panes: IntArray | int) -> None:
+        rows, codes = concat(parts)
+        if engine.reads_scores:
+            scores = quantise(rows.scores, self._resolution, self._settings.scale)
+            rows = rows._replace(scores=scores)
+        known = [
+            part_of[np.minimum(own, part_of.size - 1)]
+            for part_of, own in zip(self._parts, codes, strict=False)
+        ]
+        engine.add(rows, panes, known)
+
+    def change(self, change: AlarmChange, received_us: int) -> None:
+        """Acknowledge an alarm, or take it as delivered; one that is not there changes nothing."""
+        engine = self._engine
+        if engine is None:
+            return
+        found = next((each for each in engine.alarms if each.number == change.number), None)
+        if found is None:
+            return
+        if change.is_delivery:
+            self._delivered.add(change.number)
+        elif found.is_open:
+            self.settle()
+            engine.advance(received_us)
+            engine.acknowledge(change.number, received_us)
+        self._delivered &= {each.number for each in engine.alarms}
+
+    def differs(self, settings: StreamSettings) -> bool:
+        """Whether other settings need a detector of their own."""
+        return settings.alarms != self._alarms or (
+            self._alarms.needs_threshold and settings.threshold != self._settings.threshold
+        )
+
+    def reconfigure(self, settings: StreamSettings) -> None:
+        """Take settings that do not differ for it."""
+        self.settle()
+        self._settings = settings
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether rows are observed."""
+        return self._engine is not None
+
+    @property
+    def num_alarms(self) -> int:
+        """The number of the last alarm."""
+        return self._num_alarms if self._engine is None else self._engine.num_alarms
+
+    # -- time
+
+    def due_us(self, *, has_ids: bool) -> int | None:
+        """Return when `pass_time` is needed next; None while nothing waits. O(open panes)."""
+        engine = self._engine
+        if engine is None:
+            wait_us = self._alarms.label_wait_us
+            if wait_us is None:
+                wait_us = self._settings.label_ttl_us if has_ids else 0
+            return max(self._reference_us[1] + wait_us, self._declared_us) + (
+                self._hours * _HOUR_US
+            )
+        due_us = engine.due_us
+        if self._first_pane is None:
+            return due_us
+        settings = engine.settings
+        own_us = (self._first_pane + 1) * settings.pane_us + settings.maturity_us
+        return own_us if due_us is None else min(due_us, own_us)
+
+    def pass_time(self, now_us: int, counts: FrozenStream | None, due_us: int) -> int:
+        """Freeze the reference, or observe what is due; return what that took of a budget.
+
+        0 where nothing has changed.
+
+        Parameters
+        ----------
+        now_us : int
+        counts : FrozenStream or None
+            The stream's counts, where it does not watch yet.
+        due_us : int
+            Since when it is due.
+        """
+        engine = self._engine
+        if engine is None:
+            assert counts is not None
+            self._begin(counts, now_us, now_us - due_us)
+            return _FREEZE_COST
+        self.settle()
+        found_us = engine.due_us
+        if found_us is None or found_us > now_us:  # the rows were none that it watches
+            return 0
+        engine.advance(now_us)
+        return _OBSERVE_COST
+
+    def _begin(self, counts: FrozenStream, now_us: int, late_us: int) -> None:
+        """Freeze the reference and begin to watch, or wait for more cases."""
+        try:
+            made = freeze_reference(self._settings, counts, self._reference_us)
+        except InvalidInputError as error:
+            self._refusal = str(error)
+            if self._alarms.reference_us is None:
+                start_us, end_us = self._reference_us
+                self._reference_us = start_us, end_us + (late_us // _DAY_US + 1) * _DAY_US
+            else:
+                self._hours += late_us // _HOUR_US + 1
+            return
+        self._engine = DriftEngine(
+            made.settings, made.frozen, now_us=now_us, num_alarms=self._num_alarms
+        )
+        self._resolution = made.resolution
+        self._since_us = now_us
+        self._refusal = ""
+        self._read_parts(counts.names)
+
+    def _read_parts(self, names: Mapping[tuple[str, str], int]) -> None:
+        """Set the part of each code of each key."""
+        assert self._engine is not None
+        numbers = {f"{key}={value}": number for (key, value), number in names.items()}
+        keys = len(self._settings.segment_keys)
+        codes: list[dict[int, int]] = [{} for _ in range(keys)]
+        for part, name in enumerate(self._engine.frozen.segments, 1):
+            number = numbers[name]
+            codes[key_of(number)][code_of(number)] = part
+        self._parts = []
+        for known in codes:
+            # One more than the highest: higher codes have no part.
+            column = np.full(max(known, default=-1) + 2, -1, dtype=np.int64)
+            for code, part in known.items():
+                column[code] = part
+            self._parts.append(column)
+
+    # -- reading
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        segments = 0 if self._engine is None else len(self._engine.frozen.segments)
+        return _BYTES + _SEGMENT_BYTES * segments + self.rows.memory_bytes
+
+    def undelivered(self) -> list[Alarm]:
+        """Return the open alarms that no webhook has taken. O(alarms)."""
+        if self._engine is None:
+            return []
+        return [
+            each
+            for each in self._engine.alarms
+            if each.is_open and each.number not in self._delivered
+        ]
+
+    def view(self) -> AlarmsView:
+        """Return the detector as it is now. O(watches)."""
+        self.settle()
+        engine = self._engine
+        if engine is None:
+            waits_for = self._refusal or "the end of its reference, and its labels"
+            return AlarmsView(waits_for, self._reference_us, None, {}, (), frozenset(), 0)
+        evidence = {
+            watch.name: engine.evidence(index)
+            for index, watch in enumerate(engine.settings.watches)
+        }
+        return AlarmsView(
+            "",
+            self._reference_us,
+            self._since_us,
+            evidence,
+            tuple(engine.alarms),
+            frozenset(self._delivered),
+            self._left_out,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return everything as bytes. O(state)."""
+        self.settle()
+        fields = {
+            "reference_us": self._reference_us,
+            "declared_us": self._declared_us,
+            "num_alarms": self._num_alarms,
+            "refusal": self._refusal,
+            "hours": self._hours,
+            "resolution": self._resolution,
+            "since_us": self._since_us,
+            "left_out": self._left_out,
+            "delivered": sorted(self._delivered),
+        }
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+        engine = b"" if self._engine is None else encode_engine(self._engine)
+        return _LENGTHS.pack(len(text), len(engine)) + text + engine
+
+    @classmethod
+    def from_bytes(
+        cls, settings: StreamSettings, data: bytes, names: Mapping[tuple[str, str], int]
+    ) -> StreamAlarms:
+        """Return the detector whose bytes these are. O(state).
+
+        Raises
+        ------
+        CorruptStateError, LookupError, TypeError, ValueError, struct.error
+            When they are not.
+        """
+        lengths = _LENGTHS.unpack_from(data)
+        if len(data) != _LENGTHS.size + sum(lengths):
+            raise CorruptStateError("the detector ends too soon")
+        at = _LENGTHS.size + lengths[0]
+        fields: dict[str, Any] = json.loads(data[_LENGTHS.size : at])
+        found = cls(settings, int(fields["declared_us"]), int(fields["num_alarms"]))
+        found._reference_us = int(fields["reference_us"][0]), int(fields["reference_us"][1])
+        found._refusal = str(fields["refusal"])
+        found._hours = int(fields["hours"])
+        found._resolution = int(fields["resolution"])
+        found._since_us = None if fields["since_us"] is None else int(fields["since_us"])
+        found._left_out = int(fields["left_out"])
+        found._delivered = {int(each) for each in fields["delivered"]}
+        if lengths[1]:
+            found._engine = decode_engine(data[at:])
+            found._read_parts(names)
+        return found

@@ -1,0 +1,121 @@
+"""The settings of a stream's detector, as an object and as a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval.client._wire.selection import duration, time_range
+from streameval.v1 import alarm_pb2
+
+if TYPE_CHECKING:
+    from streameval.v1 import stream_pb2
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmSettings:
+    """Which changes of a stream raise an alarm, and how rare a false one shall be.
+
+    A change of these settings begins anew with a reference, and so does one of the
+    stream's threshold where it is watched.
+
+    Attributes
+    ----------
+    watches : mapping of str to float
+        What is watched, as `DriftDetector` names it, and the tolerance of each.
+    mean_time_to_false_alarm : timedelta
+        Of all watches together.
+    pane : timedelta
+        The time of one observation; cases that depend on one another should be in one.
+    maturity : timedelta
+        How long after its end a pane waits for labels, at most 48 panes.
+    reference : (datetime, datetime) or None
+        The time to compare with, [start, end); None for the 7 days from when the settings
+        are made.
+    label_wait : timedelta or None
+        How long after its end the reference waits for labels; None for the stream's
+        ``label_ttl`` where rows come by id, else no time.
+
+    Examples
+    --------
+    >>> settings = AlarmSettings(watches={"placement": 0.01, "precision": 0.03})
+    >>> settings.mean_time_to_false_alarm.days
+    365
+    """
+
+    watches: Mapping[str, float]
+    mean_time_to_false_alarm: timedelta = timedelta(days=365)
+    pane: timedelta = timedelta(minutes=1)
+    maturity: timedelta = timedelta(0)
+    reference: tuple[datetime, datetime] | None = None
+    label_wait: timedelta | None = None
+
+    def to_message(self) -> alarm_pb2.AlarmSettings:
+        """Return them as a message.
+
+        Raises
+        ------
+        InvalidInputError
+            When a value has the wrong type; the server refuses what is out of range.
+        """
+        if not isinstance(self.watches, Mapping):
+            message = f"watches must map names to tolerances, got {shown(self.watches)}"
+            raise InvalidInputError(message, field="watches")
+        made = alarm_pb2.AlarmSettings(
+            watches=[
+                alarm_pb2.AlarmWatch(name=str(name), tolerance=real(each, "watches"))
+                for name, each in self.watches.items()
+            ],
+            mean_time_to_false_alarm=duration(
+                self.mean_time_to_false_alarm, field="mean_time_to_false_alarm"
+            ),
+            pane=duration(self.pane, field="pane"),
+        )
+        if self.maturity:
+            made.maturity.CopyFrom(duration(self.maturity, field="maturity"))
+        if self.reference is not None:
+            made.reference.CopyFrom(time_range(*self.reference))
+        if self.label_wait is not None:
+            made.label_wait.FromTimedelta(self.label_wait)
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as values that JSON has: spans in seconds, times as ISO 8601."""
+        reference, wait = self.reference, self.label_wait
+        return {
+            "watches": dict(self.watches),
+            "mean_time_to_false_alarm_s": self.mean_time_to_false_alarm.total_seconds(),
+            "pane_s": self.pane.total_seconds(),
+            "maturity_s": self.maturity.total_seconds(),
+            "reference": None if reference is None else [at.isoformat() for at in reference],
+            "label_wait_s": None if wait is None else wait.total_seconds(),
+        }
+
+
+def read_settings(message: stream_pb2.StreamSettings) -> AlarmSettings | None:
+    """Return a stream's settings of alarms; None where it has none."""
+    if not message.HasField("alarms"):
+        return None
+    given = message.alarms
+    return AlarmSettings(
+        watches={each.name: each.tolerance for each in given.watches},
+        mean_time_to_false_alarm=given.mean_time_to_false_alarm.ToMicroseconds() * _MICROSECOND,
+        pane=given.pane.ToMicroseconds() * _MICROSECOND,
+        maturity=given.maturity.ToMicroseconds() * _MICROSECOND,
+        reference=(
+            (given.reference.start_time.ToDatetime(UTC), given.reference.end_time.ToDatetime(UTC))
+            if given.HasField("reference")
+            else None
+        ),
+        label_wait=(
+            given.label_wait.ToMicroseconds() * _MICROSECOND
+            if given.HasField("label_wait")
+            else None
+        ),
+    )
