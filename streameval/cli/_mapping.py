@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,8 +36,8 @@ def try_mapping(
         Path,
         typer.Option(
             exists=True,
-            help="A payload in JSON, a CloudEvent in JSON, or .ndjson with one payload a line; "
-            "or .gz of one.",
+            help="A payload in JSON, a CloudEvent in JSON, a request of OpenTelemetry's logs in "
+            "JSON, or .ndjson with one a line; or .gz of one.",
         ),
     ],
     header: Annotated[
@@ -83,7 +82,7 @@ def _mappings(file: Path) -> list[PayloadMapping]:
 
 def _events(sample: Path, header_options: list[str]) -> list[Event]:
     """Return the events of a sample: one, those of a batch, or one a line."""
-    from streameval.payloads import read_events, unpack  # noqa: PLC0415 - slow to import
+    from streameval.payloads import unpack  # noqa: PLC0415 - slow to import
 
     headers = {"content-type": "application/json"}
     for option in header_options:
@@ -98,9 +97,21 @@ def _events(sample: Path, header_options: list[str]) -> list[Event]:
         bodies = [body]
         if inner.suffix in (".ndjson", ".jsonl"):
             bodies = [line for line in body.splitlines() if line.strip()]
-        return [event for each in bodies for event in read_events(_kind(headers, each), each)]
+        return [event for each in bodies for event in _events_of(headers, each)]
     except ValueError as error:
         raise StreamEvalError(f"{sample}: {error}") from None
+
+
+def _events_of(headers: dict[str, str], body: bytes) -> list[Event]:
+    """Return the events of one message: a log request's records, or what `read_events` returns."""
+    from streameval.payloads import (  # noqa: PLC0415 - slow to import
+        read_events,
+        read_log_records,
+    )
+
+    if b'"resourceLogs"' in body:
+        return read_log_records(body)
+    return read_events(_kind(headers, body), body)
 
 
 def _kind(headers: dict[str, str], body: bytes) -> dict[str, str]:
@@ -165,7 +176,7 @@ def _print_json(found: list[tuple[int, Extraction]]) -> None:
         [
             {
                 "mapping": number or None,
-                "rows": [asdict(row) for row in extraction.rows],
+                "rows": [row._asdict() for row in extraction.rows],
                 "refusals": [
                     {"row": each.row, "reason": each.reason.value, "message": each.message}
                     for each in extraction.refusals

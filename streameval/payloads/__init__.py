@@ -2,19 +2,25 @@
 
 A `PayloadMapping` says where in a payload the score, the label, the id, the time and the
 segments are; `read_rows` returns the rows of one event, and the reason for each row that
-cannot be counted. Every way in uses it: CloudEvents over HTTP, files, and
-``streameval mapping try``. Needs the extra ``payloads``.
+cannot be counted. Every way in uses it: CloudEvents and OpenTelemetry's logs over HTTP, files,
+and ``streameval mapping try``. Needs the extra ``payloads``.
 """
 
 from streameval.payloads._body import MAX_UNPACKED_BYTES, unpack
-from streameval.payloads._event import Event, is_cloud_event, read_event, read_events
+from streameval.payloads._event import Event, is_cloud_event, iter_events, read_event, read_events
 from streameval.payloads._extraction import MAX_EVENT_ROWS, read_rows
+from streameval.payloads._log_records import (
+    MAX_LOG_RECORDS,
+    log_record_event,
+    read_log_records,
+)
 from streameval.payloads._mapping import PayloadMapping, mappings_of
 from streameval.payloads._presets import PRESETS
 from streameval.payloads._rows import Extraction, PayloadRow, Reason, Refusal
 
 __all__ = [
     "MAX_EVENT_ROWS",
+    "MAX_LOG_RECORDS",
     "MAX_UNPACKED_BYTES",
     "PRESETS",
     "Event",
@@ -24,9 +30,12 @@ __all__ = [
     "Reason",
     "Refusal",
     "is_cloud_event",
+    "iter_events",
+    "log_record_event",
     "mappings_of",
     "read_event",
     "read_events",
+    "read_log_records",
     "read_rows",
     "unpack",
 ]

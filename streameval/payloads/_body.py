@@ -18,6 +18,7 @@ MAX_UNPACKED_BYTES = 32 << 20
 """A body that unpacks to more is refused."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_CONTAINERS = frozenset({dict, list})
 _NUMBERS = ("data", "values")
 """Where a tensor's numbers are: V2 outputs, and Seldon's `tensor`."""
 
@@ -84,29 +85,36 @@ def parse_json(body: bytes | str) -> Any:
     >>> parse_json(b'{"outputs": [{"shape": [2, 2], "data": [1, 2, 3, 4]}]}')["outputs"][0]["data"]
     [[1, 2], [3, 4]]
     """
-    try:
-        value = json.loads(body)
-    # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
-    _nest_tensors(value)
+    value = load_json(body)
+    nest_tensors(value)
     return value
 
 
-def _nest_tensors(value: Any) -> None:
+def load_json(body: bytes | str) -> Any:
+    """Return a body's JSON value as it is. Raises as `parse_json`."""
+    try:
+        return json.loads(body)
+    # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
+
+
+def nest_tensors(value: Any) -> None:
     """Nest every flat tensor in a value, in place. O(value)."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):
             shape = each.get("shape")
-            for name in _NUMBERS:
-                if isinstance(shape, list) and isinstance(each.get(name), list):
-                    each[name] = _nested(each[name], shape)
-            waiting += each.values()
-        elif isinstance(each, list):
-            # A long column of numbers has no tensor in it.
-            waiting += (part for part in each if isinstance(part, dict | list))
+            if isinstance(shape, list) and len(shape) > 1:
+                for name in _NUMBERS:
+                    if isinstance(each.get(name), list):
+                        each[name] = _nested(each[name], shape)
+            each = each.values()
+        elif not isinstance(each, list):
+            continue
+        # Numbers and texts, of which there are the most, have no tensor in them.
+        waiting += [part for part in each if type(part) in _CONTAINERS]
 
 
 def _nested(numbers: list[Any], shape: list[Any]) -> list[Any]:
@@ -115,7 +123,7 @@ def _nested(numbers: list[Any], shape: list[Any]) -> list[Any]:
         type(size) is int and size > 0 for size in shape
     ):
         return numbers
-    if len(shape) < 2 or math.prod(shape) != len(numbers):
+    if math.prod(shape) != len(numbers):
         return numbers
     for size in reversed(shape[1:]):
         numbers = [numbers[at : at + size] for at in range(0, len(numbers), size)]

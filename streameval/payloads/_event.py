@@ -11,39 +11,52 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
-from streameval.payloads._body import parse_json
+from streameval.payloads._body import load_json, nest_tensors, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
 
 _PREFIX = "ce-"
+_DATA = ("data", "data_base64")
 _REQUIRED = ("id", "source", "specversion", "type")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Event(NamedTuple):
     """A payload and what is said about it.
 
-    Attributes
+    Parameters
     ----------
     body : object
         The payload, parsed: a JSON value.
     headers : dict of str to str
         Attributes of the event by name, without ``ce-``: ``id``, ``type``, ``source``, ``time``,
         extensions; of a payload without an envelope its headers, in lower case.
+    attributes, resource : dict of str to object
+        Of a log record: its attributes and those of its resource, JSON values by name.
     """
 
     body: Any
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NOTHING
+    attributes: Mapping[str, Any] = _NOTHING
+    resource: Mapping[str, Any] = _NOTHING
+
+    def named(self, name: str) -> Any:
+        """Return a header, else an attribute, else one of the resource; None for none."""
+        for found in (self.headers, self.attributes, self.resource):
+            if name in found:
+                return found[name]
+        return None
 
 
 def read_event(headers: Mapping[str, str], body: bytes) -> Event:
@@ -77,6 +90,17 @@ def read_event(headers: Mapping[str, str], body: bytes) -> Event:
 def read_events(headers: Mapping[str, str], body: bytes) -> list[Event]:
     """Return the events of a message, in any mode of CloudEvents. O(body).
 
+    Raises as `iter_events`.
+    """
+    return list(iter_events(headers, body))
+
+
+def iter_events(headers: Mapping[str, str], body: bytes) -> Iterator[Event]:
+    """Yield the events of a message, in any mode of CloudEvents. O(body).
+
+    An event of a batch is let go when the next one is asked for: reading the rows of each at
+    once takes less memory and time than reading those of a list.
+
     Raises
     ------
     InvalidInputError
@@ -86,12 +110,16 @@ def read_events(headers: Mapping[str, str], body: bytes) -> list[Event]:
     """
     kind = _content_type(headers)
     if kind == BATCHED:
-        value = parse_json(body)
+        value = load_json(body)
         if not isinstance(value, list):
             raise InvalidInputError("a batch must be a JSON array of events", field="body")
-        return [_structured(each, index) for index, each in enumerate(value)]
+        for index, each in enumerate(value):
+            value[index] = None
+            yield _structured(each, index)
+        return
     if kind == STRUCTURED:
-        return [_structured(parse_json(body), None)]
+        yield _structured(load_json(body), None)
+        return
     attributes = {
         name.removeprefix(_PREFIX): unquote(value)
         for name, value in headers.items()
@@ -99,8 +127,9 @@ def read_events(headers: Mapping[str, str], body: bytes) -> list[Event]:
     }
     if attributes:
         _check(attributes, None)
-        return [Event(parse_json(body), attributes)]
-    return [Event(parse_json(body), dict(headers))]
+        yield Event(parse_json(body), attributes)
+    else:
+        yield Event(parse_json(body), dict(headers))
 
 
 def is_cloud_event(headers: Mapping[str, str]) -> bool:
@@ -117,7 +146,9 @@ def _structured(value: Any, index: int | None) -> Event:
     if not isinstance(value, dict):
         raise InvalidInputError("an event must be a JSON object", field="body", index=index)
     attributes = {
-        name: _text(each) for name, each in value.items() if name not in ("data", "data_base64")
+        name: each if type(each) is str else _text(each)
+        for name, each in value.items()
+        if name not in _DATA
     }
     _check(attributes, index)
     if "data_base64" in value:
@@ -128,13 +159,16 @@ def _structured(value: Any, index: int | None) -> Event:
             raise InvalidInputError(message, field="data_base64", index=index) from None
         return Event(parse_json(raw), attributes)
     data = value.get("data")
-    # JSON that was put into a text, as some senders do.
-    return Event(parse_json(data) if isinstance(data, str) else data, attributes)
+    if isinstance(data, str):
+        # JSON that was put into a text, as some senders do.
+        return Event(parse_json(data), attributes)
+    nest_tensors(data)
+    return Event(data, attributes)
 
 
 def _text(value: Any) -> str:
     """Return an attribute as headers have it: CloudEvents allow booleans and integers too."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return json.dumps(value)
 
 
 def _check(attributes: Mapping[str, str], index: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
@@ -16,6 +17,7 @@ from streameval._common.names import (
 from streameval._common.values import shown
 from streameval.payloads._mapping import CLASS
 from streameval.payloads._rows import (
+    NO_SEGMENTS,
     Extraction,
     PayloadRow,
     Reason,
@@ -30,11 +32,13 @@ from streameval.payloads._rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from streameval.payloads._event import Event
     from streameval.payloads._mapping import PayloadMapping
 
+
+_SCORE = ["score"]
 
 MAX_EVENT_ROWS = 100_000
 """Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
@@ -57,14 +61,20 @@ def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     """
     if mapping.types and event.headers.get("type", "") not in mapping.types:
         return Extraction(is_ignored=True)
+    selectors = mapping.selectors
+    body, headers, attributes, resource = event
+    document = {"body": body, "headers": headers, "attributes": attributes, "resource": resource}
     try:
-        selected = {name: each.select(event) for name, each in mapping.selectors.items()}
+        # First: what is not for this mapping need not be readable by its other selectors.
+        if "when" in selectors and selectors["when"].select(document) is not True:
+            return Extraction(is_ignored=True)
+        selected = {
+            name: each.select(document) for name, each in selectors.items() if name != "when"
+        }
     except InvalidInputError as error:
         return Extraction(refusals=[Refusal(Reason.UNREADABLE, str(error))])
-    if selected.get("when", True) is not True:
-        return Extraction(is_ignored=True)
     try:
-        return _EventRows(mapping, selected, event.headers).read()
+        return _EventRows(mapping, selected, event).read()
     except RowError as error:
         return Extraction(refusals=[Refusal(error.reason, str(error))])
 
@@ -78,24 +88,17 @@ class _EventRows:
         Where they are.
     selected : dict of str to object
         What each selector gave.
-    headers : dict of str to str
-        The event's.
+    event : Event
+        What they were selected of.
     """
 
-    def __init__(
-        self,
-        mapping: PayloadMapping,
-        selected: Mapping[str, Any],
-        headers: Mapping[str, str],
-    ) -> None:
+    def __init__(self, mapping: PayloadMapping, selected: dict[str, Any], event: Event) -> None:
         self._mapping = mapping
-        self._headers = headers
-        self._columns = {
-            name: value for name, value in selected.items() if name not in ("when", "class_names")
-        }
-        self._columns["score"] = self._score_column(selected.get("score"))
-        names = selected.get("class_names")
+        self._event = event
+        names = selected.pop("class_names", None)
         self._names = names if isinstance(names, list) else list(mapping.classes)
+        selected["score"] = self._score_column(selected.get("score"))
+        self._columns = selected
 
     def read(self) -> Extraction:
         """Return the rows. Raises RowError when the event as a whole has none."""
@@ -109,6 +112,8 @@ class _EventRows:
             message = f"the payload has {total} rows, and the most is {MAX_EVENT_ROWS}"
             raise RowError(Reason.LENGTH, message)
         found = Extraction()
+        if (not lists or lists == _SCORE) and self._read_scores(size, found):
+            return found
         for row in range(size):
             values = {
                 name: value[row] if name in lists else value for name, value in columns.items()
@@ -122,6 +127,41 @@ class _EventRows:
                 found.refusals.append(Refusal(error.reason, str(error), refused))
         return found
 
+    def _read_scores(self, size: int, found: Extraction) -> bool:
+        """Read rows that differ in their scores only: all else is read once.
+
+        Returns False, with nothing found, where they have labels, clusters or classes, or where
+        something else than a score is wrong: then each row is read for itself.
+        """
+        mapping, columns = self._mapping, self._columns
+        if mapping.classes or mapping.cluster or columns.get("label") is not None:
+            return False
+        time_us = None
+        try:
+            id_ = self._id(columns["id"], None)
+            if size > 1:
+                self._id(columns["id"], size - 1)  # the longest one
+            segments = self._segments(columns) if mapping.segments else NO_SEGMENTS
+            if columns.get("time") is not None:
+                time_us = time_of(columns["time"], mapping.time_unit)
+            stream = self._stream()
+        except RowError:
+            return False
+        scores = columns["score"]
+        for row, value in enumerate(scores if isinstance(scores, list) else [scores]):
+            score = value
+            if type(value) is not float or not isfinite(value):
+                try:
+                    self._check_selected({"score": value})
+                    score = self._score(value, mapping.class_)
+                except RowError as error:
+                    refused = row if size > 1 else None
+                    found.refusals.append(Refusal(error.reason, str(error), refused))
+                    continue
+            row_id = id_ if size == 1 else f"{id_}/{row}"
+            found.rows.append(PayloadRow(stream, row_id, score, None, time_us, segments))
+        return True
+
     def _check_selected(self, values: Mapping[str, Any]) -> None:
         """Refuse an event, or a row, with neither a score nor a label."""
         if values["score"] is None and values.get("label") is None:
@@ -134,9 +174,11 @@ class _EventRows:
 
     def _score_column(self, scores: Any) -> Any:
         """Return the scores by row: with a class, a flat list is the classes of one row."""
-        wants_class = self._mapping.class_ is not None or bool(self._mapping.classes)
-        is_flat = isinstance(scores, list) and not any(isinstance(s, list | dict) for s in scores)
-        return [scores] if wants_class and is_flat else scores
+        if not isinstance(scores, list) or (
+            self._mapping.class_ is None and not self._mapping.classes
+        ):
+            return scores
+        return scores if any(isinstance(each, list | dict) for each in scores) else [scores]
 
     def _rows(self, values: Mapping[str, Any], place: int | None) -> Iterator[PayloadRow]:
         """Yield the row of some values, or one a class."""
@@ -232,15 +274,22 @@ class _EventRows:
         return segments
 
     def _stream(self, class_name: str = "") -> str:
-        try:
-            stream = self._mapping.stream.format_map({**self._headers, CLASS: class_name})
-        except KeyError as error:
-            message = f"the stream's name needs the header {error}, which the event does not have"
-            raise RowError(Reason.STREAM, message) from None
+        stream = ""
+        for text, name in self._mapping.stream_parts:
+            stream += text
+            if name is not None:
+                stream += class_name if name == CLASS else self._placeholder(name)
         problem = _stream_problem(stream[: MAX_STREAM_NAME + 1])
         if problem is not None:
             raise RowError(Reason.STREAM, problem)
         return stream
+
+    def _placeholder(self, name: str) -> str:
+        value = self._event.named(name)
+        if value is None:
+            message = f"the stream's name needs the header {name!r}, which the event does not have"
+            raise RowError(Reason.STREAM, message)
+        return text_of(value, Reason.STREAM, name)
 
 
 @lru_cache(maxsize=1_024)
@@ -249,16 +298,19 @@ def _stream_problem(name: str) -> str | None:
     return new_stream_name_problem(name, MAX_STREAM_NAME)
 
 
-def _size_of(columns: Mapping[str, Any]) -> tuple[int, set[str]]:
+def _size_of(columns: Mapping[str, Any]) -> tuple[int, Collection[str]]:
     """Return the number of rows, and which columns have a value for each of them."""
-    lists = {name: len(each) for name, each in columns.items() if isinstance(each, list)}
+    names = [name for name, each in columns.items() if isinstance(each, list)]
+    if not names:
+        return 1, names
+    lists = {name: len(columns[name]) for name in names}
     main = next((name for name in ("score", "label") if name in lists), None)
     size = 1 if main is None else lists[main]
     for name, length in lists.items():
         if length != size:
             message = f"{name} has {length} rows where {main or 'the score'} has {size}"
             raise RowError(Reason.LENGTH, message)
-    return size, set(lists)
+    return size, names
 
 
 def _only(value: Any) -> Any:

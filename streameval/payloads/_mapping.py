@@ -32,15 +32,17 @@ _SELECTORS = (
 class PayloadMapping:
     """Where in a payload the rows are.
 
-    Selectors are JMESPath over ``{"body": ..., "headers": {...}}``. A selector that gives a
-    list gives a value a row; any other value is every row's. Of a payload with several rows,
+    Selectors are JMESPath over ``{"body": ..., "headers": {...}, "attributes": {...},
+    "resource": {...}}``; log records have the last two. A selector that gives a list gives a
+    value a row; any other value is every row's. Of a payload with several rows,
     and one id, the id of a row is ``{id}/{row}``, from 0.
 
     Parameters
     ----------
     stream : str
-        The stream's name. ``{name}`` in it is the header of that name, and ``{class}`` the
-        class, with `classes`.
+        The stream's name. ``{name}`` in it is the header of that name, else the attribute of a
+        log record or of its resource (``{service.name}``), and ``{class}`` the class, with
+        `classes`.
     score, label, id : str
         Selectors; `id` and one of the others are required.
     time : str
@@ -76,6 +78,8 @@ class PayloadMapping:
     ----------
     selectors : dict of str to Selector
         The compiled selectors, by the names of their keys.
+    stream_parts : tuple of (str, str or None)
+        The stream's name in pieces: a text, and the placeholder behind it.
 
     Raises
     ------
@@ -109,8 +113,10 @@ class PayloadMapping:
     classes: Sequence[str] = ()
     positive: str | None = None
     selectors: dict[str, Selector] = field(init=False, repr=False, compare=False)
+    stream_parts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stream_parts", _parts_of(self.stream))
         self._check_values()
         expressions = {
             name: getattr(self, name) for name in _SELECTORS if getattr(self, name) != ""
@@ -130,8 +136,8 @@ class PayloadMapping:
         object.__setattr__(self, "selectors", selectors)
 
     def _check_values(self) -> None:
-        placeholders = self._placeholders()
-        example = self.stream.format_map(dict.fromkeys(placeholders, "x"))
+        placeholders = {name for _, name in self.stream_parts if name is not None}
+        example = "".join(text + ("x" if name else "") for text, name in self.stream_parts)
         problem = new_stream_name_problem(example, MAX_STREAM_NAME)
         if problem is not None:
             raise InvalidInputError(problem, field="stream")
@@ -149,20 +155,6 @@ class PayloadMapping:
         ):
             message = f"class must be a place or a name, got {shown(self.class_)}"
             raise InvalidInputError(message, field="class")
-
-    def _placeholders(self) -> set[str]:
-        if not isinstance(self.stream, str):
-            message = f"stream must be a name, got {shown(self.stream)}"
-            raise InvalidInputError(message, field="stream")
-        try:
-            parts = list(string.Formatter().parse(self.stream))
-        except ValueError as error:
-            raise InvalidInputError(f"stream: {error}", field="stream") from None
-        for _, name, form, conversion in parts:
-            if name is not None and (form or conversion or not name.isidentifier()):
-                message = f"stream may have {{header}} in its name, got {quoted(self.stream)}"
-                raise InvalidInputError(message, field="stream")
-        return {name for _, name, _, _ in parts if name is not None}
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> PayloadMapping:
@@ -231,6 +223,22 @@ def mappings_of(tables: object) -> list[PayloadMapping]:
             message = f"ingest {number}: {error}"
             raise InvalidInputError(message, field=error.field) from None
     return mappings
+
+
+def _parts_of(stream: object) -> tuple[tuple[str, str | None], ...]:
+    """Return a stream's name in pieces: texts, and the placeholders behind them."""
+    if not isinstance(stream, str):
+        raise InvalidInputError(f"stream must be a name, got {shown(stream)}", field="stream")
+    try:
+        parts = list(string.Formatter().parse(stream))
+    except ValueError as error:
+        raise InvalidInputError(f"stream: {error}", field="stream") from None
+    for _, name, form, conversion in parts:
+        is_name = name is None or all(part.isidentifier() for part in name.split("."))
+        if form or conversion or not is_name:
+            message = f"stream may have {{header}} in its name, got {quoted(stream)}"
+            raise InvalidInputError(message, field="stream")
+    return tuple((text, name) for text, name, _, _ in parts)
 
 
 def _check_sampling(expressions: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
 """Mappings of known senders; each key can be given anew in a stream's own mapping.
 
 Sources, read in 2026: KServe ``pkg/logger``, the Open Inference Protocol, Seldon Core 1
-``executor/logger`` and its prediction API, BentoML ``monitoring``, Amazon SageMaker's ground
-truth lines, Databricks inference tables.
+``executor/logger`` and its prediction API, BentoML ``monitoring`` (lines and OTLP), Amazon
+SageMaker's ground truth lines, Databricks inference tables, the semantic conventions of
+OpenTelemetry for generative AI.
 """
 
 from __future__ import annotations
@@ -36,9 +37,28 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "time": "headers.time",
         "class_names": "body.data.names",
     },
+    "seldon-v2": {
+        "score": "body.outputs[0].data",
+        "id": 'headers."x-request-id" || body.id',
+    },
     "bentoml": {
         "id": "body.request_id",
         "time": "body.timestamp",
+    },
+    "bentoml-otlp": {
+        # Other records of the same process have no id of a request.
+        "when": "body.request_id != `null` && body.timestamp != `null`",
+        "score": "of_role(body, 'prediction')",
+        "label": "of_role(body, 'target')",
+        "id": "body.request_id",
+        "time": "body.timestamp",
+    },
+    "genai-evaluation": {
+        "types": ["gen_ai.evaluation.result"],
+        "score": 'attributes."gen_ai.evaluation.score.value"',
+        # The span that was evaluated is named where the answer's id is not known.
+        "id": 'attributes."gen_ai.response.id" || headers.spanid',
+        "time": "headers.time",
     },
     "sagemaker-labels": {
         "label": "body.groundTruthData.data",

@@ -6,7 +6,7 @@ import enum
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
@@ -61,11 +61,13 @@ class RowError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadRow:
+NO_SEGMENTS: Mapping[str, str] = {}
+
+
+class PayloadRow(NamedTuple):
     """One prediction, one label, or both.
 
-    Attributes
+    Parameters
     ----------
     stream : str
         The stream that it is for.
@@ -91,7 +93,7 @@ class PayloadRow:
     score: float | None = None
     label: bool | None = None
     time_us: int | None = None
-    segments: Mapping[str, str] = field(default_factory=dict)
+    segments: Mapping[str, str] = NO_SEGMENTS
     weight: float | None = None
     cluster: str | None = None
 
@@ -114,7 +116,7 @@ class Refusal:
     row: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Extraction:
     """What one event gives.
 
@@ -228,7 +230,7 @@ def cluster_of(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         message = f"cluster must be a text or an integer, got {shown(value)}"
         raise RowError(Reason.CLUSTER, message)
-    return str(value)
+    return _encodable(str(value), Reason.CLUSTER, "cluster")
 
 
 def text_of(value: Any, reason: Reason, what: str) -> str:
@@ -236,5 +238,17 @@ def text_of(value: Any, reason: Reason, what: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
-        return str(value)
+        return _encodable(str(value), reason, what)
     raise RowError(reason, f"{what} must be a text, number or boolean, got {shown(value)}")
+
+
+def _encodable(text: str, reason: Reason, what: str) -> str:
+    """Return a text, or refuse half a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = f"{what} must be Unicode, got half a surrogate pair in {shown(text)}"
+        raise RowError(reason, message) from None
+    return text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streameval_server._security.rules import rule_of
 from streameval_server._web.cloud_events import PATH as CLOUD_EVENTS
+from streameval_server._web.otlp_logs import PATH as OTLP_LOGS
 from streameval_server._web.routes import ROUTES
 
 from ..pages import codes
@@ -44,6 +45,7 @@ def test_its_table_lists_every_route() -> None:
         for path, method, scope in rows
     }
     assert listed.pop(f"POST {CLOUD_EVENTS}") == ("payloads", "ingest")
+    assert listed.pop(f"POST {OTLP_LOGS}") == ("logs", "ingest")
     assert listed == {
         f"{route.verb} {route.path}": (
             route.method.rpartition("/")[2],

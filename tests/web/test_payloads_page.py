@@ -36,23 +36,33 @@ def keys_of(section: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w[\w-]*)`", cell)}
 
 
+@pytest.mark.parametrize(
+    ("mappings", "sample", "console", "count"),
+    [("mappings", "response", "payloads", 4), ("otlp", "record", "otlp", 1)],
+)
 def test_its_commands_print_what_it_shows(
-    tmp_path: Path, require_command: Callable[[str], str]
+    tmp_path: Path,
+    require_command: Callable[[str], str],
+    *,
+    mappings: str,
+    sample: str,
+    console: str,
+    count: int,
 ) -> None:
     """In order, against a server with the page's own configuration; `...` matches any text."""
     require_command("curl")
     checker = doctest.OutputChecker()
-    (mappings,), (response,) = codes(PAGE, "toml", "mappings"), codes(PAGE, "json", "response")
-    (tmp_path / "streameval.toml").write_text(mappings)
-    (tmp_path / "response.json").write_text(response)
+    (configuration,), (content,) = codes(PAGE, "toml", mappings), codes(PAGE, "json", sample)
+    (tmp_path / "streameval.toml").write_text(configuration)
+    (tmp_path / f"{sample}.json").write_text(content)
     made = configure({}, config=tmp_path / "streameval.toml", environment={}).settings
     steps = re.findall(
         r"^\$ (.*)\n((?:(?!\$ ).*\n)*)",
-        "".join(codes(PAGE, "console", "payloads")),
+        "".join(codes(PAGE, "console", console)),
         re.MULTILINE,
     )
     steps = [(command, shown) for command, shown in steps if not command.startswith("pip ")]
-    assert len(steps) == 4
+    assert len(steps) == count
     with running_service(replace(made, listen="127.0.0.1:0", memory=True)) as addresses:
         assert addresses.http is not None
         for command, shown in steps:

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import json_format
 
 from streameval import Evaluator
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._web.routes import ROUTES, Answer
 
 from .conftest import Site, as_json
@@ -121,6 +121,11 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(query_pb2.SampleForLabelsRequest(),
                        '{"selection": {"stream": "fraud/v3"}, "size": 2, "metric": "auc_roc", '
                        '"seed": "7", "drawIds": true}')),
+    ("alarms", {"prefix": "fraud/", "pageSize": "2"}, f"{STREAMS}/ListAlarms",
+     lambda: from_text(alarm_pb2.ListAlarmsRequest(), '{"prefix": "fraud/", "pageSize": 2}')),
+    ("alarms", {"stream": "fraud/v3", "openOnly": "true"}, f"{STREAMS}/ListAlarms",
+     lambda: from_text(alarm_pb2.ListAlarmsRequest(),
+                       '{"stream": "fraud/v3", "openOnly": true}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},
      f"{QUERY}/CompareStreams",
      lambda: from_text(query_pb2.CompareStreamsRequest(),

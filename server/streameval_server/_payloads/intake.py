@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streameval._counts import DEFAULT_CLUSTER_GROUPS
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streameval.payloads import Event, PayloadMapping, PayloadRow
+    from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._runtime.runtime import Runtime
+
+    _Item = tuple[int, PayloadMapping, PayloadRow]
+    """A row with the place of its event in the request, and the mapping that took it."""
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +106,63 @@ class ReadEvents:
     ignored: int
 
 
+class _StreamRows:
+    """The rows of a request for one stream, but for those that it cannot take.
+
+    Parameters
+    ----------
+    stream : str
+    settings : StreamSettings or None
+        Of the stream; None where it does not exist: its first row creates it, so it takes
+        clusters and weights.
+    """
+
+    def __init__(self, stream: str, settings: StreamSettings | None) -> None:
+        self._stream = stream
+        self._settings = settings
+        self._scores: dict[str, float] = {}
+        self.scored: list[_Item] = []
+        self.labelled: list[_Item] = []
+
+    def add(self, item: _Item) -> tuple[Reason, str] | None:
+        """Take a row, or return why it is refused."""
+        row = item[2]
+        unfit = self._unfit(row)
+        if unfit is not None:
+            return unfit
+        if row.score is not None:
+            # The stream would take another score for a repetition, and drop it.
+            if self._scores.setdefault(row.id, row.score) != row.score:
+                message = (
+                    f"id {row.id!r} has several rows with different scores in this request: "
+                    "select an id that each row has for itself"
+                )
+                return Reason.ID, message
+            self.scored.append(item)
+        if row.label is not None:
+            self.labelled.append(item)
+        return None
+
+    def _unfit(self, row: PayloadRow) -> tuple[Reason, str] | None:
+        """Return why a row's cluster or weight does not fit the stream; None when they do."""
+        settings = self._settings
+        if settings is None:
+            return None
+        if not settings.cluster_groups:
+            if row.cluster is None:
+                return None
+            message = f"stream {self._stream} declares no clusters: leave the mapping's cluster out"
+            return Reason.CLUSTER, message
+        if row.score is not None and row.cluster is None:
+            key = f", by {settings.cluster_key}" if settings.cluster_key else ""
+            message = f"stream {self._stream} declares clusters{key}: give the mapping a cluster"
+            return Reason.CLUSTER, message
+        if row.weight is not None:
+            message = f"stream {self._stream} declares clusters, so its labels take no weights"
+            return Reason.WEIGHT, message
+        return None
+
+
 class PayloadIntake:
     """Reads and stores events.
 
@@ -131,26 +194,30 @@ class PayloadIntake:
         self._rows_in_progress = 0
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def read(self, events: Sequence[Event]) -> ReadEvents:
+    def read(self, events: Iterable[Event]) -> ReadEvents:
         """Return the rows and refusals of events. O(payloads). Any thread may call it.
 
         Raises
         ------
         RequestError
             When they are too many for one request.
+        InvalidInputError
+            When the next event cannot be read.
         """
         found: list[tuple[int, PayloadMapping, PayloadRow | Refusal]] = []
+        ignored = 0
         for place, event in enumerate(events):
             for mapping in self._mappings:
                 extraction = read_rows(mapping, event)
                 if not extraction.is_ignored:
-                    found += ((place, mapping, row) for row in extraction.rows)
-                    found += ((place, mapping, refusal) for refusal in extraction.refusals)
+                    found += [(place, mapping, row) for row in extraction.rows]
+                    found += [(place, mapping, refusal) for refusal in extraction.refusals]
                     break
+            else:
+                ignored += 1
             if len(found) > MAX_EVENT_ROWS:
                 problem = f"the request has more than {MAX_EVENT_ROWS} rows: send fewer events"
                 raise invalid("body", problem)
-        ignored = len(events) - len({place for place, _, _ in found})
         return ReadEvents(found, ignored)
 
     async def take(self, read: ReadEvents, forbids: Callable[[str], str | None]) -> IntakeResult:
@@ -186,79 +253,70 @@ class PayloadIntake:
     async def _store_found(
         self, read: ReadEvents, forbids: Callable[[str], str | None]
     ) -> IntakeResult:
-        result = IntakeResult(ignored=read.ignored)
-        self.counts["", "ignored"] += result.ignored
-        rows: list[tuple[int, PayloadMapping, PayloadRow]] = []
-        for place, mapping, each in read.found:
+        refused: list[tuple[PayloadMapping, Refused]] = []
+        groups: dict[str, _StreamRows] = {}
+        for item in read.found:
+            place, mapping, each = item
             if isinstance(each, Refusal):
-                refused = Refused(place, each.reason.value, each.message, each.row)
-                self._refuse(result, mapping, refused)
+                why = Refused(place, each.reason.value, each.message, each.row)
+                refused.append((mapping, why))
                 continue
-            problem = forbids(each.stream)
-            if problem is not None:
-                raise RequestError(Code.PERMISSION_DENIED, problem, reason="STREAM_FORBIDDEN")
-            rows.append((place, mapping, each))
-        groups: dict[tuple[str, RowKind], list[tuple[int, PayloadMapping, PayloadRow]]] = {}
-        for item in rows:
-            place, mapping, row = item
-            unfit = self._unfit(row)
+            group = groups.get(each.stream)
+            if group is None:
+                problem = forbids(each.stream)
+                if problem is not None:
+                    raise RequestError(Code.PERMISSION_DENIED, problem, reason="STREAM_FORBIDDEN")
+                facts = self._runtime.core.committer.catalog.get(each.stream)
+                group = _StreamRows(each.stream, None if facts is None else facts.settings)
+                groups[each.stream] = group
+            unfit = group.add((place, mapping, each))
             if unfit is not None:
                 reason, message = unfit
-                self._refuse(result, mapping, Refused(place, reason.value, message, id=row.id))
-                continue
-            if row.score is not None:
-                groups.setdefault((row.stream, RowKind.PREDICTIONS), []).append(item)
-            if row.label is not None:
-                groups.setdefault((row.stream, RowKind.LABELS), []).append(item)
+                refused.append((mapping, Refused(place, reason.value, message, id=each.id)))
+        result = IntakeResult(ignored=read.ignored)
+        self.counts["", "ignored"] += result.ignored
+        for mapping, why in refused:
+            self._refuse(result, mapping, why)
+        batches = [
+            (stream, kind, items)
+            for stream, group in groups.items()
+            for kind, items in (
+                (RowKind.PREDICTIONS, group.scored),
+                (RowKind.LABELS, group.labelled),
+            )
+            if items
+        ]
         outcomes = await asyncio.gather(
             *(
                 self._collector.add(stream, kind, [row for _, _, row in items])
-                for (stream, kind), items in groups.items()
+                for stream, kind, items in batches
             )
         )
-        for items, settled in zip(groups.values(), outcomes, strict=True):
+        for (_, _, items), settled in zip(batches, outcomes, strict=True):
             self._account(result, items, settled)
         return result
-
-    def _unfit(self, row: PayloadRow) -> tuple[Reason, str] | None:
-        """Return why a row's cluster or weight does not fit its stream; None when they do.
-
-        A stream that does not exist takes both: its first row creates it.
-        """
-        facts = self._runtime.core.committer.catalog.get(row.stream)
-        if facts is None:
-            return None
-        settings = facts.settings
-        if not settings.cluster_groups:
-            if row.cluster is None:
-                return None
-            message = f"stream {row.stream} declares no clusters: leave the mapping's cluster out"
-            return Reason.CLUSTER, message
-        if row.score is not None and row.cluster is None:
-            key = f", by {settings.cluster_key}" if settings.cluster_key else ""
-            message = f"stream {row.stream} declares clusters{key}: give the mapping a cluster"
-            return Reason.CLUSTER, message
-        if row.weight is not None:
-            message = f"stream {row.stream} declares clusters, so its labels take no weights"
-            return Reason.WEIGHT, message
-        return None
 
     def _account(
         self,
         result: IntakeResult,
-        items: Iterable[tuple[int, PayloadMapping, PayloadRow]],
+        items: Iterable[_Item],
         outcomes: Sequence[int | RequestError],
     ) -> None:
         """Count rows that are durable and rows that were refused; raise what will pass."""
-        for (place, mapping, row), outcome in zip(items, outcomes, strict=True):
+        counted: Counter[str] = Counter()
+        # Rows of one batch have one outcome, the same object.
+        for outcome, run in groupby(zip(outcomes, items, strict=True), itemgetter(0)):
             if isinstance(outcome, int):
-                result.rows += 1
                 result.revision = max(result.revision, outcome)
-                self.counts[mapping.stream, "counted"] += 1
+                counted.update([mapping.stream for _, (_, mapping, _) in run])
             elif outcome.code in _PASSING or outcome.retry_after_s is not None:
                 raise outcome
             else:
-                self._refuse(result, mapping, Refused(place, STORE, str(outcome), id=row.id))
+                for _, (place, mapping, row) in run:
+                    self._refuse(result, mapping, Refused(place, STORE, str(outcome), id=row.id))
+        for stream, rows in counted.items():
+            result.rows += rows
+            self.counts[stream, "counted"] += rows
 
     def _refuse(self, result: IntakeResult, mapping: PayloadMapping, refused: Refused) -> None:
         result.refused.append(refused)

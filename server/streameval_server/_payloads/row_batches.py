@@ -12,7 +12,7 @@ from streameval._row_codec import SegmentCodes, encode_clusters, encode_segment
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.payloads import PayloadRow
 
@@ -38,34 +38,27 @@ def batch_of_rows(
     now_us : int
         The time of the predictions that have none.
     """
+    _, ids, scores, row_labels, times, segments, weights, clusters = zip(*rows, strict=True)
     if kind is RowKind.LABELS:
-        labels = ingest_pb2.Labels(
-            ids=[row.id for row in rows], positives=[row.label is True for row in rows]
-        )
-        if any(row.weight is not None for row in rows):
-            labels.weights.extend(1.0 if row.weight is None else row.weight for row in rows)
+        labels = ingest_pb2.Labels(ids=ids, positives=[label is True for label in row_labels])
+        if any(weight is not None for weight in weights):
+            labels.weights.extend(1.0 if weight is None else weight for weight in weights)
         return ingest_pb2.Batch(stream=stream, labels=labels)
-    times = [row.time_us for row in rows]
-    predictions = ingest_pb2.Predictions(
-        ids=[row.id for row in rows],
-        scores=[row.score for row in rows if row.score is not None],
-        segments=_segments(rows),
-    )
-    clusters = [row.cluster for row in rows if row.cluster is not None]
+    predictions = ingest_pb2.Predictions(ids=ids, scores=scores, segments=_columns(segments))
     # Where some have none the server refuses the batch, and its halves with them.
-    if len(clusters) == len(rows):
-        predictions.clusters_u32le = encode_clusters(cluster_checksums(clusters))
-    if any(time is not None for time in times):
+    if None not in clusters:
+        predictions.clusters_u32le = encode_clusters(cluster_checksums(list(clusters)))
+    if times.count(None) < len(times):
         predictions.event_times_us.extend(now_us if time is None else time for time in times)
     return ingest_pb2.Batch(stream=stream, predictions=predictions)
 
 
-def _segments(rows: Sequence[PayloadRow]) -> list[ingest_pb2.SegmentColumn]:
-    keys = dict.fromkeys(key for row in rows for key in row.segments)
+def _columns(segments: Sequence[Mapping[str, str]]) -> list[ingest_pb2.SegmentColumn]:
+    keys = dict.fromkeys(key for each in segments if each for key in each)
     columns = []
     for key in keys:
         places: dict[str, int] = {}
-        codes = [places.setdefault(row.segments.get(key, ""), len(places)) for row in rows]
+        codes = [places.setdefault(each.get(key, ""), len(places)) for each in segments]
         column = SegmentCodes(key, tuple(places), np.array(codes, dtype=np.uint32))
         columns.append(encode_segment(column))
     return columns

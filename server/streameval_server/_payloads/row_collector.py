@@ -10,8 +10,9 @@ is halved until the rows at fault stand alone, and the rows of others count.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._model.errors import BATCH_REFUSED, RequestError
 
@@ -29,12 +30,32 @@ MAX_COLLECTED_ROWS = 10_000
 """Rows of a batch. One that is too long for the server's limits is halved as a refused one is."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
-    """The row of a request."""
+    """Rows of one request.
 
-    row: PayloadRow
-    settled: asyncio.Future[int | RequestError]
+    Attributes
+    ----------
+    outcomes : list of int or RequestError or None
+        Of each row; None while it is not settled.
+    left : int
+        Rows that are not settled.
+    is_settled : Future
+        Set when none is left.
+    """
+
+    rows: Sequence[PayloadRow]
+    outcomes: list[int | RequestError | None]
+    left: int
+    is_settled: asyncio.Future[None]
+
+
+class _Piece(NamedTuple):
+    """The rows of a request from one place to another."""
+
+    waiting: _Waiting
+    start: int
+    stop: int
 
 
 class RowCollector:
@@ -48,7 +69,7 @@ class RowCollector:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[tuple[str, RowKind], list[_Waiting]] = {}
+        self._queues: dict[tuple[str, RowKind], deque[_Piece]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(
@@ -58,43 +79,59 @@ class RowCollector:
 
         O(rows), amortised.
         """
-        loop = asyncio.get_running_loop()
-        mine = [_Waiting(row, loop.create_future()) for row in rows]
-        queue = self._waiting.get((stream, kind))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mine = _Waiting(rows, [None] * len(rows), len(rows), future)
+        queue = self._queues.get((stream, kind))
         if queue is None:
-            self._waiting[stream, kind] = mine[:]
+            queue = self._queues[stream, kind] = deque()
             task = asyncio.create_task(self._run(stream, kind))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        else:
-            queue += mine
-        return [await each.settled for each in mine]
+        queue.append(_Piece(mine, 0, len(rows)))
+        await mine.is_settled
+        return [each for each in mine.outcomes if each is not None]
 
     async def _run(self, stream: str, kind: RowKind) -> None:
         """Store the queue until it is empty."""
-        queue = self._waiting[stream, kind]
+        queue = self._queues[stream, kind]
         while queue:
-            batch = queue[:MAX_COLLECTED_ROWS]
-            del queue[:MAX_COLLECTED_ROWS]
-            await self._settle(stream, kind, batch)
-        del self._waiting[stream, kind]
+            await self._settle(stream, kind, _first(queue, MAX_COLLECTED_ROWS))
+        del self._queues[stream, kind]
 
-    async def _settle(self, stream: str, kind: RowKind, batch: list[_Waiting]) -> None:
+    async def _settle(self, stream: str, kind: RowKind, pieces: list[_Piece]) -> None:
         outcome: int | RequestError
+        rows = [row for each in pieces for row in each.waiting.rows[each.start : each.stop]]
         try:
-            outcome = await self._store(stream, kind, [each.row for each in batch])
+            outcome = await self._store(stream, kind, rows)
         except RequestError as error:
             outcome = error
         except BaseException:
-            for each in batch:
-                each.settled.cancel()
+            for each in pieces:
+                each.waiting.is_settled.cancel()
             raise
         is_refused = isinstance(outcome, RequestError) and outcome.reason == BATCH_REFUSED
-        if is_refused and len(batch) > 1:
-            middle = len(batch) // 2
-            await self._settle(stream, kind, batch[:middle])
-            await self._settle(stream, kind, batch[middle:])
+        if is_refused and len(rows) > 1:
+            rest = deque(pieces)
+            first_half = _first(rest, len(rows) // 2)
+            await self._settle(stream, kind, first_half)
+            await self._settle(stream, kind, list(rest))
             return
-        for each in batch:
-            if not each.settled.cancelled():  # the request may have gone away
-                each.settled.set_result(outcome)
+        for waiting, start, stop in pieces:
+            waiting.outcomes[start:stop] = [outcome] * (stop - start)
+            waiting.left -= stop - start
+            # The request may have gone away.
+            if not waiting.left and not waiting.is_settled.done():
+                waiting.is_settled.set_result(None)
+
+
+def _first(queue: deque[_Piece], size: int) -> list[_Piece]:
+    """Remove the first rows of a queue, and return them."""
+    pieces = []
+    while queue and size:
+        waiting, start, stop = queue.popleft()
+        if stop - start > size:
+            queue.appendleft(_Piece(waiting, start + size, stop))
+            stop = start + size
+        pieces.append(_Piece(waiting, start, stop))
+        size -= stop - start
+    return pieces

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval import InvalidInputError
-from streameval.payloads import is_cloud_event, read_events, unpack
+from streameval.payloads import is_cloud_event, iter_events, unpack
 from streameval_server._model.errors import Code, invalid
 from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
@@ -112,7 +112,7 @@ def _read(
 ) -> ReadEvents:
     try:
         plain = unpack(body, headers.get("content-encoding", ""), max_bytes)
-        return intake.read(read_events(headers, plain))
+        return intake.read(iter_events(headers, plain))
     except InvalidInputError as error:
         place = "" if error.index is None else f"event {error.index}: "
         raise invalid(error.field, f"{place}{error}") from None

@@ -15,6 +15,8 @@ from streameval_server._web.transcoding import to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from google.rpc.status_pb2 import Status
+
 JSON = "application/json"
 
 HTTP_STATUS = {
@@ -59,13 +61,18 @@ class HttpError(RequestError):
         self.headers: Mapping[str, str] = headers or {}
 
 
-def status_json(error: RequestError) -> bytes:
-    """Return an error as google.rpc.Status in JSON; record its reason in the call."""
+def status_of(error: RequestError) -> Status:
+    """Return an error as google.rpc.Status; record its reason in the call."""
     call = current_call.get(None)
     if call is None:
-        return to_json(status_message(error))
+        return status_message(error)
     call.reason = error.reason
-    return to_json(status_message(error, call.request_id))
+    return status_message(error, call.request_id)
+
+
+def status_json(error: RequestError) -> bytes:
+    """Return an error as google.rpc.Status in JSON; record its reason in the call."""
+    return to_json(status_of(error))
 
 
 def error_response(error: RequestError) -> Response:

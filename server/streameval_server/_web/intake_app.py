@@ -1,4 +1,4 @@
-"""CloudEvents from senders that have no tokens: an application with an address of its own.
+"""Payloads from senders that have no tokens: an application with an address of its own.
 
 KServe's logger sends neither a token nor a certificate. So the operator names an address that
 only such senders reach, the streams that they may write, and a rate. Nothing can be read there.
@@ -6,6 +6,7 @@ only such senders reach, the streams that they may write, and a rate. Nothing ca
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -16,8 +17,8 @@ from starlette.routing import Route as Path
 from streameval_server._payloads.row_budget import RowBudget
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import covers
+from streameval_server._web import cloud_events, otlp_logs
 from streameval_server._web.call_runner import CallRunner
-from streameval_server._web.cloud_events import METHOD, PATH, take_events
 from streameval_server._web.connection_limits import ProbesOnly
 from streameval_server._web.endpoints import NO_STORE
 from streameval_server._web.request_bodies import BodyReader
@@ -35,7 +36,7 @@ _RULE = Rule(open=True)
 
 
 def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -> Starlette:
-    """Return the application that takes CloudEvents without tokens.
+    """Return the application that takes CloudEvents and log records without tokens.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -
     settings
         The streams that may be written, the rate, and the limits.
     intake
-        Takes the events.
+        Takes them.
     """
     runner = CallRunner(server.guard, server.call_log)
     bodies = BodyReader(settings.limits)
@@ -56,21 +57,32 @@ def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -
             return None
         return f"senders without tokens may write {names} and below, not {stream[:128]!r}"
 
-    async def answer(authorised: AuthorisedRequest) -> Response:
+    async def answer_events(authorised: AuthorisedRequest) -> Response:
         budget.check()
-        return await take_events(intake, bodies, authorised.request, forbids, budget.spend)
+        return await cloud_events.take_events(
+            intake, bodies, authorised.request, forbids, budget.spend
+        )
 
-    async def respond(request: Request) -> Response:
-        return await runner.run(request, METHOD, _RULE, answer)
+    async def answer_logs(authorised: AuthorisedRequest) -> Response:
+        budget.check()
+        return await otlp_logs.take_logs(intake, bodies, authorised.request, forbids, budget.spend)
+
+    async def respond_to_events(request: Request) -> Response:
+        return await runner.run(request, cloud_events.METHOD, _RULE, answer_events)
+
+    async def respond_to_logs(request: Request) -> Response:
+        respond_to_error = partial(otlp_logs.logs_error_response, request)
+        return await runner.run(request, otlp_logs.METHOD, _RULE, answer_logs, respond_to_error)
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n", headers=NO_STORE)
 
     app = Starlette(
         routes=[
-            Path(PATH, respond, methods=["POST"]),
+            Path(cloud_events.PATH, respond_to_events, methods=["POST"]),
             # KServe's logger posts to the root of its URL unless it has a path.
-            Path("/", respond, methods=["POST"]),
+            Path("/", respond_to_events, methods=["POST"]),
+            Path(otlp_logs.PATH, respond_to_logs, methods=["POST"]),
             Path("/healthz", healthz, methods=["GET"]),
         ],
         middleware=[

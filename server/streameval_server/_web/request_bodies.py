@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_BODY_S = 30.0
 """Longest time for a body to arrive."""
 
+_MAX_INLINE_BYTES = 1 << 12
+"""Bodies up to this size are parsed in the event loop: another thread would cost more."""
+
 _MAX_UNQUEUED_BYTES = 1 << 16
 """Bodies up to this size are parsed at once; longer ones queue for a parser."""
 
@@ -78,7 +81,7 @@ class BodyReader:
         return await self.parsed(request, partial(from_json, kind))
 
     async def parsed(self, request: Request, parse: Callable[[bytes], T]) -> T:
-        """Return what `parse` makes of a body, beside the event loop. O(body).
+        """Return what `parse` makes of a body; of a longer one beside the event loop. O(body).
 
         Raises
         ------
@@ -91,8 +94,10 @@ class BodyReader:
         try:
             await self._read(request, body)
             # A packed body is as long as it unpacks to.
-            is_short = len(body) <= _MAX_UNQUEUED_BYTES and not _is_packed(request)
-            async with nullcontext() if is_short else self._parsing:
+            size = self.max_body_bytes if _is_packed(request) else len(body)
+            if size <= _MAX_INLINE_BYTES:
+                return parse(bytes(body))
+            async with nullcontext() if size <= _MAX_UNQUEUED_BYTES else self._parsing:
                 return await asyncio.to_thread(parse, bytes(body))
         finally:
             self._held_bytes -= len(body)

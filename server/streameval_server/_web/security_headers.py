@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import is_loopback
@@ -38,6 +38,9 @@ HEADERS = {
 _PRIVATE_DOMAINS = (".internal", ".local", ".localhost")
 """Domains that are reserved for private networks, ``svc.cluster.local`` among them."""
 
+_RAW_HEADERS = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
+"""As ASGI has them: encoded once, not for each response."""
+
 
 class SecurityHeaders:
     """Adds the headers to responses, and refuses requests for other hosts.
@@ -62,9 +65,8 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
+                others = [each for each in message["headers"] if each[0] not in _RAW_HEADERS]
+                message["headers"] = [*others, *_RAW_HEADERS.items()]
             await send(message)
 
         app = self._app

@@ -19,6 +19,7 @@ from streameval.payloads import (
     Event,
     PayloadMapping,
     Reason,
+    _extraction,
     read_event,
     read_rows,
 )
@@ -309,3 +310,52 @@ def test_nothing_that_is_sent_raises(body: object, preset: str, place: int | Non
     for row in found.rows:
         assert row.id
         assert row.score is not None or row.label is not None
+
+
+@pytest.mark.parametrize("key", ["id", "country", "user"])
+def test_half_a_surrogate_pair(key: str) -> None:
+    """JSON can hold one; an id, a segment or a cluster is UTF-8. The other rows are read."""
+    mapping = PayloadMapping.of(
+        {
+            "stream": "s",
+            "id": "body[*].id",
+            "score": "body[*].score",
+            "segments": {"country": "body[*].country"},
+            "cluster": "body[*].user",
+        }
+    )
+    good = {"id": "é", "score": 0.5, "country": "é", "user": "é"}
+    found = read_rows(mapping, Event([{**good, key: "\ud800"}, good]))
+    assert [row.id for row in found.rows] == ["é"]
+    reason = {"id": Reason.ID, "country": Reason.SEGMENT, "user": Reason.CLUSTER}[key]
+    assert [(each.reason, each.row) for each in found.refusals] == [(reason, 0)]
+    assert "half a surrogate pair" in found.refusals[0].message
+    found.refusals[0].message.encode()
+
+
+numbers = st.one_of(st.floats(), st.floats(0, 1), st.integers(-2, 2), st.just("x"), st.none())
+
+
+@given(
+    scores=st.lists(st.one_of(st.floats(0, 1), numbers), min_size=1, max_size=12),
+    id_=st.one_of(st.text(max_size=3), st.just("i" * 127), st.just("i" * 126), st.integers()),
+    country=st.one_of(st.none(), st.text(max_size=3), st.lists(st.text(), max_size=3)),
+    time=st.one_of(st.none(), st.integers(-1, 10), st.just("2026-01-01T00:00:00Z")),
+)
+def test_rows_alike_are_read_as_any_others(
+    scores: list[Any], id_: Any, country: Any, time: Any
+) -> None:
+    """The short way of scores that share all else gives what the long way gives."""
+    table = {
+        "stream": "s",
+        "id": "body.id",
+        "score": "body.scores",
+        "time": "body.time",
+        "segments": {"country": "body.country"},
+    }
+    mapping = PayloadMapping.of(table)
+    event = Event({"id": id_, "scores": scores, "country": country, "time": time})
+    short = read_rows(mapping, event)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_extraction._EventRows, "_read_scores", lambda *_: False)
+        assert read_rows(mapping, event) == short

@@ -67,15 +67,16 @@ def test_which_expressions_are_plain() -> None:
     plain = [each for each in PLAIN if plain_path(jmespath.compile(each).parsed) is not None]
     assert plain == [each for each in PLAIN if "`" not in each]
     assert all(plain_path(jmespath.compile(each).parsed) is None for each in OTHER)
-    assert Selector("length(body.a)", "score").select(Event({"a": [1, 2]})) == 2
+    assert Selector("length(body.a)", "score").select(Event({"a": [1, 2]})._asdict()) == 2
 
 
 def test_the_paths_of_presets_are_plain() -> None:
-    """All but the conditions and the JSON in texts of Databricks."""
+    """All but conditions, the JSON in texts of Databricks, and BentoML's roles."""
     others = {
         (preset, key)
         for preset, keys in PRESETS.items()
         for key, value in keys.items()
         if key not in ("types", "time_unit") and plain_path(jmespath.compile(value).parsed) is None
     }
-    assert others == {("databricks", "when"), ("databricks", "score")}
+    roles = {("bentoml-otlp", key) for key in ("when", "score", "label")}
+    assert others == {("databricks", "when"), ("databricks", "score"), *roles}

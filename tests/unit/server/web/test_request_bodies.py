@@ -19,13 +19,14 @@ SHORT = b"{}"
 KIND = ingest_pb2.IngestBatchRequest
 
 
-def request(body: bytes) -> Request:
+def request(body: bytes, *headers: tuple[str, str]) -> Request:
     """Return a request with a complete body."""
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
 
     head = [(b"content-type", b"application/json")]
+    head += [(name.encode(), value.encode()) for name, value in headers]
     return Request({"type": "http", "method": "POST", "headers": head}, receive)
 
 
@@ -49,6 +50,7 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
         return kind(producer="p")
 
     monkeypatch.setattr(module, "from_json", slowly)
+    monkeypatch.setattr(module, "_MAX_INLINE_BYTES", 0)
     monkeypatch.setattr(module, "_MAX_UNQUEUED_BYTES", len(SHORT))
     reader = BodyReader(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
 
@@ -65,6 +67,21 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
         answers = await asyncio.gather(*tasks)
         assert [answer.producer for answer in answers] == ["p"] * few
         assert (await reader.message(KIND, request(BODY))).producer == "p"
+
+    asyncio.run(run())
+
+
+def test_a_short_body_is_parsed_in_the_event_loop(monkeypatch):
+    """A longer one is not, nor is a short one that may unpack to more."""
+    monkeypatch.setattr(module, "_MAX_INLINE_BYTES", len(SHORT))
+    reader = BodyReader(Limits())
+
+    async def run() -> None:
+        here = threading.get_ident()
+        packed = request(SHORT, ("content-encoding", "gzip"))
+        for each, is_here in ((request(SHORT), True), (request(BODY), False), (packed, False)):
+            found = await reader.parsed(each, lambda _body: threading.get_ident())
+            assert (found == here) == is_here
 
     asyncio.run(run())
 

@@ -1,0 +1,152 @@
+"""What senders get wrong, over each way in: counted by reason, told once, nothing else lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+pytest.importorskip("jmespath", reason="needs the extra payloads")
+pytest.importorskip("opentelemetry.proto", reason="needs the extra server")
+from streameval.client import Client
+from streameval.payloads import PayloadMapping
+from streameval_server import Settings
+from streameval_server.testing import running_service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAPPING = PayloadMapping.of(
+    {"stream": "fraud", "types": ["scored"], "score": "body.p", "id": "body.id"}
+)
+BODIES: list[tuple[str, Any, dict[str, int]]] = [
+    ("scored", {"id": "good", "p": 0.5}, {"counted": 1}),
+    ("scored", {"id": "nan", "p": float("nan")}, {"score": 1}),
+    ("scored", {"id": "infinite", "p": float("-inf")}, {"score": 1}),
+    ("scored", {"id": "two", "p": [[0.1, 0.9]]}, {"several_scores": 1}),
+    ("scored", {"id": "elsewhere", "proba": 0.5}, {"nothing_selected": 1}),
+    ("scored", {"p": 0.5}, {"id": 1}),
+    ("scored", {"id": "x" * 10_000, "p": 0.5}, {"id": 1}),
+    ("scored", {"id": "same", "p": 0.5}, {"counted": 1}),
+    ("scored", {"id": "same", "p": 0.6}, {"id": 1}),
+    ("unheard-of", {"id": "other", "p": 0.5}, {"ignored": 1}),
+    (
+        "scored",
+        {"id": "rows", "p": [0.1, None, 0.3, "0.4"]},
+        {"counted": 2, "nothing_selected": 1, "score": 1},
+    ),
+    ("scored", {"id": "last", "p": 1}, {"counted": 1}),
+]
+"""Events of one request: their types, bodies, and rows by outcome."""
+KEPT = 5
+
+
+def any_value(value: Any) -> Any:
+    """Return a JSON value as OTLP's JSON has it."""
+    kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [any_value(each) for each in value]}}
+    if isinstance(value, dict):
+        pairs = [{"key": key, "value": any_value(each)} for key, each in value.items()]
+        return {"kvlistValue": {"values": pairs}}
+    return {} if value is None else {kinds[type(value)]: value}
+
+
+def cloud_events(events: list[tuple[str, Any, Any]]) -> tuple[str, dict[str, str], bytes]:
+    """Return a batch of CloudEvents; NaN as Python's own writer has it."""
+    head = {"specversion": "1.0", "source": "test"}
+    batch = [
+        {**head, "id": str(place), "type": kind, "data": body}
+        for place, (kind, body, _) in enumerate(events)
+    ]
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    return "/v1/cloudevents", headers, json.dumps(batch).encode()
+
+
+def logs_in_json(events: list[tuple[str, Any, Any]]) -> tuple[str, dict[str, str], bytes]:
+    """Return a request of logs; NaN as a text, which OTLP's JSON wants."""
+    records = [{"eventName": kind, "body": any_value(body)} for kind, body, _ in events]
+    text = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]})
+    text = re.sub(r": (NaN|-?Infinity)", r': "\1"', text)
+    return "/v1/logs", {"content-type": "application/json"}, text.encode()
+
+
+def logs_in_protobuf(events: list[tuple[str, Any, Any]]) -> tuple[str, dict[str, str], bytes]:
+    """Return the same in the other encoding."""
+    from google.protobuf import json_format
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    path, _, text = logs_in_json(events)
+    body = json_format.Parse(text, ExportLogsServiceRequest()).SerializeToString()
+    return path, {"content-type": "application/x-protobuf"}, body
+
+
+WAYS = [cloud_events, logs_in_json, logs_in_protobuf]
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[httpx.Client, Client]]:
+    """Return clients of HTTP and of gRPC."""
+    settings = Settings(listen="127.0.0.1:0", memory=True, ingest=(MAPPING,))
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        assert addresses.http is not None
+        with httpx.Client(base_url=addresses.http, timeout=30) as http:
+            yield http, client
+
+
+def counted(http: httpx.Client) -> dict[str, int]:
+    """Return the rows by outcome."""
+    pattern = r'streameval_payload_rows_total\{.*outcome="(\w+)"\} (\d+)'
+    return {name: int(count) for name, count in re.findall(pattern, http.get("/metrics").text)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_is_counted_by_reason_and_told_once(
+    way: Any, served: tuple[httpx.Client, Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the sender repeats the request: the rows count once, the refusals again."""
+    http, client = served
+    path, headers, body = way(BODIES)
+    expected: dict[str, int] = {}
+    for _, _, outcomes in BODIES:
+        for outcome, count in outcomes.items():
+            expected[outcome] = expected.get(outcome, 0) + count
+    with caplog.at_level(logging.WARNING):
+        for times in (1, 2, 3):
+            answer = http.post(path, headers=headers, content=body)
+            assert answer.status_code == (200 if path == "/v1/logs" else 422)
+            assert counted(http) == {name: times * count for name, count in expected.items()}
+    told = [
+        record.fields["reason"]
+        for record in caplog.records
+        if record.name.startswith("streameval_server._payloads")
+    ]
+    assert sorted(told) == sorted(expected.keys() - {"counted", "ignored"})
+    assert "x" * 100 not in caplog.text
+    wait = {"selection.minRevision": http.get("/v1/server").json()["durableRevision"]}
+    http.get("/v1/streams/fraud:snapshot", params=wait).raise_for_status()
+    counters = client.get_stream("fraud").counters
+    assert counters is not None
+    assert counters.kept_ids == KEPT
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_body_that_unpacks_to_gigabytes(way: Any, served: tuple[httpx.Client, Client]) -> None:
+    """Refused at the limit, whatever it claims to be; the next request counts."""
+    http, client = served
+    path, headers, body = way(BODIES[:1])
+    # Members of gzip one behind the other: 4 GiB in 4 MB.
+    bomb = gzip.compress(bytes(8 << 20)) * 512
+    packed = {**headers, "content-encoding": "gzip"}
+    answer = http.post(path, headers=packed, content=bomb)
+    assert answer.status_code == 400
+    assert b"unpacks to more than 8388608 bytes" in answer.content
+    assert not client.list_streams()
+    answer = http.post(path, headers=packed, content=gzip.compress(body))
+    assert answer.status_code == 200
+    assert counted(http)["counted"] == 1
