@@ -1,0 +1,68 @@
+"""``streameval consume``: rows of other systems into a server, for as long as it runs."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streameval._common.errors import StreamEvalError
+from streameval.cli._connection_options import connects
+from streameval.cli._errors import one_line_errors
+
+if TYPE_CHECKING:
+    from streameval.kafka import KafkaConfiguration
+
+consume = typer.Typer(help="Consume rows of other systems.", no_args_is_help=True)
+
+
+@consume.callback()
+def _group() -> None:
+    """Consume rows of other systems."""
+
+
+@consume.command()
+@connects
+def kafka(
+    *,
+    config: Annotated[
+        Path,
+        typer.Option(exists=True, help="A TOML file with a [kafka] table and [[ingest]] tables."),
+    ],
+) -> None:
+    """Evaluate the predictions and labels of Kafka topics, each message exactly once.
+
+    Runs until it is stopped, and goes on from there when it is started again.
+    """
+    with one_line_errors():
+        from streameval.cli._connect import transport  # noqa: PLC0415 - slow to import
+        from streameval.kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
+
+        configuration = _configuration(config)
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+        with closing(transport(configuration.server)) as connection:
+            consumer = KafkaConsumer(configuration, connection)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: consumer.stop())
+            if configuration.metrics:
+                address = consumer.metrics.serve(configuration.metrics)
+                print(f"http://{address}/metrics", flush=True)
+            consumer.run()
+
+
+def _configuration(file: Path) -> KafkaConfiguration:
+    from streameval.kafka import KafkaConfiguration  # noqa: PLC0415 - slow to import
+
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise StreamEvalError(f"{file}: it is not TOML: {error}") from None
+    try:
+        return KafkaConfiguration.of(tables)
+    except ValueError as error:
+        raise StreamEvalError(f"{file}: {error}") from None

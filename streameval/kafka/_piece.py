@@ -1,0 +1,184 @@
+"""A piece of a partition: its messages, read by the mappings into batches and refusals.
+
+The same messages and mappings give the same batches each time, whatever was polled at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval._common.errors import InvalidInputError
+from streameval.kafka._messages import read_message
+from streameval.kafka._plain_rows import PlainRows
+from streameval.kafka._row_batches import RowBatch
+from streameval.payloads import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from confluent_kafka import Message
+
+    from streameval.payloads import Event, PayloadMapping, PayloadRow
+
+NO_MAPPING = ""
+"""Stands for the mapping of what no mapping takes, in counts."""
+
+UNREADABLE = "unreadable"
+
+
+class RefusedRow(NamedTuple):
+    """Rows of a message, or the whole message, that are not counted.
+
+    Attributes
+    ----------
+    mapping : str
+        The stream of the mapping that took it, as declared; empty when none did.
+    reason : str
+        A `Reason`'s value, or ``store``.
+    message : str
+    row : int or None
+        Its place in the message; None for the whole message, or where it is not known.
+    """
+
+    mapping: str
+    reason: str
+    message: str
+    row: int | None = None
+
+
+@dataclass(slots=True)
+class Piece:
+    """Messages and what they give.
+
+    Attributes
+    ----------
+    messages : sequence of Message
+    batches : list of RowBatch
+        In the order of their first rows.
+    refused : dict of int to list of RefusedRow
+        By the place of the message.
+    rows : Counter
+        Predictions and labels by mapping; ``ignored`` messages under `NO_MAPPING`.
+    mappings : dict of str to PayloadMapping
+        The mapping that each stream's rows were read by.
+    """
+
+    messages: Sequence[Message]
+    batches: list[RowBatch] = field(default_factory=list)
+    refused: dict[int, list[RefusedRow]] = field(default_factory=dict)
+    rows: Counter[str] = field(default_factory=Counter)
+    mappings: dict[str, PayloadMapping] = field(default_factory=dict)
+
+    def refuse(self, place: int, refused: RefusedRow) -> None:
+        """Note why something of a message is not counted."""
+        self.refused.setdefault(place, []).append(refused)
+
+
+def read_piece(messages: Sequence[Message], mappings: Sequence[PayloadMapping]) -> Piece:
+    """Return the batches of some messages. O(payloads).
+
+    Nothing that a message may hold makes it raise: it is a refusal of that message.
+    """
+    return _Reading(messages, mappings).run()
+
+
+class _Reading:
+    """One piece while it is read."""
+
+    def __init__(self, messages: Sequence[Message], mappings: Sequence[PayloadMapping]) -> None:
+        self._piece = Piece(messages)
+        self._mappings = mappings
+        self._plain = PlainRows.of(mappings)
+        self._groups: dict[tuple[object, ...], RowBatch] = {}
+
+    def run(self) -> Piece:
+        """Return the piece."""
+        piece = self._piece
+        for place, message in enumerate(piece.messages):
+            value = message.value()
+            if value is None:  # a tombstone of a compacted topic
+                piece.rows[NO_MAPPING] += 1
+                continue
+            if self._plain is not None and not message.headers():
+                row = self._plain.read(value)
+                if row is not None:
+                    self._add_plain_row(self._plain.mapping, row, place)
+                    continue
+            try:
+                events = read_message(message.topic(), message.key(), message.headers(), value)
+            except InvalidInputError as error:
+                piece.refuse(place, RefusedRow(NO_MAPPING, UNREADABLE, str(error)))
+                continue
+            for event in events:
+                self._read_event(event, place)
+        piece.batches = [each for batch in self._groups.values() for each in batch.bounded()]
+        return piece
+
+    def _add_plain_row(
+        self, mapping: PayloadMapping, row: tuple[str, float | None, bool | None], place: int
+    ) -> None:
+        """Add a row as `_add_row` does."""
+        id_, score, label = row
+        if score is not None:
+            time_us = message_time_us(self._piece.messages[place])
+            batch = self._batch(mapping, mapping.stream, False, time_us is not None, False)
+            batch.ids.append(id_)
+            batch.values.append(score)
+            batch.places.append(place)
+            if time_us is not None:
+                batch.times.append(time_us)
+        if label is not None:
+            batch = self._batch(mapping, mapping.stream, True)
+            batch.ids.append(id_)
+            batch.values.append(label)
+            batch.places.append(place)
+            batch.weights.append(None)
+        self._piece.rows[mapping.stream] += (score is not None) + (label is not None)
+
+    def _batch(self, mapping: PayloadMapping, *key: object) -> RowBatch:
+        """Return the batch of a key: its stream, whether of labels, and what else rows share."""
+        batch = self._groups.get(key)
+        if batch is None:
+            stream = str(key[0])
+            batch = self._groups[key] = RowBatch(stream, is_labels=bool(key[1]))
+            self._piece.mappings.setdefault(stream, mapping)
+        return batch
+
+    def _read_event(self, event: Event, place: int) -> None:
+        """Add the rows of an event, by the first mapping that takes it."""
+        piece = self._piece
+        for mapping in self._mappings:
+            found = read_rows(mapping, event)
+            if found.is_ignored:
+                continue
+            for each in found.refusals:
+                refused = RefusedRow(mapping.stream, each.reason.value, each.message, each.row)
+                piece.refuse(place, refused)
+            if found.rows:
+                time_us = message_time_us(piece.messages[place])
+                for row in found.rows:
+                    self._add_row(mapping, row, place, time_us)
+            return
+        piece.rows[NO_MAPPING] += 1
+
+    def _add_row(
+        self, mapping: PayloadMapping, row: PayloadRow, place: int, time_us: int | None
+    ) -> None:
+        for is_labels in (False, True):
+            if (row.label if is_labels else row.score) is None:
+                continue
+            key: tuple[object, ...] = (row.stream, is_labels)
+            if not is_labels:
+                # Columns are whole: rows that lack one do not share a batch with others.
+                has_time = row.time_us is not None or time_us is not None
+                key += (has_time, row.cluster is not None, *row.segments)
+            self._batch(mapping, *key).add(row, place, time_us)
+            self._piece.rows[mapping.stream] += 1
+
+
+def message_time_us(message: Message) -> int | None:
+    """Return the time of a message, which its rows have if their payload has none."""
+    kind, time_ms = message.timestamp()
+    return time_ms * 1000 if kind and time_ms > 0 else None

@@ -1,0 +1,160 @@
+"""Rows as batches: columns of one stream and one kind, that can be split when one is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval._counts import cluster_checksums
+from streameval._row_codec import SegmentCodes, encode_clusters, encode_segment
+from streameval.v1 import ingest_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval.client._delivery.numbered_upload import UploadRefusal
+    from streameval.payloads import PayloadRow
+
+MAX_BATCH_ROWS = 16_384
+MAX_BATCH_BYTES = 1 << 20
+
+_TOO_LARGE = 8
+"""gRPC's RESOURCE_EXHAUSTED: with no field at fault, the batch is too long."""
+
+_ROW = re.compile(r"\.(ids|scores|positives|weights|event_times_us|clusters)\[(\d+)\]$")
+"""The path of a row's value in a refusal."""
+
+
+@dataclass(slots=True)
+class RowBatch:
+    """Predictions, or labels, for one stream: parallel columns.
+
+    Attributes
+    ----------
+    stream : str
+    is_labels : bool
+    ids : list of str
+    values : list of float or of bool
+        Scores, or whether labels are positive.
+    places : list of int
+        For each row the place of its message in the piece.
+    times : list of int
+        Of predictions, in microseconds since 1970; empty when the server is to date them.
+    segments : dict of str to list of str
+    clusters : list of str
+        Empty, or one for each row.
+    weights : list of float or None
+        Of labels; None is 1.
+    """
+
+    stream: str
+    is_labels: bool
+    ids: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    segments: dict[str, list[str]] = field(default_factory=dict)
+    clusters: list[str] = field(default_factory=list)
+    weights: list[float | None] = field(default_factory=list)
+
+    def add(self, row: PayloadRow, place: int, time_us: int | None) -> None:
+        """Append a row; `time_us` is the time of its message, for a prediction without one."""
+        self.ids.append(row.id)
+        self.places.append(place)
+        if self.is_labels:
+            self.values.append(row.label)
+            self.weights.append(row.weight)
+            return
+        self.values.append(row.score)
+        time = time_us if row.time_us is None else row.time_us
+        if time is not None:
+            self.times.append(time)
+        for key, value in row.segments.items():
+            self.segments.setdefault(key, []).append(value)
+        if row.cluster is not None:
+            self.clusters.append(row.cluster)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Sequence[int]) -> RowBatch:
+        """Return a batch of some rows, by their places. O(rows)."""
+
+        def column(values: list[Any]) -> list[Any]:
+            return [values[row] for row in rows] if values else []
+
+        return RowBatch(
+            self.stream,
+            self.is_labels,
+            column(self.ids),
+            column(self.values),
+            column(self.places),
+            column(self.times),
+            {key: column(values) for key, values in self.segments.items()},
+            column(self.clusters),
+            column(self.weights),
+        )
+
+    def message(self, sequence: int) -> ingest_pb2.Batch:
+        """Return it as it is sent. O(rows x keys)."""
+        if self.is_labels:
+            labels = ingest_pb2.Labels(ids=self.ids, positives=self.values)
+            if any(each is not None for each in self.weights):
+                labels.weights.extend(1.0 if each is None else each for each in self.weights)
+            return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
+        predictions = ingest_pb2.Predictions(
+            ids=self.ids,
+            scores=self.values,
+            event_times_us=self.times,
+            segments=[_segment(key, values) for key, values in self.segments.items()],
+        )
+        if self.clusters:
+            predictions.clusters_u32le = encode_clusters(cluster_checksums(self.clusters))
+        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
+
+    def bounded(self) -> Iterator[RowBatch]:
+        """Yield it in batches of limited length, the same ones each time. O(rows)."""
+        size = len(self)
+        is_short = size <= MAX_BATCH_ROWS and self.message(0).ByteSize() <= MAX_BATCH_BYTES
+        if is_short or size == 1:
+            yield self
+            return
+        middle = size // 2
+        yield from self.take(range(middle)).bounded()
+        yield from self.take(range(middle, size)).bounded()
+
+    def split(self, refusal: UploadRefusal) -> tuple[list[RowBatch], RowBatch]:
+        """Return what to send instead of this batch, and its rows that cannot be counted.
+
+        A batch is all or nothing. A row at fault is left out; with a time that the stream does
+        not keep, also those that are further away. A batch that is too long is halved. Any other
+        refusal is of every row.
+        """
+        size = len(self)
+        found = _ROW.search(refusal.field)
+        if found is not None and int(found[2]) < size:
+            wrong = self._wrong_rows(found[1], int(found[2]), refusal.message)
+            kept = [row for row in range(size) if row not in wrong]
+            return [self.take(kept)] if kept else [], self.take(sorted(wrong))
+        if refusal.code == _TOO_LARGE and not refusal.field and size > 1:
+            middle = size // 2
+            halves = [self.take(range(middle)), self.take(range(middle, size))]
+            return halves, self.take([])
+        return [], self
+
+    def _wrong_rows(self, column: str, row: int, message: str) -> set[int]:
+        if column != "event_times_us" or not self.times:
+            return {row}
+        limit = self.times[row]
+        if "future" in message:
+            return {place for place, time in enumerate(self.times) if time >= limit}
+        return {place for place, time in enumerate(self.times) if time <= limit}
+
+
+def _segment(key: str, values: list[str]) -> ingest_pb2.SegmentColumn:
+    places: dict[str, int] = {}
+    codes = [places.setdefault(value, len(places)) for value in values]
+    return encode_segment(SegmentCodes(key, tuple(places), np.array(codes, dtype=np.uint32)))

@@ -1,0 +1,140 @@
+"""Responses of the Open Inference Protocol (V2) as protobuf, which Seldon Core 2 writes.
+
+The schema is built here from the protocol's field numbers
+(https://github.com/kserve/open-inference-protocol, read in 2026), so that no generated module
+of another package is needed, of which a process may load only one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from streameval._common.errors import InvalidInputError
+
+_PACKAGE = "streameval.kafka.v2"
+_STRING, _BYTES, _BOOL, _FLOAT, _DOUBLE = 9, 12, 8, 2, 1
+_INT32, _INT64, _UINT32, _UINT64, _MESSAGE = 5, 3, 13, 4, 11
+_OPTIONAL, _REPEATED = 1, 3
+
+_CONTENTS = (
+    ("bool_contents", 1, _BOOL),
+    ("int_contents", 2, _INT32),
+    ("int64_contents", 3, _INT64),
+    ("uint_contents", 4, _UINT32),
+    ("uint64_contents", 5, _UINT64),
+    ("fp32_contents", 6, _FLOAT),
+    ("fp64_contents", 7, _DOUBLE),
+    ("bytes_contents", 8, _BYTES),
+)
+
+_RAW: dict[str, str] = {
+    "BOOL": "?",
+    **{f"{sign}INT{8 * size}": f"<{code}{size}" for sign, code in (("", "i"), ("U", "u"))
+       for size in (1, 2, 4, 8)},
+    "FP16": "<f2",
+    "FP32": "<f4",
+    "FP64": "<f8",
+}  # fmt: skip
+"""NumPy's types of raw contents, by the protocol's names."""
+
+
+def read_v2_response(data: bytes) -> dict[str, Any]:
+    """Return a response as its JSON form has it: flat `data`, with the shape beside it. O(data).
+
+    Raises
+    ------
+    InvalidInputError
+        When it is no such message.
+    """
+    message = _response_class()()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        problem = "the body is no response of the Open Inference Protocol in protobuf"
+        raise InvalidInputError(problem, field="body") from None
+    raw = list(message.raw_output_contents)
+    if raw and len(raw) != len(message.outputs):
+        problem = f"{len(raw)} raw contents for {len(message.outputs)} outputs"
+        raise InvalidInputError(problem, field="body")
+    outputs = []
+    for place, output in enumerate(message.outputs):
+        values = _values(output, raw[place] if raw else None)
+        outputs.append(
+            {
+                "name": output.name,
+                "datatype": output.datatype,
+                "shape": list(output.shape),
+                "data": values,
+            }
+        )
+    return {
+        "model_name": message.model_name,
+        "model_version": message.model_version,
+        "id": message.id,
+        "outputs": outputs,
+    }
+
+
+def _values(output: Any, raw: bytes | None) -> list[Any]:
+    if raw is None:
+        for name, _, kind in _CONTENTS:
+            values = list(getattr(output.contents, name))
+            if values:
+                return [_text(each) for each in values] if kind == _BYTES else values
+        return []
+    if output.datatype == "BYTES":
+        return _texts(raw)
+    code = _RAW.get(output.datatype)
+    if code is None or len(raw) % np.dtype(code).itemsize:
+        problem = f"raw contents of {output.name}: {len(raw)} bytes of {output.datatype}"
+        raise InvalidInputError(problem, field="body")
+    numbers: list[Any] = np.frombuffer(raw, np.dtype(code)).tolist()
+    return numbers
+
+
+def _texts(raw: bytes) -> list[str]:
+    """Return texts that are preceded by their lengths, four little-endian bytes each."""
+    texts, at = [], 0
+    while at < len(raw):
+        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
+        if end > len(raw) or at + 4 > len(raw):
+            raise InvalidInputError("a text of raw contents ends after them", field="body")
+        texts.append(_text(raw[at + 4 : end]))
+        at = end
+    return texts
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+@cache
+def _response_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="streameval/kafka/v2.proto", package=_PACKAGE, syntax="proto3"
+    )
+    contents = file.message_type.add(name="Contents")
+    for name, number, kind in _CONTENTS:
+        contents.field.add(name=name, number=number, type=kind, label=_REPEATED)
+    output = file.message_type.add(name="Output")
+    output.field.add(name="name", number=1, type=_STRING, label=_OPTIONAL)
+    output.field.add(name="datatype", number=2, type=_STRING, label=_OPTIONAL)
+    output.field.add(name="shape", number=3, type=_INT64, label=_REPEATED)
+    output.field.add(
+        name="contents", number=5, type=_MESSAGE, label=_OPTIONAL, type_name=f".{_PACKAGE}.Contents"
+    )
+    response = file.message_type.add(name="Response")
+    for number, name in enumerate(("model_name", "model_version", "id"), start=1):
+        response.field.add(name=name, number=number, type=_STRING, label=_OPTIONAL)
+    response.field.add(
+        name="outputs", number=5, type=_MESSAGE, label=_REPEATED, type_name=f".{_PACKAGE}.Output"
+    )
+    response.field.add(name="raw_output_contents", number=6, type=_BYTES, label=_REPEATED)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Response"))

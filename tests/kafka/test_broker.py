@@ -1,0 +1,194 @@
+"""A real broker and real processes, killed at random: each row counts once.
+
+Rows go by id, so the server would drop a row that came twice; that it has dropped none is
+asserted too.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from confluent_kafka import Producer
+
+from streameval import Evaluator
+from streameval.client import Client
+from streameval_server import Settings
+from streameval_server.testing import running_server
+
+from .broker import Broker, fetch
+from .conftest import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+
+ROWS = 500_000
+"""Predictions, and as many labels."""
+
+KILLS = 6
+STREAM = "fraud/v3"
+CONFIGURATION = """\
+[kafka]
+brokers = "{brokers}"
+topics = ["scores", "labels"]
+server = "{server}"
+metrics = ""
+[kafka.client]
+"session.timeout.ms" = 3000
+"heartbeat.interval.ms" = 500
+[[ingest]]
+preset = "ndjson"
+stream = "fraud/v3"
+"""
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]) -> Path:
+    require_command("java")
+    require_command("mvn")
+    return fetch(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def broker(jars: Path, tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Broker]:
+    broker = Broker(jars, tmp_path, (free_port(), free_port()))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+class Sender:
+    """Sends predictions and labels; each message is durable once, whatever stops."""
+
+    def __init__(self, broker: Broker, scores: np.ndarray, positives: np.ndarray) -> None:
+        self._rows = list(zip(scores.tolist(), positives.tolist(), strict=True))
+        self._sent = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": broker.address,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "log_level": 0,
+                "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 1_000_000,
+            }
+        )
+
+    def send(self, count: int) -> None:
+        """Send the next rows; returns before they are durable."""
+        for number in range(self._sent, min(self._sent + count, len(self._rows))):
+            score, positive = self._rows[number]
+            row = b'{"id": "r%d", "score": %a}' % (number, score)
+            label = b'{"id": "r%d", "label": %d}' % (number, positive)
+            self._producer.produce("scores", row, partition=number % 2)
+            self._producer.produce("labels", label, partition=number % 2)
+            self._sent = number + 1
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(120) == 0
+
+
+class Consumers:
+    """Two processes of one group."""
+
+    def __init__(self, configuration: Path, log: Path) -> None:
+        self._configuration = configuration
+        self._log = log
+        self._processes = [self._start() for _ in range(2)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "streameval", "consume", "kafka"]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [*command, "--config", str(self._configuration)], stdout=log, stderr=log
+            )
+
+    def replace(self, number: int) -> None:
+        """Kill one, and start another."""
+        self._processes[number].kill()
+        self._processes[number].wait()
+        self._processes[number] = self._start()
+
+    def stop(self) -> None:
+        """Stop all; each ends by itself."""
+        for each in self._processes:
+            each.terminate()
+        assert [each.wait(30) for each in self._processes] == [0, 0], self._log.read_text()
+
+    def kill(self) -> None:
+        """End what still runs."""
+        for each in self._processes:
+            each.kill()
+            each.wait()
+
+
+def test_kills(broker: Broker, tmp_path: Path, free_address: str) -> None:
+    """The consumers, the broker and the server are killed while rows come."""
+    generator = np.random.default_rng(7)
+    scores = generator.integers(0, 1_000, ROWS) / 1_000
+    positives = generator.random(ROWS) < scores
+    broker.create({"scores": 2, "labels": 2})
+    settings = Settings(listen=free_address, data=tmp_path / "server")
+    configuration = tmp_path / "consumer.toml"
+    configuration.write_text(CONFIGURATION.format(brokers=broker.address, server=free_address))
+    log = tmp_path / "consumers.log"
+    sender = Sender(broker, scores, positives)
+    consumers = Consumers(configuration, log)
+    try:
+        with running_server(settings):
+            for kill in range(KILLS):
+                before = joined(free_address)
+                sender.send(ROWS // KILLS + 1)
+                # Some of the rows have arrived, and the others are under way.
+                wait_for(lambda: joined(free_address) > before, "rows")  # noqa: B023
+                consumers.replace(kill % 2)
+                if kill == KILLS // 2:
+                    broker.kill()
+                    broker.start()
+            sender.flush()
+        # The server has stopped too, with what it had not acknowledged.
+        with running_server(settings) as address:
+            wait_for(lambda: joined(address) == ROWS, "all rows", 120.0)
+            consumers.stop()
+            check(address, scores, positives)
+    except BaseException:
+        print(log.read_text())
+        raise
+    finally:
+        consumers.kill()
+
+
+def check(address: str, scores: np.ndarray, positives: np.ndarray) -> None:
+    """Compare what the server has with the rows."""
+    expected = Evaluator()
+    expected.add_cases(labels=positives, scores=scores)
+    with Client(address) as client:
+        found = client.stream(STREAM).evaluator().operating_points()
+        wanted = expected.operating_points()
+        # The evaluators have other settings, so their bytes differ, and their counts do not.
+        assert found.tp.tolist() == wanted.tp.tolist()
+        assert found.fp.tolist() == wanted.fp.tolist()
+        counters = client.get_stream(STREAM).counters
+        assert counters is not None
+        assert counters.duplicate_predictions == counters.duplicate_labels == 0
+
+
+def joined(address: str) -> int:
+    """Return how many cases are joined."""
+    with Client(address) as client:
+        if not client.list_streams():
+            return 0
+        snapshot = client.stream(STREAM).snapshot(metrics=["auc_roc"])
+        return int(snapshot.num_positive_ref + snapshot.num_negative_ref)

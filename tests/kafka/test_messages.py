@@ -1,0 +1,149 @@
+"""The forms of messages: CloudEvents, Seldon's headers, protobuf, JSON."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import InvalidInputError
+from streameval.kafka._messages import read_message
+from streameval.kafka._v2_response import read_v2_response
+from streameval.payloads import PayloadMapping, read_rows
+
+RESPONSE = "org.kubeflow.serving.inference.response"
+V2 = {"id": "q", "outputs": [{"name": "p", "shape": [2], "datatype": "FP64", "data": [0.25, 0.75]}]}
+CE = {"id": "7", "source": "s", "specversion": "1.0", "type": RESPONSE, "region": "eu"}
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number >= 0x80:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """Return a protobuf field: written by hand, so that no generated code is trusted."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def v2(
+    contents: bytes | None = None,
+    raw: bytes | None = None,
+    *,
+    name: bytes = b"fraud",
+    datatype: bytes = b"FP64",
+    shape: tuple[int, ...] = (2,),
+) -> bytes:
+    """Return a ModelInferResponse with one output."""
+    tensor = field(1, b"p") + field(2, datatype)
+    tensor += field(3, b"".join(map(varint, shape)))
+    if contents is not None:
+        tensor += field(5, contents)
+    body = field(1, name) + field(2, b"1") + field(3, b"inner") + field(5, tensor)
+    return body if raw is None else body + field(6, raw)
+
+
+def rows(mapping: dict[str, object], headers: list[tuple[str, bytes]], value: bytes) -> list:
+    (event,) = read_message("topic", None, headers, value)
+    found = read_rows(PayloadMapping.of(mapping), event)
+    assert not found.refusals
+    return [(row.stream, row.id, row.score) for row in found.rows]
+
+
+EXPECTED = [("fraud/eu", "q/0", 0.25), ("fraud/eu", "q/1", 0.75)]
+KSERVE = {"preset": "kserve-v2", "stream": "fraud/{region}"}
+
+
+def test_binary_cloud_events() -> None:
+    headers = [(f"ce_{name}", value.encode()) for name, value in CE.items()]
+    headers.append(("content-type", b"application/json"))
+    assert rows(KSERVE, headers, json.dumps(V2).encode()) == EXPECTED
+
+
+def test_structured_cloud_events() -> None:
+    headers = [("content-type", b"application/cloudevents+json; charset=UTF-8")]
+    assert rows(KSERVE, headers, json.dumps({**CE, "data": V2}).encode()) == EXPECTED
+
+
+def test_plain_headers_of_seldon_core_1() -> None:
+    headers = [
+        ("type", b"io.seldon.serving.inference.response"),
+        ("content-type", b"application/json"),
+        ("requestid", b"abc"),
+        ("inferenceservicename", b"fraud"),
+    ]
+    body = {"data": {"names": ["no", "yes"], "ndarray": [[0.9, 0.1]]}}
+    mapping = {"preset": "seldon", "stream": "{inferenceservicename}", "class": "yes"}
+    assert rows(mapping, headers, json.dumps(body).encode()) == [("fraud", "abc", 0.1)]
+
+
+@pytest.mark.parametrize("name", [b"fraud", b"m" * 91, b"m" * 123, b"m" * 300])
+def test_protobuf_of_seldon_core_2(name: bytes) -> None:
+    """Its content type is missing; a length of 91 or 123 looks like JSON."""
+    value = v2(field(7, struct.pack("<2d", 0.25, 0.75)), name=name)
+    found = rows({"preset": "seldon-v2", "stream": "{topic}"}, [("x-request-id", b"r")], value)
+    assert found == [("topic", "r/0", 0.25), ("topic", "r/1", 0.75)]
+
+
+def test_json_with_a_request_id() -> None:
+    value = b"\n" + json.dumps(V2).encode()
+    found = rows({"preset": "seldon-v2", "stream": "{topic}"}, [("X-Request-Id", b"r")], value)
+    assert found == [("topic", "r/0", 0.25), ("topic", "r/1", 0.75)]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw", "expected"),
+    [
+        (b"FP32", struct.pack("<2f", 0.5, 2.0), [0.5, 2.0]),
+        (b"FP16", struct.pack("<2e", 0.5, 2.0), [0.5, 2.0]),
+        (b"INT64", struct.pack("<2q", -1, 2), [-1, 2]),
+        (b"UINT8", b"\x01\xff", [1, 255]),
+        (b"BOOL", b"\x01\x00", [True, False]),
+        (b"BYTES", struct.pack("<I2sI0s", 2, b"ab", 0, b""), ["ab", ""]),
+    ],
+)
+def test_raw_contents(datatype: bytes, raw: bytes, expected: list[object]) -> None:
+    assert read_v2_response(v2(raw=raw, datatype=datatype))["outputs"][0]["data"] == expected
+
+
+def test_a_matrix_is_nested() -> None:
+    raw = struct.pack("<4d", 0.9, 0.1, 0.3, 0.7)
+    mapping = {"preset": "seldon-v2", "stream": "s", "class": 1}
+    found = rows(mapping, [("x-request-id", b"r")], v2(raw=raw, shape=(2, 2)))
+    assert found == [("s", "r/0", 0.1), ("s", "r/1", 0.7)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        v2(raw=b"\0" * 9),
+        v2(raw=b"", datatype=b"BF17"),
+        v2(raw=struct.pack("<I", 9), datatype=b"BYTES"),
+        v2(raw=b"\0\0\0\0\1", datatype=b"BYTES"),
+        field(1, b"fraud") + field(6, b"raw without outputs"),
+        v2()[:-3],
+    ],
+)
+def test_damaged_protobuf(value: bytes) -> None:
+    with pytest.raises(InvalidInputError):
+        read_message("t", None, [("content-type", b"application/x-protobuf")], value)
+
+
+@given(
+    value=st.binary(max_size=60), name=st.sampled_from(["x-request-id", "ce_id", "content-type"])
+)
+def test_any_bytes(value: bytes, name: str) -> None:
+    """A message raises InvalidInputError or gives events."""
+    for headers in (None, [(name, value)], [(name, b"application/x-protobuf")]):
+        try:
+            read_message("t", value, headers, value)
+        except InvalidInputError as error:
+            assert str(error)  # noqa: PT017

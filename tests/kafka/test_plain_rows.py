@@ -1,0 +1,109 @@
+"""The short way of simple messages gives what the long way gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval.kafka import _piece
+from streameval.kafka._piece import read_piece
+from streameval.kafka._plain_rows import PlainRows
+from streameval.payloads import PayloadMapping
+
+NDJSON = {"preset": "ndjson", "stream": "s"}
+
+
+class StubMessage:
+    """A message without a broker."""
+
+    def __init__(self, value: bytes | None, time_ms: int = 1_700_000_000_000) -> None:
+        self._value = value
+        self._time_ms = time_ms
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self._time_ms) if self._time_ms else (0, -1)
+
+    def headers(self) -> None: ...
+
+    def key(self) -> None: ...
+
+    def topic(self) -> str:
+        return "t"
+
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.floats(), st.text(max_size=40), st.just([1])
+)
+bodies = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": st.one_of(scalars, st.text(min_size=1, max_size=3)),
+            "score": st.one_of(scalars, st.floats(0, 1)),
+            "label": scalars,
+            "time": st.one_of(st.none(), scalars),
+        },
+    ),
+    scalars,
+).map(lambda body: json.dumps(body).encode())
+messages = st.lists(
+    st.builds(
+        StubMessage, st.one_of(st.none(), st.binary(max_size=8), bodies), st.sampled_from([0, 5])
+    ),
+    max_size=8,
+)
+
+
+@given(messages=messages)
+def test_both_ways_agree(messages: list[Any]) -> None:
+    mappings = [PayloadMapping.of(NDJSON)]
+    assert PlainRows.of(mappings) is not None
+    short = read_piece(messages, mappings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_piece.PlainRows, "read", lambda *_: None)
+        long = read_piece(messages, mappings)
+    assert short.rows == long.rows
+    assert short.refused == long.refused
+    assert [each.message(1) for each in short.batches] == [each.message(1) for each in long.batches]
+    assert [each.places for each in short.batches] == [each.places for each in long.batches]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"types": ["t"]},
+        {"stream": "{topic}"},
+        {"segments": {"k": "body.k"}},
+        {"positive": "yes"},
+        {"class": 1},
+        {"score": "body.a.b"},
+        {"id": "headers.key"},
+        {"id": "body.id || body.key"},
+        {"when": "body.ok"},
+        {"cluster": "body.user"},
+        {"weight": "body.weight"},
+    ],
+)
+def test_other_mappings_go_the_long_way(more: dict[str, object]) -> None:
+    assert PlainRows.of([PayloadMapping.of({**NDJSON, **more})]) is None
+
+
+def test_a_structured_event_whose_stream_is_no_name() -> None:
+    """Whatever a message holds is a refusal."""
+    event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "model": "\ud800"}
+    event["data"] = {"id": "a", "score": 0.5}
+
+    class Structured(StubMessage):
+        def headers(self) -> list[tuple[str, bytes]]:
+            return [("content-type", b"application/cloudevents+json")]
+
+    mappings = [PayloadMapping.of({**NDJSON, "stream": "{model}"})]
+    piece = read_piece([Structured(json.dumps(event).encode())], mappings)
+    assert [each.reason for each in piece.refused[0]] == ["stream"]
