@@ -72,7 +72,7 @@ def expect_figures(page: Page, known: Snapshot) -> None:
         f"{known.num_positive_ref:,} positive, {known.num_negative_ref:,} negative"
     )
     expect(page.locator("#figure-coverage")).to_have_text(percent(known.coverage.labelled_share))
-    expect(page.locator("#covered")).to_contain_text(f"revision {known.revision:,}")
+    expect(page.locator("#internals")).to_contain_text(f"Revision {known.revision:,}")
 
 
 def test_the_list_has_the_worst_first(page: Page, served: Served) -> None:
@@ -100,6 +100,23 @@ def test_the_list_has_the_worst_first(page: Page, served: Served) -> None:
     assert words["one/negative"] == "no positive case yet"
     assert words["wait/labels"] == "no label yet"
     assert words["old/data"] == "no labelled cases"
+
+
+def test_negative_labels_are_labels(page: Page, served: Served) -> None:
+    """A stream with negative labels only lacks a positive case, while others are awaited."""
+    stream = served.client.stream("wait/positives")
+    ids = [str(index) for index in range(20)]
+    stream.log_cases(ids=ids, scores=np.linspace(0.1, 0.9, 20))
+    stream.label_cases(ids=ids[:13], labels=[0] * 13)
+    stream.flush()
+    page.goto(served.url("?window=all&find=wait/"))
+    row = page.locator("tr", has_text="wait/positives")
+    expect(row.locator("td").first).to_have_text("no positive case yet")
+    expect(page.locator("tr", has_text="wait/labels").locator("td").first).to_have_text(
+        "no label yet"
+    )
+    page.goto("about:blank")  # an open page would report that its stream was deleted
+    served.client.delete_stream("wait/positives")
 
 
 def test_search_and_order_of_the_list(page: Page, served: Served) -> None:
@@ -399,6 +416,31 @@ def test_histograms_count_every_case(page: Page, served: Served, evaluator: Eval
         known, _ = np.histogram(scores, edges, weights=counts)
         assert [number(row[column]) for row in rows] == known.tolist()
     assert number(rows[0][0]) == pytest.approx(edges[0], rel=1e-3)
+
+
+MIDDLES = """(plot) => {
+    const shapes = [...plot.querySelectorAll("svg path")].map((path) => ({
+        box: path.getBoundingClientRect(), text: path.getAttribute("d"),
+        fill: path.getAttribute("fill"),
+    })).filter(({ fill, box }) => fill && fill !== "none" && box.width);
+    const middle = ({ box }) => box.x + box.width / 2;
+    const isPoint = ({ text }) => text.startsWith("M1 0A1");
+    const lowest = Math.max(...shapes.map(({ box }) => box.bottom));
+    const isBar = (each) => !isPoint(each) && Math.abs(each.box.bottom - lowest) < 2;
+    return [shapes.filter(isPoint).map(middle), shapes.filter(isBar).map(middle)];
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_bars_stand_under_their_points(page: Page, served: Served, width: int) -> None:
+    """Each point of the time chart is in the middle of its step's bar."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(served.url(f"stream/{STREAM}?window=6h"))
+    expect(page.locator("#timeline-plot svg path").first).to_be_attached()
+    points, bars = page.locator("#timeline-plot").evaluate(MIDDLES)
+    assert len(points) > 10
+    for each in points:
+        assert min(abs(each - bar) for bar in bars) < 1.5, (each, bars)
 
 
 def test_time_has_its_intervals_and_marks_what_is_immature(page: Page, served: Served) -> None:

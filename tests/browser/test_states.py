@@ -72,6 +72,7 @@ def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: S
     complaints.append("404 (Not Found)")
     page.goto(served.url("stream/no/such"))
     expect(page.locator("#refused")).to_contain_text("There is no such stream")
+    expect(page.locator("#connection")).to_be_hidden()
     page.get_by_role("link", name="All streams").click()
     expect(page.locator("h1")).to_have_text("Streams")
 

@@ -167,12 +167,13 @@ def test_light_and_dark(browser: Browser, served: Served) -> None:
         page = context.new_page()
         page.goto(served.url(f"stream/{STREAM}"))
         expect(page.locator("#pr-plot svg path").first).to_be_attached()
-        button = page.get_by_role("button", name="Dark")
-        expect(button).to_have_attribute("aria-pressed", "true")
+        button = page.get_by_role("button", name="theme")
+        expect(button).to_have_text("Light theme")
         ground = "getComputedStyle(document.body).backgroundColor"
         text = "getComputedStyle(document.querySelector('#pr-plot svg text')).fill"
         dark = page.evaluate(ground), page.evaluate(text)
         button.click()
+        expect(button).to_have_text("Dark theme")
         light = page.evaluate(ground), page.evaluate(text)
         assert dark[0] != light[0]
         assert dark[1] != light[1]

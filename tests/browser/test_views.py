@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
 
-from .conftest import OTHER, STREAM, Served, between, expect, figure, signed
+from .conftest import COUNTRIES, OTHER, STREAM, Served, between, expect, figure, signed
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -37,27 +37,36 @@ BRAZIL = types_pb2.Segment(key="country", value="BR")
 
 
 @pytest.mark.parametrize(
-    ("query", "sides", "metric"),
+    ("query", "sides", "metric", "names"),
     [
         (
             f"a={STREAM}&a.window=24h&b={OTHER}&b.window=24h",
             ({"stream": STREAM, "last": DAY}, {"stream": OTHER, "last": DAY}),
             "auc_pr",
+            (STREAM, OTHER),
         ),
         (
             f"a={STREAM}&a.window=1h&b={STREAM}&b.window=24h",
             ({"stream": STREAM, "last": HOUR}, {"stream": STREAM, "last": DAY}),
             "auc_pr",
+            ("1 h", "24 h"),
         ),
         (
             f"a={STREAM}&a.segment=country:BR&b={STREAM}&metric=auc_roc",
             ({"stream": STREAM, "segment": BRAZIL}, {"stream": STREAM}),
             "auc_roc",
+            ("country:BR", "all segments"),
         ),
     ],
 )
 def test_comparisons_are_the_servers(
-    page: Page, served: Served, query: str, sides: tuple[dict, dict], metric: str
+    page: Page,
+    served: Served,
+    *,
+    query: str,
+    sides: tuple[dict, dict],
+    metric: str,
+    names: tuple[str, str],
 ) -> None:
     """Two streams, two windows of one, a segment and the rest: figures, interval, p-value."""
     page.goto(served.url(f"compare?{query}"))
@@ -73,17 +82,23 @@ def test_comparisons_are_the_servers(
     expect(page.locator("#result-p")).to_have_text(p_value)
     verdict = page.locator("#result-title")
     if limits.upper < 0:
-        expect(verdict).to_have_text(f"B is better than A by {-known.difference.value:.3f}")
+        expect(verdict).to_have_text(
+            f"{names[1]} is better than {names[0]} by {-known.difference.value:.3f}"
+        )
     elif limits.lower > 0:
-        expect(verdict).to_have_text(f"A is better than B by {known.difference.value:.3f}")
+        expect(verdict).to_have_text(
+            f"{names[0]} is better than {names[1]} by {known.difference.value:.3f}"
+        )
     else:
         expect(verdict).to_have_text("No significant difference")
-    assert known.complement == ("without A" in page.locator("#result .note").inner_text())
+    expect(page.locator("#result dt").first).to_have_text(re.compile(f"^{names[0]}: AUC"))
+    expect(page.locator("#pr .keys li").nth(1)).to_have_text(names[1])
+    assert known.complement == (f"without {names[0]}" in page.locator("#result .note").inner_text())
     for card in ("pr", "roc"):
         expect(page.locator(f"#{card}-plot svg path").nth(5)).to_be_attached()
         # Both curves of B have all its cases; only the figure excludes A.
         note = page.locator(f"#{card} .note").inner_text()
-        assert known.complement == ("B's curve includes A" in note), note
+        assert known.complement == (f"curve of {names[1]} includes {names[0]}" in note), note
 
 
 def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: Served) -> None:
@@ -114,8 +129,62 @@ def test_what_cannot_be_compared_says_why(
     page.get_by_role("button", name="Swap A and B").click()
     expect(page.locator("#result-p")).to_be_visible()
     assert "a.window=24h" in page.url
-    page.goto(served.url("compare"))
+
+
+@pytest.mark.parametrize("text", ["country=BR", "BR", ":BR"])
+def test_a_malformed_segment_is_refused_where_it_is_typed(
+    page: Page, served: Served, text: str
+) -> None:
+    """Typed or in a link, it is never ignored: nothing is compared until it is put right."""
+    page.goto(served.url(f"compare?a={STREAM}&b={OTHER}"))
+    expect(page.locator("#result-p")).to_be_visible()
+    field, refusal = page.locator("#a-segment"), page.locator("#a-refusal")
+    field.fill(text)
+    field.press("Enter")
+    expect(refusal).to_contain_text(f"“{text}” is no segment. Write key:value")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#result-p")).to_have_count(0)
+    expect(page.locator("#pr")).to_be_hidden()
+    page.reload()
+    expect(refusal).to_be_visible()
+    expect(page.locator("#b-refusal")).to_be_hidden()
+    assert text != "country=BR" or "as in country:BR" in refusal.inner_text()
+    field.fill("country:BR")
+    field.press("Enter")
+    expect(page.locator("#result-p")).to_be_visible()
+    expect(refusal).to_be_hidden()
+    known = compared(served, {"stream": STREAM, "segment": BRAZIL}, {"stream": OTHER})
+    expect(page.locator("#result-a")).to_have_text(figure(known.a.value))
+
+
+def test_the_segments_of_a_stream_are_offered(page: Page, served: Served) -> None:
+    """The field lists the values in the window, and none of a stream without keys."""
+    page.goto(served.url(f"compare?a={STREAM}&b=churn/weekly"))
+    offered = page.locator("#a-segments option")
+    expect(offered).to_have_count(len(COUNTRIES))
+    values = [each.get_attribute("value") for each in offered.all()]
+    assert values == sorted(f"country:{value}" for value in COUNTRIES)
+    expect(page.locator("#result-p")).to_be_visible()
+    expect(page.locator("#b-segments option")).to_have_count(0)
+
+
+def test_compare_begins_with_comparisons_that_can_be_made(page: Page, served: Served) -> None:
+    """Without a stream it offers some, and with one those of its group; each is answered."""
+    page.goto(served.url(f"compare?a={STREAM}"))
     expect(page.locator("#result-title")).to_have_text("What to compare")
+    links = page.locator(".starts a")
+    expect(links).to_have_text(
+        [f"{STREAM} against {OTHER}", f"The last 24 h of {STREAM} against all time"]
+    )
+    links.first.click()
+    expect(page.locator("#a-window")).to_have_value("24h")
+    expect(page.locator("#b-stream")).to_have_value(OTHER)
+    expect(page.locator("#result-a")).not_to_be_empty()
+    page.goto("about:blank")
+    page.goto(served.url("compare"))
+    links.first.click()
+    expect(page.locator("#a-stream")).to_have_value(re.compile("^(fraud|one)/"))
+    expect(page.locator("#b-stream")).to_have_value(re.compile("^(fraud|one)/"))
 
 
 def test_a_comparison_is_made_by_hand(page: Page, served: Served) -> None:
@@ -189,7 +258,7 @@ def test_a_window_over_midnight_names_both_days(page: Page, served: Served) -> N
     page.goto(served.url(f"stream/{STREAM}?window={window}"))
     covered = served.client.stream(STREAM).snapshot(window=ends).window
     shown = " to ".join(f"{each:%b} {each.day}, {each:%H:%M}" for each in covered)
-    expect(page.locator("#covered")).to_contain_text(f"{shown} · revision")
+    expect(page.locator("#covered")).to_have_text(shown)
 
 
 def test_nothing_to_compare_yet_is_no_connection(page: Page, served: Served) -> None:

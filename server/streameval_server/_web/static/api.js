@@ -34,7 +34,15 @@ export const streamPath = (name, method = "") => `v1/streams/${name}${method ? `
 
 /** Return the answer to a GET request. Throws ApiError. */
 export async function get(path, parameters = {}, signal = undefined) {
-  const response = await request(path, parameters, signal, "application/json");
+  return decoded(await request(path, parameters, signal, "application/json"), signal);
+}
+
+/** Return the answer to a POST request with a JSON body. Throws ApiError. */
+export async function post(path, body, signal = undefined) {
+  return decoded(await request(path, {}, signal, "application/json", body), signal);
+}
+
+async function decoded(response, signal) {
   try {
     return await response.json();
   } catch (error) {
@@ -43,7 +51,8 @@ export async function get(path, parameters = {}, signal = undefined) {
   }
 }
 
-async function request(path, parameters, signal, accept) {
+/** Send a GET request, or a POST request where there is a body. */
+async function request(path, parameters, signal, accept, body = undefined) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const each of [value].flat()) {
@@ -52,10 +61,15 @@ async function request(path, parameters, signal, accept) {
   }
   const headers = { accept };
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
+  const sent = { headers, signal, cache: "no-store" };
+  if (body) {
+    headers["content-type"] = "application/json";
+    Object.assign(sent, { method: "POST", body: JSON.stringify(body) });
+  }
   const search = query.toString();
   let response;
   try {
-    response = await fetch(search ? `${path}?${search}` : path, { headers, signal, cache: "no-store" });
+    response = await fetch(search ? `${path}?${search}` : path, sent);
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "the server does not answer");

@@ -45,7 +45,10 @@ function show(route, key) {
   const context = {
     signal: aborter.signal,
     route: currentRoute,
-    connection: (state) => { if (!aborter.signal.aborted) connection(state); },
+    connection: (state, error) => {
+      // The server answered, though not with figures: neither live nor disconnected.
+      if (!aborter.signal.aborted) connection(state === "refused" && !error.isDenied ? "idle" : state);
+    },
     failure: (error) => failure(error),
   };
   const root = document.createElement("div");
@@ -79,7 +82,7 @@ function connection(state) {
   if (pill.dataset.state === state) return;
   const isBack = state === "live" && !banner.hidden;
   pill.dataset.state = state;
-  pill.hidden = state === "idle"; // the view asks the server for nothing
+  pill.hidden = state === "idle"; // nothing is watched
   setText(pill, WORDS[state]);
   banner.hidden = state !== "lost";
   if (state === "lost") {

@@ -2,16 +2,17 @@
 
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
 import { Overlay } from "./curves.js";
-import { fill, h } from "./dom.js";
+import { fill, h, setText } from "./dom.js";
 import { figure, interval, percent, period, pValue, reason, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
-import { replace, segment, selection, toCompare, WINDOWS } from "./route.js";
+import { between, replace, segment, segmentText, selection, toCompare, WINDOWS } from "./route.js";
 import { sentence } from "./states.js";
 
 const GAP_MS = 1_000;
 const MAX_POINTS = 1024;
 const SIDES = ["a", "b"];
+const MAX_STARTS = 3;
 
 export class CompareView {
   constructor(root, route, context) {
@@ -19,12 +20,14 @@ export class CompareView {
     this.build();
     this.update(route);
     get("v1/streams", { pageSize: 1000 }, this.signal).then(
-      (page) => fill(this.names, page.streams.map((each) => h("option", { value: each.name }))),
-      (error) => this.fail(error));
+      (page) => this.list(page.streams.map((each) => each.name)), (error) => this.fail(error));
   }
 
   build() {
     this.inputs = {};
+    this.segments = {};
+    this.refusals = {};
+    this.offered = {};
     this.names = h("datalist", { id: "names" });
     this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, titleOf(name))));
     this.form = h("form", {
@@ -47,13 +50,17 @@ export class CompareView {
     const id = (name) => `${side}-${name}`;
     const stream = h("input", { id: id("stream"), list: "names", autocomplete: "off", spellcheck: "false", required: true });
     const window = h("select", { id: id("window") });
-    const chosen = h("input", { id: id("segment"), placeholder: "all, or country:US", autocomplete: "off", spellcheck: "false" });
+    const chosen = h("input", { id: id("segment"), placeholder: "all, or country:US", autocomplete: "off", spellcheck: "false",
+      list: id("segments"), "aria-describedby": id("refusal") });
     this.inputs[side] = { stream, window, segment: chosen };
+    this.segments[side] = h("datalist", { id: id("segments") });
+    this.refusals[side] = h("p", { class: "refusal", id: id("refusal"), role: "alert", hidden: true });
     return h("fieldset", { class: `side ${side}` },
       h("legend", {}, h("span", { class: side === "a" ? "swatch line a" : "swatch line dash b", "aria-hidden": true }), side.toUpperCase()),
       h("div", {}, h("label", { for: id("stream") }, "Stream"), stream),
       h("div", {}, h("label", { for: id("window") }, "Window"), window),
-      h("div", {}, h("label", { for: id("segment") }, "Segment"), chosen));
+      h("div", {}, h("label", { for: id("segment") }, "Segment"), chosen),
+      this.segments[side], this.refusals[side]);
   }
 
   update({ parameters }) {
@@ -71,6 +78,50 @@ export class CompareView {
     }
     this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : HEADLINE;
     this.watch();
+  }
+
+  /** Offer the streams' names in the fields, and where none is chosen, comparisons to begin with. */
+  list(names) {
+    this.known = names;
+    fill(this.names, names.map((each) => h("option", { value: each })));
+    if (this.result.querySelector("#start")) this.begin();
+  }
+
+  /** Offer the segments that the side's window has, by name; none where the stream declares no keys. */
+  async offer(side) {
+    const { stream, window } = this.sides[side];
+    const key = JSON.stringify([stream, window]);
+    if (!stream || this.offered[side] === key) return;
+    this.offered[side] = key;
+    let found = [];
+    try {
+      const { settings } = (await get(streamPath(stream), {}, this.signal)).stream;
+      if (settings.segmentKeys.length) {
+        found = (await get(streamPath(stream, "rank"), selection("selection.", window, null), this.signal)).segments;
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // the comparison itself says what is wrong
+    }
+    if (this.offered[side] !== key) return;
+    fill(this.segments[side], found.map((each) => segmentText(each.segment)).toSorted()
+      .map((value) => h("option", { value })));
+  }
+
+  /** Say at the field that a segment is malformed; return whether none is. */
+  check() {
+    let isGood = true;
+    for (const side of SIDES) {
+      const { segment: chosen } = this.inputs[side];
+      const text = chosen.value.trim();
+      const isMalformed = text !== "" && segment(text) === null;
+      const [key, value] = text.split(/=(.*)/s);
+      const advice = key && value !== undefined ? `${key}:${value}` : "country:US";
+      setText(this.refusals[side], isMalformed ? `“${text}” is no segment. Write key:value, as in ${advice}.` : "");
+      this.refusals[side].hidden = !isMalformed;
+      chosen.setAttribute("aria-invalid", String(isMalformed));
+      isGood &&= !isMalformed;
+    }
+    return isGood;
   }
 
   go() {
@@ -104,21 +155,37 @@ export class CompareView {
     this.watching?.abort();
     this.watching = new AbortController();
     const streams = SIDES.map((side) => this.sides[side].stream);
-    if (!streams.every(Boolean)) {
-      this.curves.hidden = true;
+    for (const side of SIDES) this.offer(side);
+    const isGood = this.check();
+    if (!isGood || !streams.every(Boolean)) {
+      this.isShown = false;
+      this.curves.hidden = this.warnings.hidden = true;
       this.context.connection("idle");
-      fill(this.result, h("h2", { id: "result-title" }, "What to compare"),
-        h("p", { class: "empty" }, "Choose a stream for A and one for B: two models, or two windows or segments of one."));
+      if (isGood) this.begin();
+      else {
+        fill(this.result, h("h2", { id: "result-title" }, "Nothing is compared yet"),
+          h("p", { class: "empty" }, "Correct the segment that is marked above."));
+      }
       return;
     }
     watch("v1/streams:watch", { streams: [...new Set(streams)], metrics: "prevalence" }, {
       signal: AbortSignal.any([this.watching.signal, this.signal]),
       onAnswer: () => this.refresher.request(),
       onState: (state, error) => {
-        this.context.connection(state);
+        this.context.connection(state, error);
         if (state === "refused" || (state === "lost" && !this.isShown)) this.fail(error);
       },
     });
+  }
+
+  /** Nothing is chosen, or one side: offer comparisons that the server's streams allow. */
+  begin() {
+    const chosen = SIDES.map((side) => this.sides[side].stream).find(Boolean);
+    fill(this.result, h("h2", { id: "result-title" }, "What to compare"),
+      h("p", { class: "empty", id: "start" }, this.known && !this.known.length ? "There is no stream yet."
+        : "Choose two streams above, or two windows or segments of one. Or begin with one of these:"),
+      h("ul", { class: "starts" }, starts(this.known ?? [], chosen).map(([title, parameters]) =>
+        h("li", {}, h("a", { href: toCompare(parameters) }, title)))));
   }
 
   fields(side, prefix) {
@@ -160,17 +227,18 @@ export class CompareView {
   showResult(answer) {
     const name = titleOf(this.metric.value);
     const { a, b, difference } = answer;
-    const title = h("h2", { id: "result-title" }, verdict(answer, name));
+    const [nameA, nameB] = namesOf(this.sides);
+    const title = h("h2", { id: "result-title" }, verdict(answer, name, nameA, nameB));
     const cell = (kind, heading, value, more) =>
       h("div", { class: kind }, h("dt", {}, heading), h("dd", { class: "value", id: `result-${kind}` }, value), h("dd", { class: "more" }, more));
     const limits = difference.interval;
     fill(this.result, title, h("dl", { class: "headline compared" },
-      cell("a", `A: ${name}`, figure(a.value), a.value === undefined ? reason(a) : interval(a.interval) ?? "–"),
-      cell("b", `B: ${name}`, figure(b.value), b.value === undefined ? reason(b) : interval(b.interval) ?? "–"),
-      cell("difference", "A minus B", signed(difference.value),
+      cell("a", `${nameA}: ${name}`, figure(a.value), a.value === undefined ? reason(a) : interval(a.interval) ?? "–"),
+      cell("b", `${nameB}: ${name}`, figure(b.value), b.value === undefined ? reason(b) : interval(b.interval) ?? "–"),
+      cell("difference", `${nameA} minus ${nameB}`, signed(difference.value),
         limits?.lower === undefined ? "no interval" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
       cell("p", "p-value", pValue(answer.pValue), "two-sided")),
-    h("p", { class: "note" }, notes(answer)));
+    h("p", { class: "note" }, notes(answer, nameA, nameB)));
     fill(this.warnings, answer.warnings.map((each) => h("li", {}, each)));
     this.warnings.hidden = !answer.warnings.length;
   }
@@ -186,7 +254,9 @@ export class CompareView {
       skew: common === undefined ? 1 : ((positives[index] / negatives[index]) * (1 - common)) / common,
     }));
     const floor = common ?? positives[0] / (positives[0] + negatives[0]);
-    const within = answer.complement ? " B's curve includes A; its figure does not." : "";
+    const [nameA, nameB] = namesOf(this.sides);
+    const within = answer.complement ? ` The curve of ${nameB} includes ${nameA}; its figure does not.` : "";
+    for (const each of [this.pr, this.roc]) each.name(nameA, nameB);
     this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`) + within;
     this.roc.card.note.textContent = `ROC curves do not depend on prevalence.${within}`;
     this.pr.draw(sides, {
@@ -200,20 +270,49 @@ export class CompareView {
   }
 }
 
-function verdict({ difference }, name) {
+function verdict({ difference }, name, nameA, nameB) {
   const limits = difference.interval;
   if (difference.value === undefined) return `${name} cannot be compared: ${reason(difference)}`;
   if (limits?.lower === undefined) return "Too few cases for an interval of the difference";
-  if (limits.lower > 0) return `A is better than B by ${figure(difference.value)}`;
-  if (limits.upper < 0) return `B is better than A by ${figure(-difference.value)}`;
+  if (limits.lower > 0) return `${nameA} is better than ${nameB} by ${figure(difference.value)}`;
+  if (limits.upper < 0) return `${nameB} is better than ${nameA} by ${figure(-difference.value)}`;
   return "No significant difference";
 }
 
-function notes(answer) {
+/** What tells the sides apart: the streams' names, or the windows, or the segments; all of it where more differs. */
+function namesOf({ a, b }) {
+  const windowOf = ({ window }) => {
+    const ends = between(window);
+    return WINDOWS.find(([key]) => key === window)?.[1] ?? (ends ? period(...ends) : window);
+  };
+  const segmentOf = ({ segment: chosen }) => chosen || "all segments";
+  const differs = (read) => read(a) !== read(b);
+  const parts = [(side) => side.stream, windowOf, segmentOf].filter(differs);
+  const shown = parts.length ? parts : [(side) => side.stream];
+  const names = [a, b].map((side) => shown.map((read) => read(side)).join(" · "));
+  return names[0] === names[1] ? names.map((name, index) => `${name} (${SIDES[index].toUpperCase()})`) : names;
+}
+
+/**
+ * Comparisons to begin with, as [title, parameters]: of the chosen stream, else of the first that has another of its
+ * group. The names are sorted, so the members of a group are neighbours.
+ */
+function starts(names, chosen) {
+  const group = (name) => name.split("/")[0];
+  const first = chosen ?? names.find((name, index) => index + 1 < names.length && group(name) === group(names[index + 1])) ?? names[0];
+  if (first === undefined) return [];
+  const own = `The last 24 h of ${first} against all time`;
+  const others = names.filter((name) => name !== first && group(name) === group(first)).slice(0, MAX_STARTS);
+  const pair = (a, b) => [`${a} against ${b}`, { a, "a.window": "24h", b, "b.window": "24h" }];
+  return [...others.map((name) => pair(first, name)),
+    [own, { a: first, "a.window": "24h", b: first, "b.window": "all" }]];
+}
+
+function notes(answer, nameA, nameB) {
   const when = (window) => (window
     ? period(new Date(window.startTime), new Date(window.endTime)) : "all time");
   return [
-    `A: ${when(answer.windowA)}. B: ${when(answer.windowB)}${answer.complement ? ", without A" : ""}.`,
+    `${nameA}: ${when(answer.windowA)}. ${nameB}: ${when(answer.windowB)}${answer.complement ? `, without ${nameA}` : ""}.`,
     answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}.`,
     "95 % intervals; cases are assumed to be independent.",
   ].filter(Boolean).join(" ");

@@ -100,8 +100,8 @@ function mark(at, colours) {
   }];
 }
 
-function tooltipText(found, across, up) {
-  const lines = found.filter((each) => ["measured", "achievable", "A", "B"].includes(each.seriesName));
+function tooltipText(found, across, up, names = ["measured", "achievable"]) {
+  const lines = found.filter((each) => names.includes(each.seriesName));
   if (!lines.length) return "";
   return [
     `${across} ${figure(lines[0].value[0])}`,
@@ -112,27 +112,31 @@ function tooltipText(found, across, up) {
 /** Two curves in one chart; sides are {curve, positives, negatives, skew}. */
 export class Overlay {
   constructor(signal, { id, title }) {
-    this.card = new ChartCard(signal, {
-      id, title, shape: "square",
-      keys: [["line a", "A"], ["line dash b", "B"]],
-    });
+    this.card = new ChartCard(signal, { id, title, shape: "square" });
     this.element = this.card.element;
+  }
+
+  /** Set what the sides are called. */
+  name(a, b) {
+    this.names = [a, b];
+    this.card.legend([["line a", a], ["line dash b", b]]);
   }
 
   draw(sides, { across, up, path, floor }) {
     const drawn = sides.map(path);
-    return this.card.draw(`${up} against ${across} of A and B.`, (colours) => ({
+    const [a, b] = this.names;
+    return this.card.draw(`${up} against ${across} of ${a} and ${b}.`, (colours) => ({
       grid: GRID,
       xAxis: unitAxis(colours, across, { nameGap: 28 }),
       yAxis: unitAxis(colours, up, { nameGap: 34 }),
-      tooltip: tooltip(colours, (found) => tooltipText(found, across, up)),
+      tooltip: tooltip(colours, (found) => tooltipText(found, across, up, [a, b])),
       series: [
         line("at random", floor, colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
-        line("A", drawn[0], colours.a, { lineStyle: { width: 2.2 } }),
-        line("B", drawn[1], colours.b, { lineStyle: { width: 2.2, type: [8, 4] } }),
+        line(a, drawn[0], colours.a, { lineStyle: { width: 2.2 } }),
+        line(b, drawn[1], colours.b, { lineStyle: { width: 2.2, type: [8, 4] } }),
       ],
     }), () => table(`${up} at each tenth of ${across.toLowerCase()}`,
-      [{ title: across, numeric: true }, { title: "A", numeric: true }, { title: "B", numeric: true }],
+      [{ title: across, numeric: true }, { title: a, numeric: true }, { title: b, numeric: true }],
       Array.from({ length: 11 }, (_, index) => [
         figure(index / 10, 1), ...drawn.map((each) => figure(nearest(each, index / 10)))])));
   }

@@ -24,7 +24,7 @@ export class SegmentsCard {
   undeclared(name) {
     this.more.hidden = true;
     redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model performs worse:`),
-      h("pre", {}, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`))));
+      h("pre", { tabindex: 0 }, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`))));
   }
 
   update(ranked, selected) {

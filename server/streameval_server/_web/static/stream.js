@@ -1,5 +1,7 @@
-// One stream: figures, curves, timeline, histogram, threshold, segments.
+// One stream: alarms, figures, curves, timeline, histogram, threshold, segments.
 
+import { openAlarms } from "./alarm_states.js";
+import { AlarmsCard } from "./alarms.js";
 import { ApiError, get, metric, Refresher, streamPath, throttle, watch } from "./api.js";
 import { CalibrationCard } from "./calibration.js";
 import { PrCard, RocCard } from "./curves.js";
@@ -78,9 +80,11 @@ export class StreamView {
     this.chip = h("span", { class: "chips" });
     this.compare = h("a", { class: "button" }, "Compare");
     this.covered = h("p", { class: "summary", id: "covered" });
+    this.internals = h("p", { id: "internals" });
     this.figures = h("dl", { class: "headline", id: "figures" });
     this.warnings = h("ul", { class: "warnings", id: "warnings" });
     this.placeholder = h("div");
+    this.alarms = new AlarmsCard(this.name, this.signal, (chosen) => this.link({ segment: chosen }), (error) => this.fail(error));
     this.pr = new PrCard(this.signal);
     this.roc = new RocCard(this.signal);
     const toWindow = (window) => this.link({ window });
@@ -103,8 +107,9 @@ export class StreamView {
       h("div", { class: "view-head" },
         h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
         h("div", { class: "title-row" }, this.title, this.chip, this.compare),
-        h("div", { class: "window-row" }, this.windows, this.custom(), this.covered)),
-      this.figures, this.warnings, this.placeholder, this.body);
+        h("div", { class: "window-row" }, this.windows, this.custom(), this.covered,
+          h("details", { class: "custom internals" }, h("summary", {}, "Details"), this.internals))),
+      this.alarms.element, this.figures, this.warnings, this.placeholder, this.body);
     this.body.hidden = true;
     this.head();
   }
@@ -145,6 +150,7 @@ export class StreamView {
     });
     const isWhole = this.window === "all" && !this.segment;
     this.segments.show();
+    this.alarms.show();
     this.timeline.card.fillTable();
     this.point.timeline.card.fillTable();
     this.compare.href = toCompare(isWhole
@@ -189,7 +195,7 @@ export class StreamView {
       signal: this.requestSignal,
       onAnswer: ({ snapshot }) => receive(snapshot),
       onState: (state, error) => {
-        this.context.connection(state);
+        this.context.connection(state, error);
         if (state === "refused" || (state === "lost" && !this.snapshot)) this.fail(error);
       },
     });
@@ -198,7 +204,7 @@ export class StreamView {
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
-    this.body.hidden = true;
+    this.body.hidden = this.alarms.element.hidden = true;
     fill(this.figures);
     fill(this.warnings);
     const shown = this.context.failure(error);
@@ -210,6 +216,7 @@ export class StreamView {
     this.positives = Number(snapshot.numPositiveRef);
     this.negatives = Number(snapshot.numNegativeRef);
     this.showFigures(snapshot);
+    this.alarms.follow(openAlarms(snapshot));
     this.point.update(snapshot);
     this.threshold.declared = snapshot.operatingPoint?.lowestScore ?? null;
     const hasBoth = this.positives > 0 && this.negatives > 0;
@@ -374,8 +381,9 @@ export class StreamView {
     this.put("counts", count(positives + negatives), `${count(positives)} positive, ${count(negatives)} negative${missesOf(snapshot)}`);
     const { coverage } = snapshot;
     this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "arrived with their cases");
-    setText(this.covered, `${snapshot.window ? period(new Date(snapshot.window.startTime), new Date(snapshot.window.endTime)) : "Since the stream was made"}`
-      + ` · revision ${count(Number(snapshot.revision))}${snapshot.resolution ? ` · scores to ${snapshot.resolution} bits` : ""}`);
+    setText(this.covered, snapshot.window ? period(new Date(snapshot.window.startTime), new Date(snapshot.window.endTime)) : "Since the stream was made");
+    setText(this.internals, `Revision ${count(Number(snapshot.revision))} of the server's log. `
+      + `Scores are kept ${snapshot.resolution ? `to ${snapshot.resolution} significant bits` : "exactly"}.`);
     fill(this.warnings, snapshot.warnings.map((each) => h("li", {}, each)));
     this.warnings.hidden = !snapshot.warnings.length;
   }

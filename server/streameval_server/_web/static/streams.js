@@ -1,5 +1,6 @@
-// The list of all streams, worst first.
+// The list of all streams: those with open alarms, then the worst, first.
 
+import { AlarmStates, openAlarms } from "./alarm_states.js";
 import { ApiError, get, metric, Refresher, throttle, watch } from "./api.js";
 import { fill, h, redraw, setText, svg } from "./dom.js";
 import { count, figure, interval, percent, reason, span, titleOf } from "./format.js";
@@ -22,6 +23,7 @@ const coverage = (entry) => entry.snapshot.coverage?.labelledShare;
 // Each order: title, sort key, direction. Streams without a value come last.
 const ORDERS = {
   ...Object.fromEntries(MONITORED.map((name) => [name, [`${titleOf(name)}, the worst first`, value(name), 1]])),
+  [HEADLINE]: [`Alarms, then the worst ${titleOf(HEADLINE)}`, value(HEADLINE), 1],
   coverage: ["Coverage, the lowest first", coverage, 1],
   fresh: ["Freshness, the stalest first", (entry) => entry.newest, 1],
   name: ["Name", (entry) => entry.snapshot.stream, 1],
@@ -34,6 +36,7 @@ export class StreamsView {
     this.rows = new Map();
     this.shown = PAGE_ROWS;
     this.build();
+    this.alarms = new AlarmStates(this.signal, () => this.show(), (error) => this.fail(error));
     this.update(route);
     this.names = new Refresher(() => this.loadNames(), NAMES_GAP_MS, this.signal, (error) => this.fail(error));
     this.figures = new Refresher(() => this.loadFigures(), FIGURES_GAP_MS, this.signal, (error) => this.fail(error));
@@ -98,13 +101,15 @@ export class StreamsView {
   }
 
   async loadNames() {
-    const names = [];
+    const streams = [];
     let pageToken = "";
     do {
       const page = await get("v1/streams", { pageSize: NAMES_PER_PAGE, pageToken }, this.signal);
-      names.push(...page.streams.map((each) => each.name));
+      streams.push(...page.streams);
       pageToken = page.nextPageToken;
     } while (pageToken);
+    const names = streams.map((each) => each.name);
+    this.alarms.declare(streams);
     const isOther = !this.all || names.length !== this.all.length || names.some((name, index) => name !== this.all[index]);
     this.all = names;
     this.isBroken = false;
@@ -147,6 +152,7 @@ export class StreamsView {
       const newest = found.newestPane ? Math.min(Date.now(), new Date(found.newestPane.endTime).getTime()) : undefined;
       this.entries.set(found.snapshot.stream, { ...found, newest });
     }
+    this.alarms.follow(answer.snapshots.map((each) => each.snapshot));
   }
 
   /** Watch the streams that are shown, and no others. */
@@ -167,7 +173,7 @@ export class StreamsView {
         show();
       },
       onState: (state, error) => {
-        this.context.connection(state);
+        this.context.connection(state, error);
         if (state === "refused") this.fail(error);
       },
     });
@@ -176,7 +182,9 @@ export class StreamsView {
   visible() {
     const wanted = this.state.find.toLowerCase();
     const [, key] = ORDERS[this.state.sort];
+    const isFirst = (entry) => this.state.sort === HEADLINE && openAlarms(entry.snapshot) > 0;
     const compare = (a, b) => {
+      if (isFirst(a) !== isFirst(b)) return isFirst(a) ? -1 : 1;
       const [x, y] = [key(a), key(b)];
       if (x === y || (x === undefined && y === undefined)) return a.snapshot.stream < b.snapshot.stream ? -1 : 1;
       if (x === undefined || y === undefined) return x === undefined ? 1 : -1;
@@ -215,7 +223,9 @@ export class StreamsView {
   summaryText() {
     if (!this.all) return "";
     if (this.entries.size < this.all.length) return `${count(this.entries.size)} of ${count(this.all.length)} streams read`;
-    return `${count(this.found.length)} ${this.found.length === 1 ? "stream" : "streams"}`;
+    const alarming = this.found.filter((entry) => openAlarms(entry.snapshot)).length;
+    return `${count(this.found.length)} ${this.found.length === 1 ? "stream" : "streams"}`
+      + (alarming ? `, ${count(alarming)} with open alarms` : "");
   }
 
   makeTable() {
@@ -237,6 +247,7 @@ export class StreamsView {
       if (!this.rows.has(name)) this.rows.set(name, new Row(name));
       const row = this.rows.get(name);
       row.update(entry, this.state.window);
+      this.alarms.show(row.alarms, entry.snapshot);
       return row;
     });
     const { table } = this;
@@ -281,6 +292,7 @@ class Row {
   constructor(name) {
     const number = (title) => h("td", { class: "number", "data-title": title });
     this.link = h("a", {}, name);
+    this.alarms = h("span", { class: "alarm-state", hidden: true });
     this.value = number(titleOf(HEADLINE));
     this.limits = number("95 % interval");
     this.drawn = h("td", { class: "drawn" });
@@ -288,7 +300,7 @@ class Row {
     this.prevalence = number("Prevalence");
     this.coverage = number("Labelled");
     this.fresh = number("Newest");
-    this.element = h("tr", {}, h("th", { scope: "row" }, this.link), this.value, this.limits, this.drawn,
+    this.element = h("tr", {}, h("th", { scope: "row" }, h("div", { class: "named" }, this.link, this.alarms)), this.value, this.limits, this.drawn,
       this.spark, this.prevalence, this.coverage, this.fresh);
     this.name = name;
   }
@@ -313,7 +325,9 @@ class Row {
 }
 
 function undefinedReason(entry, found) {
-  return Number(entry.snapshot.coverage?.pending ?? 0) ? "no label yet" : reason(found);
+  const { coverage, numPositiveRef, numNegativeRef } = entry.snapshot;
+  const isUnlabelled = Number(numPositiveRef) + Number(numNegativeRef) === 0;
+  return isUnlabelled && Number(coverage?.pending ?? 0) ? "no label yet" : reason(found);
 }
 
 function age(time) {

@@ -14,7 +14,7 @@ function apply(chosen) {
 export function startTheme(button) {
   const show = () => {
     const isDark = apply(localStorage.getItem(KEY));
-    button.setAttribute("aria-pressed", String(isDark));
+    button.textContent = isDark ? "Light theme" : "Dark theme"; // what it does
   };
   button.addEventListener("click", () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";

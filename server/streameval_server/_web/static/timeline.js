@@ -12,6 +12,8 @@ const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 
 const TARGET_ROWS = 60;
 const MIN_ROWS = 12; // with fewer rows a finer step is tried
 const PROJECTED_ROWS = 12; // a projection needs more labels than a row has
+// Of both grids. Grids that make room for their labels end at different places, with bars beside their points.
+const SIDES = { left: 58, right: 14, outerBoundsMode: "none" };
 const TICKS = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005];
 
 /** The narrowest step that cuts a span into about 60 rows. */
@@ -113,13 +115,13 @@ function option(colours, name, rows, ends, hasCoverage, spans) {
   const highest = Math.max(isShare(name) ? 0.02 : 0.1, ...reached.map((each) => each.upper), ...known.map((each) => each.value.interval?.upper ?? each.value.value));
   const lowest = Math.min(1, ...reached.map((each) => each.lower), ...known.map((each) => each.value.interval?.lower ?? each.value.value));
   const tick = TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
-  const main = { left: 48, right: 14, top: 12, height: 170 };
+  const main = { ...SIDES, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
   const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
   const grids = [main];
   const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
   const yAxes = [axis(colours, title, {
-    type: "value", nameLocation: "middle", nameGap: 34, interval: tick,
+    type: "value", nameLocation: "middle", nameGap: 40, interval: tick,
     min: tick * Math.floor(lowest / tick), max: Math.min(1, tick * Math.ceil(highest / tick)),
     axisLine: { show: false },
     axisLabel: {
@@ -141,10 +143,10 @@ function option(colours, name, rows, ends, hasCoverage, spans) {
     },
   ];
   if (hasCoverage) {
-    grids.push({ left: 48, right: 14, top: 206, height: 54 });
+    grids.push({ ...SIDES, top: 206, height: 54 });
     xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false }, axisLabel: hours }));
     yAxes.push(axis(colours, "Labelled", {
-      type: "value", gridIndex: 1, min: 0, max: 1, interval: 0.5, nameLocation: "middle", nameGap: 34,
+      type: "value", gridIndex: 1, min: 0, max: 1, interval: 0.5, nameLocation: "middle", nameGap: 40,
       axisLine: { show: false },
       axisLabel: { color: colours.muted, fontSize: 11, formatter: (value) => `${100 * value}%` },
     }));
