@@ -51,6 +51,7 @@ ORDER = (
     "streameval.display",
     "streameval.adapters",
     "streameval.spark",
+    "streameval.kafka",
     "streameval_server._model",
     "streameval_server._state",
     "streameval_server._log",
