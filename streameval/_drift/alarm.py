@@ -65,7 +65,8 @@ class Alarm:
         `value` minus `reference`; its limits allow for both errors.
     segments : tuple of DriftedSegment
         The segments that explain it, by e-Benjamini-Hochberg, the most evidence first;
-        empty if it is not due to segments, or if none were declared.
+        empty if it is not due to segments, or if none were declared. While the alarm is
+        open, later panes may add more.
     changed_first : {"scores", "labels", "neither"}
         Whether the distribution of scores or the share of positives changed first;
         "neither" if only how scores and labels go together has changed.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from streameval._common.arrays import IntArray
-    from streameval._drift.alarm import First
+    from streameval._common.arrays import BoolArray, IntArray
+    from streameval._drift.alarm import DriftedSegment, First
     from streameval._drift.frozen import FrozenReference
     from streameval._drift.settings import DriftSettings
     from streameval._drift.side_table import DriftRows, PaneSums
@@ -117,21 +117,23 @@ class DriftEngine:
         width = self.processes.panes_an_hour
         for pane, sums in self.panes.take_before(first_open):
             self._close_hour(before=pane // width)
-            self.processes.observe(pane, sums, sums.independent(self.settings.has_clusters))
+            independent = sums.independent(self.settings.has_clusters)
+            self.processes.observe(pane, sums, independent, self._open_sides())
+            self._name_segments()
             self._check(pane, sums)
         self._close_hour(before=first_open // width)
 
     def acknowledge(self, number: int, at_us: int) -> Alarm:
-        """Acknowledge an alarm; after the last open one, look for new changes of scores, labels."""
+        """Acknowledge an alarm: its segments begin anew, after the last open one companions too."""
         index = next((i for i, each in enumerate(self.alarms) if each.number == number), None)
         if index is None:
             message = f"there is no alarm {number}: it was never raised, or is no longer kept"
             raise InvalidInputError(message, field="number")
         self.alarms[index] = acknowledged(self.alarms[index], to_datetime(at_us))
+        pane = max(int(self._first_open(self.now_us)) - 1, -1)
+        self.processes.restart_segments(self._sides_of(self.alarms[index]), pane)
         if not any(each.is_open for each in self.alarms):
-            watched = self.processes.num_watched
-            pane = int(self._first_open(self.now_us)) - 1
-            self.processes.restart(slice(watched, watched + len(COMPANIONS)), max(pane, -1))
+            self.processes.restart_companions(pane)
             self.changed_us = [-1, -1]
         return self.alarms[index]
 
@@ -159,7 +161,34 @@ class DriftEngine:
         for index in range(len(self.settings.watches)):
             if self.evidence(index) >= 1:
                 self._raise_alarm(index, pane, at_us)
-                self.processes.restart(self.settings.sides_of(index), pane)
+                self.processes.restart_whole(self.settings.sides_of(index), pane)
+
+    def _open_sides(self) -> BoolArray:
+        """Return of which sides an alarm is open."""
+        found = np.zeros(self.processes.restarts.size, dtype=np.bool_)
+        for alarm in self.alarms:
+            if alarm.is_open:
+                found[self._sides_of(alarm)] = True
+        return found
+
+    def _sides_of(self, alarm: Alarm) -> slice:
+        names = [each.name for each in self.settings.watches]
+        return self.settings.sides_of(names.index(alarm.watch))
+
+    def _explaining(self, sides: slice) -> tuple[DriftedSegment, ...]:
+        """Return the segments whose own evidence explains a change."""
+        e_values = self.processes.part_values(sides)[1:].tolist()
+        return named_segments(dict(zip(self.frozen.segments, e_values, strict=True)))
+
+    def _name_segments(self) -> None:
+        """Name more segments in open alarms: a large change may raise one in a pane or two,
+        before a segment's own evidence suffices.
+        """
+        for place, alarm in enumerate(self.alarms):
+            if alarm.is_open:
+                segments = self._explaining(self._sides_of(alarm))
+                if len(segments) > len(alarm.segments):
+                    self.alarms[place] = replace(alarm, segments=segments)
 
     def _check_companions(self, at_us: int) -> None:
         watched = self.processes.num_watched
@@ -188,7 +217,6 @@ class DriftEngine:
             difference - float(np.hypot(value - lower, margin)),
             difference + float(np.hypot(upper - value, margin)),
         )
-        e_values = self.processes.part_values(sides)[1:].tolist()
         self.num_alarms += 1
         self.alarms.append(
             Alarm(
@@ -203,7 +231,7 @@ class DriftEngine:
                 reference=reference,
                 value=Interval(lower, upper, LEVEL, "blocks", value),
                 difference=Interval(low, high, LEVEL, "blocks", difference),
-                segments=named_segments(dict(zip(self.frozen.segments, e_values, strict=True))),
+                segments=self._explaining(sides),
                 changed_first=self._changed_first(),
                 scores_changed_at=_time(self.changed_us[0]),
                 labels_changed_at=_time(self.changed_us[1]),

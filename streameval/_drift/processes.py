@@ -100,7 +100,13 @@ class Processes:
         """Whether there is an hourly copy: where panes are shorter than an hour."""
         return self.panes_an_hour > 1
 
-    def observe(self, pane: int, sums: PaneSums, independent: IntArray) -> None:
+    def observe(
+        self,
+        pane: int,
+        sums: PaneSums,
+        independent: IntArray,
+        is_open: BoolArray | bool = False,
+    ) -> None:
         """Count the means of one pane. Panes come in ascending order. O(parts x sides).
 
         Parameters
@@ -109,6 +115,8 @@ class Processes:
         sums : PaneSums
         independent : int64[parts, sides]
             How many independent observations each mean is of.
+        is_open : bool or bool[sides]
+            Of which an alarm is open: no more bets begin on segments, those that run go on.
         """
         seen = (sums.counts > 0) & (self.thetas > 0)
         z = sums.sums / (np.maximum(sums.counts, 1) * float(UNITS))
@@ -117,7 +125,7 @@ class Processes:
         bets = bet_of(_FRACTIONS, np.maximum(independent, 1)[..., None], thetas[..., None])
         self.restarts = np.where(self.restarts < 0, pane, self.restarts)
         means = _Means(seen, elapsed, bets, thetas, z)
-        self._observe_parts(pane, means)
+        self._observe_parts(pane, means, is_open)
         self._observe_whole(pane, means)
         self._summarise(seen[0], sums.counts[0], z[0])
         self.last = np.where(seen, pane, self.last)
@@ -157,22 +165,32 @@ class Processes:
         values: FloatArray = sums / np.maximum(active * _BETS, 1)
         return values
 
-    def restart(self, sides: slice, pane: int) -> None:
-        """Drop the evidence of some sides, of segments too: bets begin anew after a pane."""
-        watched = slice(sides.start, min(sides.stop, self.num_watched))
-        self.fine[watched] = 0
-        self.coarse[watched] = 0
-        self.hour_sums[watched] = 0
-        self.hour_counts[watched] = 0
-        self.summaries[:, watched] = 0
-        self.parts[:, sides] = 0
-        self.last[:, sides] = pane
+    def restart_whole(self, sides: slice, pane: int) -> None:
+        """Drop the evidence of watched sides of the whole: bets begin anew after a pane."""
+        self.fine[sides] = 0
+        self.coarse[sides] = 0
+        self.hour_sums[sides] = 0
+        self.hour_counts[sides] = 0
+        self.summaries[:, sides] = 0
+        self.last[0, sides] = pane
         self.restarts[sides] = pane
 
-    def _observe_parts(self, pane: int, means: _Means) -> None:
+    def restart_companions(self, pane: int) -> None:
+        """Drop the e-processes of what raises no alarm: bets begin anew after a pane."""
+        self.parts[:, self.num_watched :] = 0
+        self.last[:, self.num_watched :] = pane
+        self.restarts[self.num_watched :] = pane
+
+    def restart_segments(self, sides: slice, pane: int) -> None:
+        """Drop the e-processes of segments: of the weights of bets, the rest remains."""
+        self.parts[1:, sides] = 0
+        self.last[1:, sides] = pane
+
+    def _observe_parts(self, pane: int, means: _Means, is_open: BoolArray | bool) -> None:
         """Advance e-processes: weights of the first mean time are half of all, then a sixth, ..."""
         epoch = np.maximum(pane - self.restarts, 0) // self.mean_panes
         weights = means.elapsed / (self.mean_panes * (epoch + 1.0) * (epoch + 2.0))
+        weights = np.where(is_open, 0.0, weights)
         new = advanced(
             self.parts,
             weights[..., None],

@@ -165,6 +165,32 @@ def test_the_segment_that_fell_is_named() -> None:
     assert "explained by country=FR" in str(made.alarms[0])
 
 
+def test_segments_are_named_while_the_alarm_is_open() -> None:
+    """The whole rings first, of twice as many cases; each is named once its evidence suffices."""
+    names = np.array(["DE", "FR"])
+    before = cases(1, 168)
+    country = names[np.arange(before.labels.size) % 2]
+    references = {}
+    for name in names:
+        references[str(name)] = Evaluator(resolution=12, scale="probability")
+        rows = country == name
+        references[str(name)].add_cases(labels=before.labels[rows], scores=before.scores[rows])
+    made = detector("placement", segments={"country": references})
+    named = []
+    for hour in range(24):
+        bad = cases(hour, 1, after=hour, distance=1.2)
+        feed(made, bad, segments={"country": names[np.arange(bad.labels.size) % 2]})
+        if made.alarms:
+            named.append({each.segment for each in made.alarms[0].segments})
+    assert named[0] == set()
+    assert named[-1] == {"country=DE", "country=FR"}
+    assert made.alarms[0].repeats > 0
+    made.acknowledge(1, at=made.now)
+    good = cases(40, 24, after=24)
+    feed(made, good, segments={"country": names[np.arange(good.labels.size) % 2]})
+    assert [each.is_open for each in made.alarms] == [False]
+
+
 def test_after_an_alarm() -> None:
     """It begins anew and adds to the open alarm; once acknowledged, it may raise another."""
     made = detector("placement")

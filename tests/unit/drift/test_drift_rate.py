@@ -62,7 +62,7 @@ def test_the_mean_time_to_a_false_alarm_is_at_least_as_stated(
         for side in due:
             each = slice(int(side), int(side) + 1)
             assert processes.evidence(each) >= MEAN_PANES
-            processes.restart(each, pane)
+            processes.restart_whole(each, pane)
         return due.size
 
     for pane in range(PANES):
