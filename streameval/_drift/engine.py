@@ -181,9 +181,7 @@ class DriftEngine:
         return named_segments(dict(zip(self.frozen.segments, e_values, strict=True)))
 
     def _name_segments(self) -> None:
-        """Name more segments in open alarms: a large change may raise one in a pane or two,
-        before a segment's own evidence suffices.
-        """
+        """Name more segments in open alarms: a large change may raise one before they are known."""
         for place, alarm in enumerate(self.alarms):
             if alarm.is_open:
                 segments = self._explaining(self._sides_of(alarm))
