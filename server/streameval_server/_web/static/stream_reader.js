@@ -1,0 +1,38 @@
+// What one stream's view asks the server for: about a selection, until another is chosen.
+
+import { get, streamPath } from "./api.js";
+import { selection } from "./route.js";
+
+export class StreamReader {
+  /** `signal` aborts when another selection is chosen, or the view is left. */
+  constructor(name, window, segment, signal) {
+    Object.assign(this, { name, window, segment, signal });
+    this.chosen = selection("selection.", window, segment);
+  }
+
+  /** GET about the selection, or about another one of the stream. */
+  read(method, fields, chosen = this.chosen) {
+    return get(streamPath(this.name, method), { ...chosen, ...fields }, this.signal);
+  }
+
+  /** The stream with its settings. */
+  async describe() {
+    return (await get(streamPath(this.name), {}, this.signal)).stream;
+  }
+
+  /** The window's ends by the server's clock; of all time, the retention of panes. */
+  async span({ window }) {
+    if (window) return [new Date(window.startTime), new Date(window.endTime)];
+    const { settings } = await this.describe();
+    const now = Date.now();
+    return [new Date(now - 1000 * Number.parseFloat(settings.retention)), new Date(now)];
+  }
+
+  /** The 90 % quantile of label delays in seconds; 0 for streams without predictions. */
+  async typicalDelayS({ coverage }) {
+    if (!coverage) return 0;
+    const answer = await this.read("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
+    const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
+    return delay ? Number.parseFloat(delay) : Infinity;
+  }
+}

@@ -1,0 +1,67 @@
+// The charts of a window over time, and what it will read once its labels are in.
+
+import { titleOf } from "./format.js";
+import { HEADLINE, RATES } from "./metrics.js";
+import { PointCard } from "./point.js";
+import { spansOf } from "./projected.js";
+import { ProjectionCard } from "./projection.js";
+import { selection, windowBetween } from "./route.js";
+import { immatureSpan, stepOf, TimelineCard, trimmed } from "./timeline.js";
+
+export class TimeCharts {
+  /** `toWindow(window)` returns the link to a step's window. */
+  constructor(signal, toWindow) {
+    this.timeline = new TimelineCard(signal, toWindow, { id: "timeline", title: `${titleOf(HEADLINE)} over time` });
+    this.projection = new ProjectionCard();
+    this.point = new PointCard(signal, toWindow);
+    this.cards = [this.timeline, this.point];
+  }
+
+  /** Forget the answers about the last selection. */
+  clear() {
+    this.rows = this.spans = [];
+    this.projection.element.hidden = true;
+  }
+
+  /** Follow the URL: the links of the tables. */
+  follow() {
+    for (const { card } of [this.timeline, this.point.timeline]) card.fillTable();
+  }
+
+  /** Load the steps of a snapshot's window. */
+  async load(reader, snapshot) {
+    const typicalS = await reader.typicalDelayS(snapshot);
+    const ends = await reader.span(snapshot);
+    let found = await this.loadRows(reader, ...ends, typicalS);
+    // When only the last rows have cases, a finer step shows more of them.
+    if (found.isShort && found.rows.length) found = await this.loadRows(reader, found.rows[0].start, ends[1], typicalS);
+    this.rows = found.rows;
+    this.draw();
+    this.point.draw(this.rows);
+    this.point.element.removeAttribute("aria-busy");
+  }
+
+  async loadRows(reader, start, end, typicalS) {
+    const fields = selection("selection.", windowBetween(start, end), reader.segment);
+    const answer = await reader.read("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: [HEADLINE, ...RATES] }, fields);
+    return trimmed(answer.snapshots, typicalS, Date.now());
+  }
+
+  draw() {
+    this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, { spans: this.spans });
+  }
+
+  /** Project the immature end of the steps, and the window itself unless it is all time. */
+  async loadProjection(reader) {
+    const immature = immatureSpan(this.rows);
+    const [rows, window] = await Promise.all([
+      immature && reader.read("windows", { step: `${immature.step}s`, metrics: [HEADLINE], projection: true },
+        selection("selection.", windowBetween(immature.start, immature.end), null)),
+      reader.window === "all" ? null : reader.read("snapshot", { metrics: [HEADLINE], projection: true }),
+    ]);
+    this.spans = rows ? spansOf(rows.snapshots) : [];
+    this.draw();
+    this.projection.element.hidden = !window;
+    if (window) this.projection.update(window.snapshot.projection);
+  }
+}
