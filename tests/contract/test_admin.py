@@ -39,7 +39,9 @@ def serving(directory: Path | None = None, **limits: int) -> Iterator[Wire]:
         memory=directory is None,
         limits=Limits(**limits),
     )
-    with running_server(settings) as address, grpc.insecure_channel(address) as channel:
+    # Pieces that are not read yet stay at the server: a call whose caller waits is not over.
+    options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536)]
+    with running_server(settings) as address, grpc.insecure_channel(address, options) as channel:
         yield Wire(channel)
 
 
