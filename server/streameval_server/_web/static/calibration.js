@@ -1,9 +1,10 @@
 // Whether scores are probabilities: observed rate against mean score by bin, and the figures of it.
 
 import { ChartCard } from "./card.js";
-import { fill, h, setText, table } from "./dom.js";
+import { fill, h, setText } from "./dom.js";
 import { count, figure, interval, reason, score, titleOf } from "./format.js";
 import { axis, line, tooltip, unitAxis } from "./plot.js";
+import { intervals, numbers } from "./sheet.js";
 
 const GRID = { left: 52, right: 14, top: 12, bottom: 44 };
 const SIZES = [6, 14]; // of a point, in pixels, for no case and for all
@@ -31,13 +32,12 @@ export class CalibrationCard {
       + `${count(Number(answer.expectedPositives.toFixed(1)))} were expected.`);
     this.show(answer.metrics);
     const label = `Observed rate against mean score in ${bins.length} bins of scores. The table has the figures.`;
-    return this.card.draw(label, (colours) => option(colours, bins, cases, isRare), () => table("Calibration by score",
-      [{ title: "From", numeric: true }, { title: "To", numeric: true }, { title: "Cases", numeric: true },
-        { title: "Positives", numeric: true }, { title: "Mean score", numeric: true },
-        { title: "Observed rate", numeric: true }, { title: "95 % interval", numeric: true }],
-      bins.map((bin) => [
-        score(bin.lower), score(bin.upper), count(bin.cases), count(bin.positives),
-        ...bin.at.map((each) => figure(each)), interval(bin.interval) ?? "–"])));
+    return this.card.draw(label, (colours) => option(colours, bins, cases, isRare), () => ({
+      caption: "Calibration by score",
+      columns: [numbers("From", score), numbers("To", score), numbers("Cases", count), numbers("Positives", count),
+        numbers("Mean score", figure), numbers("Observed rate", figure), intervals("95 % interval")],
+      rows: bins.map((bin) => [bin.lower, bin.upper, bin.cases, bin.positives, ...bin.at, bin.interval]),
+    }));
   }
 
   show(metrics) {

@@ -1,21 +1,29 @@
-// A card with a chart: heading, legend, plot, note, and the chart's data as a table.
+// A card with a chart: heading, legend, plot, note, the chart's data as a table, and what can be taken along.
 
 import { h, redraw } from "./dom.js";
 import { Plot } from "./plot.js";
+import { sheetTable } from "./sheet.js";
+import { takeButtons } from "./take.js";
 
 export class ChartCard {
   constructor(signal, { id, title, note, shape, keys }) {
+    this.heading = h("h2", { id: `${id}-title` }, title);
     this.plotted = h("div", { class: `plot ${shape}`, id: `${id}-plot` });
     this.tableBody = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}: table` });
     this.details = h("details", { ontoggle: () => this.fillTable() },
       h("summary", {}, "Show as a table"), this.tableBody);
     this.keys = h("ul", { class: "keys", role: "list" });
     this.note = h("p", { class: "note" }, note ?? "");
+    this.foot = h("div", { class: "card-foot" }, this.details, takeButtons(this));
     this.element = h("section", { class: "card", "aria-labelledby": `${id}-title`, id },
-      h("div", { class: "card-head" }, h("h2", { id: `${id}-title` }, title), this.keys),
-      this.plotted, this.note, this.details);
+      h("div", { class: "card-head" }, this.heading, this.keys),
+      this.plotted, this.note, this.foot);
     this.plot = new Plot(this.plotted, signal);
     this.legend(keys ?? []);
+  }
+
+  get title() {
+    return this.heading.textContent;
   }
 
   /** Set the legend; keys are [class of the swatch, text]. */
@@ -24,16 +32,19 @@ export class ChartCard {
       h("li", {}, h("span", { class: `swatch ${kind}`, "aria-hidden": true }), text)));
   }
 
-  /** Draw the plot; `makeTable()` builds the table when it is open. */
-  draw(label, build, makeTable) {
-    this.makeTable = makeTable;
+  /**
+   * Draw the plot. `makeSheet()` returns the rows that it shows (sheet.js): those of the CSV, and of the
+   * table while it is open unless `makeTableSheet` has fewer.
+   */
+  draw(label, build, makeSheet, makeTableSheet = makeSheet) {
+    Object.assign(this, { sheet: makeSheet, tableSheet: makeTableSheet });
     this.fillTable();
     return this.plot.draw(label, build);
   }
 
   fillTable() {
     redraw(this.tableBody, () => {
-      if (this.details.open && this.makeTable) this.tableBody.replaceChildren(this.makeTable());
+      if (this.details.open && this.tableSheet) this.tableBody.replaceChildren(sheetTable(this.tableSheet()));
     });
   }
 }

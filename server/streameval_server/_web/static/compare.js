@@ -257,6 +257,7 @@ export class CompareView {
     const [nameA, nameB] = namesOf(this.sides);
     const within = answer.complement ? ` The curve of ${nameB} includes ${nameA}; its figure does not.` : "";
     for (const each of [this.pr, this.roc]) each.name(nameA, nameB);
+    this.curves.dataset.about = `${nameA} and ${nameB}: ${notes(answer, nameA, nameB)}`;
     this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`) + within;
     this.roc.card.note.textContent = `ROC curves do not depend on prevalence.${within}`;
     this.pr.draw(sides, {

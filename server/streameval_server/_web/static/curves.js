@@ -1,10 +1,10 @@
 // The PR and ROC charts of one stream, or of two in one chart.
 
 import { ChartCard } from "./card.js";
-import { table } from "./dom.js";
 import { count, figure, percent, score } from "./format.js";
 import { minPrecision, prPath, prPoint, prVertices, rocPath } from "./geometry.js";
 import { line, tooltip, unitAxis } from "./plot.js";
+import { numbers, words } from "./sheet.js";
 
 const GRID = { left: 48, right: 14, top: 12, bottom: 44 };
 
@@ -43,10 +43,11 @@ export class PrCard {
         line("measured", path, colours.a, { lineStyle: { width: 2.2 } }),
         ...mark(at, colours),
       ],
-    }), () => table("Vertices of the achievable curve",
-      [{ title: "Threshold", numeric: true }, { title: "Recall", numeric: true }, { title: "Precision", numeric: true }],
-      vertices.map(([recall, precision, index]) =>
-        [score(hull.thresholds[index]), figure(recall), figure(precision)])));
+    }), () => pointSheet({ curve, hull, positives, negatives }), () => ({
+      caption: "Vertices of the achievable curve",
+      columns: [numbers("Threshold", score), numbers("Recall", figure), numbers("Precision", figure)],
+      rows: vertices.map(([recall, precision, index]) => [hull.thresholds[index], recall, precision]),
+    }));
   }
 }
 
@@ -77,12 +78,26 @@ export class RocCard {
         line("measured", rocPath(curve, positives, negatives), colours.a, { lineStyle: { width: 2.2 } }),
         ...mark(at, colours),
       ],
-    }), () => table("Vertices of the ROC hull",
-      [{ title: "Threshold", numeric: true }, { title: "FPR", numeric: true }, { title: "TPR", numeric: true },
-        { title: "FP", numeric: true }, { title: "TP", numeric: true }],
-      vertices.map(([fpr, tpr, index]) =>
-        [score(hull.thresholds[index]), figure(fpr), figure(tpr), count(hull.fp[index]), count(hull.tp[index])])));
+    }), () => pointSheet({ curve, hull, positives, negatives }), () => ({
+      caption: "Vertices of the ROC hull",
+      columns: [numbers("Threshold", score), numbers("FPR", figure), numbers("TPR", figure), numbers("FP", count), numbers("TP", count)],
+      rows: vertices.map(([fpr, tpr, index]) => [hull.thresholds[index], fpr, tpr, hull.fp[index], hull.tp[index]]),
+    }));
   }
+}
+
+/** The operating points of a curve, which both charts draw, and whether each is a vertex of the hull. */
+function pointSheet({ curve, hull, positives, negatives }) {
+  const vertices = new Set(hull.thresholds);
+  return {
+    caption: "Operating points",
+    columns: [numbers("Threshold", score), numbers("TP", count), numbers("FP", count), numbers("Recall", figure),
+      numbers("Precision", figure), numbers("FPR", figure), words("On the hull")],
+    rows: curve.thresholds.map((threshold, index) => {
+      const [tp, fp] = [curve.tp[index], curve.fp[index]];
+      return [threshold, tp, fp, tp / positives, tp + fp ? tp / (tp + fp) : null, fp / negatives, vertices.has(threshold) ? "yes" : ""];
+    }),
+  };
 }
 
 function dots(name, data, colour, size) {
@@ -135,10 +150,15 @@ export class Overlay {
         line(a, drawn[0], colours.a, { lineStyle: { width: 2.2 } }),
         line(b, drawn[1], colours.b, { lineStyle: { width: 2.2, type: [8, 4] } }),
       ],
-    }), () => table(`${up} at each tenth of ${across.toLowerCase()}`,
-      [{ title: across, numeric: true }, { title: a, numeric: true }, { title: b, numeric: true }],
-      Array.from({ length: 11 }, (_, index) => [
-        figure(index / 10, 1), ...drawn.map((each) => figure(nearest(each, index / 10)))])));
+    }), () => ({
+      caption: `${up} against ${across.toLowerCase()}`,
+      columns: [words("Side"), numbers(across, figure), numbers(up, figure)],
+      rows: drawn.flatMap((points, side) => points.map(([x, y]) => [this.names[side], x, y])),
+    }), () => ({
+      caption: `${up} at each tenth of ${across.toLowerCase()}`,
+      columns: [numbers(across, (value) => figure(value, 1)), numbers(a, figure), numbers(b, figure)],
+      rows: Array.from({ length: 11 }, (_, index) => [index / 10, ...drawn.map((each) => nearest(each, index / 10))]),
+    }));
   }
 }
 

@@ -105,6 +105,13 @@ export function period(start, end) {
     : `${day(start)}, ${hour(start)} to ${day(end)}, ${hour(end)}`;
 }
 
+/** Nov 25, 2026, 13:05 to 14:05 UTC: for what leaves the page, where "today" means nothing. */
+export function dated(start, end) {
+  const whole = (date) => `${date.toLocaleDateString("en-US", { ...DAY, year: "numeric" })}, ${hour(date)}`;
+  const isOneDay = start.toDateString() === end.toDateString();
+  return `${whole(start)} to ${isOneDay ? hour(end) : whole(end)} ${zone()}`;
+}
+
 export function zone() {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }

@@ -1,9 +1,9 @@
 // Histogram of the scores of each class, as shares of the class, with the threshold.
 
 import { ChartCard } from "./card.js";
-import { table } from "./dom.js";
 import { count, percent, score } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
+import { numbers } from "./sheet.js";
 
 export class HistogramCard {
   constructor(signal) {
@@ -41,14 +41,13 @@ export class HistogramCard {
         steps("negatives", edges, ofNegatives, colours.negative, 0.35),
         { ...steps("positives", edges, ofPositives, colours.positive, 0.25), ...marker(threshold, colours) },
       ],
-    }), () => table("Scores by class",
-      [{ title: "From", numeric: true }, { title: "To", numeric: true },
-        { title: "Positives", numeric: true }, { title: "Share", numeric: true },
-        { title: "Negatives", numeric: true }, { title: "Share", numeric: true }],
-      positives.map((_, index) => [
-        score(edges[index]), score(edges[index + 1]),
-        count(positives[index]), percent(ofPositives[index]),
-        count(negatives[index]), percent(ofNegatives[index])])));
+    }), () => ({
+      caption: "Scores by class",
+      columns: [numbers("From", score), numbers("To", score), numbers("Positives", count), numbers("Share of positives", percent),
+        numbers("Negatives", count), numbers("Share of negatives", percent)],
+      rows: positives.map((_, index) => [edges[index], edges[index + 1],
+        positives[index], ofPositives[index], negatives[index], ofNegatives[index]]),
+    }));
   }
 }
 

@@ -58,6 +58,11 @@ export class Plot {
     this.paint();
   }
 
+  /** The chart as it is now: {svg, width, height}. */
+  picture() {
+    return { svg: this.chart.renderToSVGString(), width: this.chart.getWidth(), height: this.chart.getHeight() };
+  }
+
   paint() {
     if (!this.build || !this.chart || !this.element.clientWidth) return;
     const colours = palette();

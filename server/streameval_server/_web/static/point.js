@@ -20,8 +20,8 @@ export class PointCard {
       more: h("dd", { class: "more", id: `rate-more-${name}` }),
     }]));
     const { card } = this.timeline;
-    this.title = this.element.querySelector("h2");
-    this.drawn = [card.plotted, card.note, card.details, card.keys];
+    this.title = card.heading;
+    this.drawn = [card.plotted, card.note, card.foot, card.keys];
     card.plotted.before(this.summary, h("dl", { class: "headline rates" },
       Object.values(this.cells).map(({ title, value, more }) => h("div", {}, h("dt", {}, title), value, more))));
     card.plotted.before(card.keys);

@@ -151,6 +151,7 @@ export class StreamView {
     this.negatives = Number(snapshot.numNegativeRef);
     this.figures.show(snapshot);
     this.head.show(snapshot);
+    this.root.dataset.about = this.head.about(snapshot, this.segment);
     fill(this.warnings, snapshot.warnings.map((each) => h("li", {}, each)));
     this.warnings.hidden = !snapshot.warnings.length;
     this.alarms.follow(openAlarms(snapshot));

@@ -1,7 +1,7 @@
 // The head of one stream's view: its name, the window and segment that are shown, and how to choose others.
 
 import { fill, h, setText } from "./dom.js";
-import { count, period, segmentValue, span } from "./format.js";
+import { count, dated, period, segmentValue, span } from "./format.js";
 import { between, seconds, segmentText, toCompare, toStreams, windowBetween, WINDOWS } from "./route.js";
 
 export class StreamHead {
@@ -71,5 +71,11 @@ export class StreamHead {
     setText(this.covered, window ? period(new Date(window.startTime), new Date(window.endTime)) : "Since the stream was made");
     setText(this.internals, `Revision ${count(Number(snapshot.revision))} of the server's log. `
       + `Scores are kept ${snapshot.resolution ? `to ${snapshot.resolution} significant bits` : "exactly"}.`);
+  }
+
+  /** What is seen, in words, for the pictures and files that leave the page. */
+  about({ window }, segment) {
+    const seen = window ? dated(new Date(window.startTime), new Date(window.endTime)) : "all time";
+    return [this.name, ...(segment ? [`${segment.key} = ${segmentValue(segment.value)}`] : []), seen].join(", ");
   }
 }

@@ -2,11 +2,12 @@
 
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
-import { h, table } from "./dom.js";
+import { h } from "./dom.js";
 import { count, day, figure, hour, interval, isShare, measured, moment, percent, period, reason, titleOf, zone } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
 import { isProjected, projectedArea, projectedText } from "./projected.js";
 import { windowBetween } from "./route.js";
+import { intervals, measures, numbers, periods, words } from "./sheet.js";
 
 const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800];
 const TARGET_ROWS = 60;
@@ -88,22 +89,22 @@ export class TimelineCard {
       + (projected.length ? `, the newest projected to ${figure(projected.at(-1).found.projected)}` : "") + ". The table has the figures.";
     this.card.plotted.classList.toggle("tall", hasCoverage);
     this.card.draw(label, (colours) => option(colours, name, rows, ends, hasCoverage, spans),
-      () => this.table(name, rows, spans));
+      () => this.sheet(name, rows, spans));
     return true;
   }
 
-  table(name, rows, spans) {
-    return table(`${titleOf(name)} over time, the newest first`,
-      [{ title: "From" }, { title: titleOf(name), numeric: true }, { title: "95 % interval", numeric: true },
-        { title: "Positives", numeric: true }, { title: "Negatives", numeric: true },
-        { title: "Labelled", numeric: true }, { title: "" }, ...(spans.length ? [{ title: "Projected" }] : [])],
-      rows.toReversed().map((each) => [
-        h("a", { href: this.toWindow(windowBetween(each.start, each.end)) }, moment(each.start)),
-        each.value.value === undefined ? reason(each.value) : measured(name, each.value.value),
-        interval(each.value.interval, name) ?? "–",
-        count(each.positives), count(each.negatives), percent(each.coverage),
-        each.isImmature ? "immature" : "",
-        ...(spans.length ? [projectedText(spans, each) ?? ""] : [])]));
+  sheet(name, rows, spans) {
+    return {
+      caption: `${titleOf(name)} over time, the newest first`,
+      columns: [
+        periods("From", (start, end) => h("a", { href: this.toWindow(windowBetween(start, end)) }, moment(start))),
+        measures(titleOf(name), name), intervals("95 % interval", name),
+        numbers("Positives", count), numbers("Negatives", count), numbers("Labelled", percent),
+        words("", "State"), ...(spans.length ? [words("Projected")] : [])],
+      rows: rows.toReversed().map((each) => [
+        [each.start, each.end], each.value, each.value.interval, each.positives, each.negatives, each.coverage,
+        each.isImmature ? "immature" : "", ...(spans.length ? [projectedText(spans, each) ?? ""] : [])]),
+    };
   }
 }
 
