@@ -14,12 +14,18 @@ the quantiles of the pair (`pair_grid`).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
+from streameval._counts.cluster_keys import (
+    DEFAULT_CLUSTER_GROUPS,
+    check_cluster_groups,
+    check_clusters,
+)
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -27,6 +33,8 @@ from streameval._counts.columns import (
     check_score,
     check_scores,
 )
+from streameval._counts.weight_columns import check_units, check_weights_allowed
+from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.compare import (
@@ -37,17 +45,20 @@ from streameval._uncertainty.compare import (
     p_value_of,
 )
 from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
-from streameval._uncertainty.pair_cells import PairCells
-from streameval._uncertainty.pair_difference import (
-    Difference,
-    GridTooCoarseError,
-    variance_of_difference,
-)
+from streameval._uncertainty.pair_cells import PairCells, PairWeights
+from streameval._uncertainty.pair_clusters import PairGroups
+from streameval._uncertainty.pair_difference import Difference
 from streameval._uncertainty.pair_grid import PairGrid
 from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
+from streameval._uncertainty.pair_variance import (
+    GridTooCoarseError,
+    PairVariance,
+    variance_of_difference,
+)
 from streameval._uncertainty.pair_verdict import verdict_of
 
 if TYPE_CHECKING:
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._uncertainty.pair_ids import WordArray
 
@@ -97,6 +108,7 @@ class PairedEvaluator:
         *,
         scale: str | None = None,
         max_cells: int | None = 65_536,
+        cluster_groups: int | None = None,
     ) -> None:
         if scale not in {None, "probability"}:
             raise InvalidInputError(
@@ -108,7 +120,8 @@ class PairedEvaluator:
             )
         self._scale: Scale = "probability" if scale else "plain"
         self._max_cells = max_cells
-        self._grid = PairGrid()
+        groups = check_cluster_groups(cluster_groups)
+        self._grid = PairGrid(groups=None if groups is None else PairGroups(groups))
         self._ids: WordArray | None = None  # None: not of every case
         model_cells = None if max_cells is None else _MAX_MODEL_CELLS
         self._models = (
@@ -125,6 +138,8 @@ class PairedEvaluator:
         score_b: float,
         *,
         id: str | int | None = None,  # noqa: A002 (the word that users know)
+        weight: float | None = None,
+        cluster: str | int | bytes | None = None,
     ) -> None:
         """Add one case. O(n log n) in the entries: `add_cases` is much faster.
 
@@ -136,6 +151,10 @@ class PairedEvaluator:
             The scores of the two models.
         id : str or int, optional
             Identifies the case, as in `add_cases`.
+        weight : float, optional
+            As in `add_cases`.
+        cluster : str, int or bytes
+            Where clusters are declared: which one the case is of.
 
         Examples
         --------
@@ -149,10 +168,22 @@ class PairedEvaluator:
             scores_a=[check_score(score_a, field="score_a", scale=self._scale)],
             scores_b=[check_score(score_b, field="score_b", scale=self._scale)],
             ids=None if id is None else [id],
+            weights=None if weight is None else [weight],
+            clusters=None if cluster is None else [cluster],
         )
 
     @by_keyword
-    def add_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any = None) -> None:
+    def add_cases(
+        self,
+        *,
+        labels: Any,
+        scores_a: Any,
+        scores_b: Any,
+        ids: Any = None,
+        weights: Any = None,
+        label_probability: Any = None,
+        clusters: Any = None,
+    ) -> None:
         """Add columns of cases, all or none.
 
         Parameters
@@ -163,6 +194,8 @@ class PairedEvaluator:
         ids : column of str or of int, optional
             One for each case, remembered (8 B each) so that a repeated one is refused.
             Give them for all cases of an evaluator or for none.
+        weights, label_probability, clusters
+            As of `Evaluator.add_cases`. A weight of 0 drops the row, and its id.
 
         Raises
         ------
@@ -183,10 +216,22 @@ class PairedEvaluator:
         >>> pair.num_positive_ref, pair.num_negative_ref
         (2, 2)
         """
-        self._change(labels, scores_a, scores_b, ids, sign=1)
+        self._change(
+            (labels, scores_a, scores_b, ids), (weights, label_probability), clusters, sign=1
+        )
 
     @by_keyword
-    def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any = None) -> None:
+    def remove_cases(
+        self,
+        *,
+        labels: Any,
+        scores_a: Any,
+        scores_b: Any,
+        ids: Any = None,
+        weights: Any = None,
+        label_probability: Any = None,
+        clusters: Any = None,
+    ) -> None:
         """Remove columns of cases, all or none, with the values they were added with.
 
         Raises
@@ -203,7 +248,9 @@ class PairedEvaluator:
         >>> pair.num_cases
         0
         """
-        self._change(labels, scores_a, scores_b, ids, sign=-1)
+        self._change(
+            (labels, scores_a, scores_b, ids), (weights, label_probability), clusters, sign=-1
+        )
 
     def merge(self, *others: PairedEvaluator) -> None:
         """Add the counts of other evaluators of the same pair.
@@ -237,7 +284,7 @@ class PairedEvaluator:
         for other in others:
             other_settings, other_grid, other_ids, other_models = other._view()
             if other_settings != settings:
-                message = "only pairs of the same scale and max_cells can be merged"
+                message = "only pairs of the same settings can be merged"
                 raise InvalidInputError(message, field="other")
             grids.append(other_grid)
             if other.num_cases:
@@ -260,6 +307,11 @@ class PairedEvaluator:
     def num_cases(self) -> int:
         """All cases."""
         return self.num_positive_ref + self.num_negative_ref
+
+    @property
+    def cluster_groups(self) -> int | None:
+        """How many groups clusters are hashed into; None if none are declared."""
+        return None if self._grid.groups is None else self._grid.groups.num_groups
 
     @property
     def num_positive_ref(self) -> int:
@@ -311,9 +363,10 @@ class PairedEvaluator:
 
         Notes
         -----
-        O(n log n) in the entries. Independent cases are assumed. Where the grid is in
-        cells, the variance is multiplied by the larger ratio of a model's exact variance
-        to that in the cells, if one is above 1.
+        O(n log n) in the entries. Cases are independent, or those of different clusters
+        are. Where the grid is in cells, the variance is multiplied by the larger ratio of a
+        model's exact variance to that in the cells, if one is above 1. With weights there
+        are no limits below 50 effective positives or negatives (``"TOO_FEW_EFFECTIVE"``).
 
         Examples
         --------
@@ -390,12 +443,13 @@ class PairedEvaluator:
             )
         check_prevalence(prevalence, metric)
         a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
-        reason = None
+        reason = a.figure.refused or b.figure.refused
         try:
             variance = variance_of_difference(self._grid, (a, b), prevalence)
         except GridTooCoarseError:
-            variance, reason = math.nan, GRID_TOO_COARSE
-        difference = Difference(metric, a.figure, b.figure, variance)
+            variance, reason = PairVariance(math.nan), reason or GRID_TOO_COARSE
+        value = math.nan if reason is not None else variance.value
+        difference = Difference(metric, a.figure, b.figure, value, variance.difference)
         lower, upper = difference.limits(1 - level, anytime=anytime)
         evidence = difference.e_value()
         p_value = p_value_of(difference.estimate, difference.limits)
@@ -409,11 +463,12 @@ class PairedEvaluator:
             level=level,
             p_value=p_value,
             prevalence=prevalence,
-            a=a.interval(level, anytime=anytime),
-            b=b.interval(level, anytime=anytime),
+            a=a.widened(variance.a).interval(level, anytime=anytime),
+            b=b.widened(variance.b).interval(level, anytime=anytime),
             reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
             anytime=anytime,
             e_value=evidence,
+            design_effect=difference.effect.value,
         )
         return comparison, difference
 
@@ -429,9 +484,19 @@ class PairedEvaluator:
             assert (self._ids[1:] > self._ids[:-1]).all()
 
     def _view(self) -> _View:
-        return (self._scale, self._max_cells), self._grid, self._ids, self._models
+        settings = (self._scale, self._max_cells, self.cluster_groups)
+        return settings, self._grid, self._ids, self._models
 
-    def _change(self, labels: Any, scores_a: Any, scores_b: Any, ids: Any, *, sign: int) -> None:
+    def _change(
+        self,
+        columns: tuple[Any, Any, Any, Any],
+        weights: tuple[Any, Any],
+        clusters: Any,
+        *,
+        sign: int,
+    ) -> None:
+        """Add rows or remove them: labels, scores and ids; weights and label probabilities."""
+        labels, scores_a, scores_b, ids = columns
         positive = check_labels(labels)
         a = check_scores(scores_a, field="scores_a", scale=self._scale)
         b = check_scores(scores_b, field="scores_b", scale=self._scale)
@@ -441,19 +506,29 @@ class PairedEvaluator:
             sizes["ids"] = len(column)
         for name, size in sizes.items():
             check_length(name, size, like="labels", length=positive.size)
+        units = None
+        if any(each is not None for each in weights):
+            check_weights_allowed(self.cluster_groups, field="weights", holder="a pair")
+            units = check_units(*weights, size=positive.size, counts=None)
+        hashed = check_clusters(clusters, self.cluster_groups, positive.size)
+        if units is not None and not units.all():  # a weight of 0 drops the row
+            kept = units > 0
+            positive, a, b, units = positive[kept], a[kept], b[kept], units[kept]
+            column = None if column is None else column.rows(kept)
+        units = unless_one(units)
         known = self._changed_ids(column, positive.size, sign=sign)
         models = (self._models[0].copy(), self._models[1].copy())
         for model, scores in zip(models, (a, b)):
-            if sign > 0:
-                model.add_cases(labels=positive, scores=scores)
-            else:
-                model.remove_cases(labels=positive, scores=scores)
+            change_model = model.add_cases if sign > 0 else model.remove_cases
+            of_rows = {} if units is None else {"weights": units / WEIGHT_UNITS}
+            change_model(labels=positive, scores=scores, **of_rows)
         a, b = a + 0.0, b + 0.0  # -0.0 is 0.0
-        negatives, positives = (
-            PairCells(a[rows], b[rows], np.full(int(rows.sum()), sign, dtype=np.int64))
-            for rows in (~positive, positive)
-        )
-        change = PairGrid(negatives, positives)
+        classes = ~positive, positive
+        cells = [_signed_cells(a, b, units, rows, sign) for rows in classes]
+        change = PairGrid(cells[0], cells[1])
+        if hashed is not None and self.cluster_groups is not None:
+            groups = [hashed.groups[rows] for rows in classes]
+            change = replace(change, groups=PairGroups.of(self.cluster_groups, cells, groups))
         self._grid = self._grid.merged([change], self._max_cells)
         self._ids, self._models = known, models
 
@@ -473,6 +548,17 @@ class PairedEvaluator:
         return ids.added_to(known) if sign > 0 else ids.removed_from(known)
 
 
+def _signed_cells(
+    a: FloatArray, b: FloatArray, units: IntArray | None, rows: BoolArray, sign: int
+) -> PairCells:
+    """Return rows of one class as a change that adds them or removes them."""
+    counts = np.full(int(rows.sum()), sign, dtype=np.int64)
+    weights = None
+    if units is not None:
+        weights = PairWeights.of_units(units[rows], sign)
+    return PairCells(a[rows], b[rows], counts, weights)
+
+
 @by_keyword
 def compare_paired(
     *,
@@ -480,6 +566,10 @@ def compare_paired(
     scores_a: Any,
     scores_b: Any,
     ids: Any = None,
+    weights: Any = None,
+    label_probability: Any = None,
+    clusters: Any = None,
+    cluster_groups: int = DEFAULT_CLUSTER_GROUPS,
     metric: str = "auc_pr",
     level: float = 0.95,
     prevalence: float | None = None,
@@ -488,8 +578,10 @@ def compare_paired(
 
     Parameters
     ----------
-    labels, scores_a, scores_b, ids
+    labels, scores_a, scores_b, ids, weights, label_probability, clusters
         As of `PairedEvaluator.add_cases`; a repeated id is refused.
+    cluster_groups : int
+        How many groups `clusters` are hashed into.
     metric, level, prevalence
         As of `PairedEvaluator.compare`.
 
@@ -520,6 +612,15 @@ def compare_paired(
     >>> round(change.difference, 4), change.lower < 0 < change.upper
     (0.1111, True)
     """
-    pair = PairedEvaluator(max_cells=None)
-    pair.add_cases(labels=labels, scores_a=scores_a, scores_b=scores_b, ids=ids)
+    groups = None if clusters is None else cluster_groups
+    pair = PairedEvaluator(max_cells=None, cluster_groups=groups)
+    pair.add_cases(
+        labels=labels,
+        scores_a=scores_a,
+        scores_b=scores_b,
+        ids=ids,
+        weights=weights,
+        label_probability=label_probability,
+        clusters=clusters,
+    )
     return pair.compare(metric=metric, level=level, prevalence=prevalence)

@@ -152,7 +152,7 @@ class WeightedRun:
 
     def squares(self) -> FloatArray:
         """Return the sums of squared units as floats, each rounded once or twice. O(n)."""
-        return self.high.astype(np.float64) * float(1 << _LOW_BITS) + self.low
+        return squared_units(self.high, self.low)
 
     def sums_of(self, score: float) -> WeightSums:
         """Return the sums of one score, exactly. O(log n)."""
@@ -295,18 +295,34 @@ def _summed(
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     if not new.all():
         firsts = np.flatnonzero(new)
-        cases, units, high = (np.add.reduceat(each, firsts) for each in (cases, units, high))
-        middle = np.add.reduceat(low >> _HALF_BITS, firsts)
-        last = np.add.reduceat(low & _HALF_MASK, firsts)
-        middle += last >> _HALF_BITS
-        high += middle >> _HALF_BITS
-        low = ((middle & _HALF_MASK) << _HALF_BITS) + (last & _HALF_MASK)
+        cases, units = (np.add.reduceat(each, firsts) for each in (cases, units))
+        high, low = summed_squares(high, low, firsts)
         kept = (cases != 0) | (units != 0) | (high != 0) | (low != 0)
         ordered = ordered[firsts[kept]]
         cases, units, high, low = (each[kept] for each in (cases, units, high, low))
     for column in (ordered, cases, units, high, low):
         column.flags.writeable = False
     return WeightedRun(ordered, cases, units, high, low)
+
+
+def summed_squares(high: IntArray, low: IntArray, firsts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the sums of squares over the rows from each of `firsts` to the next. O(n)."""
+    middle = np.add.reduceat(low >> _HALF_BITS, firsts)
+    last = np.add.reduceat(low & _HALF_MASK, firsts)
+    middle += last >> _HALF_BITS
+    high = np.add.reduceat(high, firsts) + (middle >> _HALF_BITS)
+    return high, ((middle & _HALF_MASK) << _HALF_BITS) + (last & _HALF_MASK)
+
+
+def squared_units(high: IntArray, low: IntArray) -> FloatArray:
+    """Return sums of squared units as floats, each rounded once or twice. O(n)."""
+    return high.astype(np.float64) * float(1 << _LOW_BITS) + low
+
+
+def signed_squares(units: IntArray, sign: int) -> tuple[IntArray, IntArray]:
+    """Return the squares of units, times 1 or -1, as high and low parts. O(n)."""
+    high, low = _squared(units)
+    return _carried(high * sign, low * sign)
 
 
 def _squared(units: IntArray) -> tuple[IntArray, IntArray]:

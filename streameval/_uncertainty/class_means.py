@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval._uncertainty.estimates import estimator_of
 from streameval._uncertainty.limits import UNDEFINED, Figure, precision_limits
-from streameval._uncertainty.pair_difference import influences_of_cases
+from streameval._uncertainty.pair_variance import influences_of_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,6 +31,7 @@ from streameval._uncertainty.intervals import (
     uncertain_rate,
 )
 from streameval._uncertainty.limits import UNDEFINED
+from streameval._uncertainty.weighted_variance import TOO_FEW_EFFECTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ MIN_P_VALUE = 1e-12
 TOO_FEW, GRID_TOO_COARSE = "TOO_FEW", "GRID_TOO_COARSE"
 _ADVICE = {
     TOO_FEW: "it needs two positives and two negatives, and 50 of each at all looks",
+    TOO_FEW_EFFECTIVE: "with weights it needs 50 effective positives and negatives (Kish's)",
     GRID_TOO_COARSE: (
         "the pair's cells hide too much of the order of the scores: make it with more max_cells, "
         "or start a new one where the scores have changed"
@@ -86,13 +88,17 @@ class Comparison:
         The two values, with their intervals.
     reason : str or None
         Why there are no limits: ``"TOO_FEW"`` cases of a class, or, of a pair,
-        ``"GRID_TOO_COARSE"``; None where there are. ``print`` says what to do.
+        ``"TOO_FEW_EFFECTIVE"`` of weighted cases or ``"GRID_TOO_COARSE"``; None where there
+        are. ``print`` says what to do.
     anytime : bool
         Whether the limits and the p-value are those of a confidence sequence.
     e_value : float or None
         Of a pair: the evidence against no difference, 1 without any, valid however often it
         is looked at. If the models are equal it ever reaches A with a probability of at most
         1/A. nan where `reason` is, and below 50 cases of a class. None of independent sides.
+    design_effect : float
+        Of a pair: how many times the variance of the difference is that of independent cases,
+        because of clusters; 1 without them. Limits allow for it as those of `Interval` do.
     warnings : tuple of str
         Reasons to doubt the result: both sides have as many cases of each class, from 20 on,
         as two models on the same cases have. ``print`` shows them.
@@ -110,6 +116,7 @@ class Comparison:
     reason: str | None = field(default=None, kw_only=True)
     anytime: bool = field(default=False, kw_only=True)
     e_value: float | None = field(default=None, kw_only=True)
+    design_effect: float = field(default=1.0, kw_only=True)
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __str__(self) -> str:

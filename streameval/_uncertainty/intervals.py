@@ -276,6 +276,13 @@ class UncertainMetric:
             return UNDEFINED
         return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
 
+    def widened(self, effect: DesignEffect) -> UncertainMetric:
+        """Return the metric with limits that allow for the effect of its cases' clusters. O(1)."""
+        if effect is INDEPENDENT:
+            return self
+        figures = tuple(map(effect.widened, self.figures))
+        return replace(self, figure=effect.widened(self.figure), figures=figures, effect=effect)
+
     def interval(self, level: float, *, anytime: bool = False) -> Interval:
         """Return the analytic interval at a level. O(1)."""
         lower, upper = self.limits(1 - level, anytime=anytime)

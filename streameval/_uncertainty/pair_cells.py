@@ -3,22 +3,69 @@
 A case is a pair of scores, one of each model. Once the evaluator has cut its scores,
 every score stands for a cell (`pair_cuts`), and there is one entry for each pair of
 cells. Counts are signed, so that removal is addition, and the same cases give the same
-entries in any order. 24 B an entry.
+entries in any order. 24 B an entry, 48 B where cases have weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.weights import (
+    WEIGHT_BITS,
+    WEIGHT_UNITS,
+    signed_squares,
+    squared_units,
+    summed_squares,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
+
+
+class PairWeights(NamedTuple):
+    """The weights of each entry, as those of `WeightedRun`.
+
+    Attributes
+    ----------
+    units : int64[n]
+        The sum of the weights, in units of 2**-16.
+    high, low : int64[n]
+        The sum of their squares, ``high * 2**48 + low``.
+    """
+
+    units: IntArray
+    high: IntArray
+    low: IntArray
+
+    @classmethod
+    def of_counts(cls, counts: IntArray) -> Self:
+        """Return the weights of as many cases that weigh 1. O(n)."""
+        low = (counts & (WEIGHT_UNITS - 1)) << (2 * WEIGHT_BITS)
+        return cls(counts << WEIGHT_BITS, counts >> WEIGHT_BITS, low)
+
+    @classmethod
+    def of_units(cls, units: IntArray, sign: int) -> Self:
+        """Return the signed sums of one case each. O(n)."""
+        return cls(units * sign, *signed_squares(units, sign))
+
+    def rows(self, index: IntArray) -> Self:
+        """Return some rows."""
+        return type(self)(*(column[index] for column in self))
+
+    def summed(self, firsts: IntArray) -> Self:
+        """Return the sums over the rows from each of `firsts` to the next. O(n)."""
+        high, low = summed_squares(self.high, self.low, firsts)
+        return type(self)(np.add.reduceat(self.units, firsts), high, low)
+
+    def same(self, other: PairWeights) -> bool:
+        """Whether all sums are equal. O(n)."""
+        return all(np.array_equal(x, y) for x, y in zip(self, other))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +78,14 @@ class PairCells:
         The scores under each model, or the middles of their cells.
     counts : int64[n]
         Cases of each entry, at least 1 (signed in a change).
+    weights : PairWeights or None
+        What they weigh; None where each weighs 1.
     """
 
     a: FloatArray = field(default_factory=lambda: np.empty(0))
     b: FloatArray = field(default_factory=lambda: np.empty(0))
     counts: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    weights: PairWeights | None = None
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -45,16 +95,36 @@ class PairCells:
         """The number of cases."""
         return int(self.counts.sum())
 
+    @property
+    def units(self) -> IntArray:
+        """What metrics count: the weights in units, or the cases where each weighs 1."""
+        return self.counts if self.weights is None else self.weights.units
+
+    @property
+    def squares(self) -> FloatArray:
+        """The sum of the squares of what metrics count: the cases where each weighs 1."""
+        if self.weights is None:
+            return self.counts.astype(np.float64)
+        return squared_units(self.weights.high, self.weights.low)
+
+    def weighted(self) -> PairCells:
+        """Return the same cases with weights, of 1 where they have none. O(n)."""
+        if self.weights is not None:
+            return self
+        return PairCells(self.a, self.b, self.counts, PairWeights.of_counts(self.counts))
+
     def _check(self, max_cells: int | None) -> None:
         """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.counts)
         assert max_cells is None or len(self) <= max_cells, (len(self), max_cells)
         assert (self.counts > 0).all()
+        if self.weights is not None:
+            assert (self.weights.units > 0).all()
         rows = list(zip(self.a.tolist(), self.b.tolist()))
         assert rows == sorted(set(rows))
 
 
-def summed(parts: Iterable[PairCells]) -> PairCells:
+def summed(parts: Sequence[PairCells]) -> PairCells:
     """Return the sum of signed counts. O(n log n) for n entries in all.
 
     Raises
@@ -62,7 +132,9 @@ def summed(parts: Iterable[PairCells]) -> PairCells:
     InvalidInputError
         When it removes a case that was not added.
     """
-    parts = tuple(parts)
+    has_weights = any(part.weights is not None for part in parts)
+    if has_weights:
+        parts = [part.weighted() for part in parts]
     a, b, counts = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "counts")
     )
@@ -72,8 +144,20 @@ def summed(parts: Iterable[PairCells]) -> PairCells:
     first[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     starts = np.flatnonzero(first)
     counts = np.add.reduceat(counts, starts) if len(starts) else counts
-    if (counts < 0).any():
-        raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
     kept = counts > 0
+    possible = counts >= 0
+    weights = None
+    if has_weights:
+        columns = zip(*(part.weights for part in parts if part.weights is not None))
+        weights = PairWeights(*(np.concatenate(column)[order] for column in columns))
+        if len(starts):
+            weights = weights.summed(starts)
+        possible &= (weights.units > 0) == kept
+        if weights.same(PairWeights.of_counts(counts)):
+            weights = None
+    if not possible.all():
+        raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
     starts = starts[kept]
-    return PairCells(a[starts], b[starts], counts[kept])
+    if weights is not None:
+        weights = weights.rows(np.flatnonzero(kept))
+    return PairCells(a[starts], b[starts], counts[kept], weights)

@@ -9,15 +9,14 @@ at every prevalence; the third distribution separates those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._uncertainty.pair_cells import PairCells
-
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
+    from streameval._uncertainty.pair_cells import PairCells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +54,7 @@ class PairCuts:
 
     def cut(self, cells: PairCells) -> PairCells:
         """Return the entries with the middles of their cells, not summed. O(n log K)."""
-        return PairCells(self.a.cut(cells.a), self.b.cut(cells.b), cells.counts)
+        return replace(cells, a=self.a.cut(cells.a), b=self.b.cut(cells.b))
 
     def same(self, other: PairCuts) -> bool:
         """Whether the cells of both models are the same. O(K)."""

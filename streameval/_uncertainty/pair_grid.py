@@ -10,10 +10,11 @@ are cut anew when they are merged: a cell moves as a whole, to where its middle 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streameval._uncertainty.pair_cells import PairCells, summed
+from streameval._uncertainty.pair_clusters import PairGroups, summed_groups
 from streameval._uncertainty.pair_cuts import PairCuts, cuts_of
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ class PairGrid:
     negatives, positives : PairCells
     cuts : PairCuts or None
         Where both are cut; None while they are exact.
+    groups : PairGroups or None
+        The clusters' groups of the cases; None where no clusters are declared.
     """
 
     negatives: PairCells = field(default_factory=PairCells)
     positives: PairCells = field(default_factory=PairCells)
     cuts: PairCuts | None = None
+    groups: PairGroups | None = None
 
     def merged(self, others: Sequence[PairGrid], max_cells: int | None) -> PairGrid:
         """Return the sum of all grids, within the cap; None is no cap. O(n log n).
@@ -48,7 +52,7 @@ class PairGrid:
         cuts = known[0] if known and all(known[0].same(each) for each in known) else None
         total = _summed(grids, cuts)
         if not (len(total.negatives) or len(total.positives)):
-            return PairGrid()
+            return replace(PairGrid(), groups=total.groups)
         if max_cells is None:
             return total
         # Cells with different cuts have to be cut anew.
@@ -60,6 +64,8 @@ class PairGrid:
 
     def _check(self, max_cells: int | None) -> None:
         """Assert all invariants. O(n log n)."""
+        if self.groups is not None:
+            self.groups._check((self.negatives.total, self.positives.total))
         for cells in (self.negatives, self.positives):
             cells._check(max_cells)
             if self.cuts is not None:
@@ -74,4 +80,8 @@ def _summed(grids: Sequence[PairGrid], cuts: PairCuts | None) -> PairGrid:
     if cuts is not None:
         negatives = [cuts.cut(cells) for cells in negatives]
         positives = [cuts.cut(cells) for cells in positives]
-    return PairGrid(summed(negatives), summed(positives), cuts)
+    groups = [grid.groups for grid in grids if grid.groups is not None]
+    if cuts is not None:
+        groups = [each.cut(cuts) for each in groups]
+    whole = summed_groups(groups) if groups else None
+    return PairGrid(summed(negatives), summed(positives), cuts, whole)

@@ -55,6 +55,11 @@ class IdColumn:
     def __len__(self) -> int:
         return len(self.words)
 
+    def rows(self, kept: BoolArray) -> Self:
+        """Return some rows of the column."""
+        values = [value for value, is_kept in zip(self.values, kept) if is_kept]
+        return type(self)(values, self.words[kept])
+
     def added_to(self, known: WordArray) -> WordArray:
         """Return ascending words with these added. O(n + d log n).
 

@@ -19,7 +19,7 @@ from streameval import _paired_evaluator as pairs
 from streameval._metric_registry import COMPARED_NAMES
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.intervals import uncertain_metric
-from streameval._uncertainty.pair_difference import GridTooCoarseError, variance_of_difference
+from streameval._uncertainty.pair_variance import GridTooCoarseError, variance_of_difference
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):
@@ -57,7 +57,7 @@ def state(pair):
 def variance_of(pair, metric, prevalence=None):
     """Return the variance of the difference."""
     figures = tuple(uncertain_metric(model, metric, prevalence) for model in pair._models)
-    return variance_of_difference(pair._grid, figures, prevalence)
+    return variance_of_difference(pair._grid, figures, prevalence).value
 
 
 def coverages(n, seeds, *, offset=0.0, max_cells=65_536):
@@ -503,7 +503,7 @@ def test_bad_settings(setting, message):
 def test_other_refusals():
     """Different settings do not merge; only three metrics compare; probabilities are checked."""
     pair = pair_of(cases())
-    with pytest.raises(InvalidInputError, match="same scale and max_cells"):
+    with pytest.raises(InvalidInputError, match="same settings"):
         pair.merge(PairedEvaluator(max_cells=9))
     with pytest.raises(InvalidInputError, match="pairs are compared by"):
         pair.compare(metric="prevalence")

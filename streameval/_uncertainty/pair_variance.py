@@ -1,0 +1,205 @@
+"""The variance of the difference of two figures of the same cases, from their grid.
+
+A case moves the difference by its influence on a's figure less that on b's. Of cases that
+weigh 1 the variance is that of these differences over each class (of AUC-ROC: DeLong's);
+of weighted cases the sum of squared weights times squared differences of the gradients.
+Clusters: see `pair_clusters`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval._counts.exact import dot
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run
+from streameval._counts.state import State
+from streameval._metrics.gradients import cells_of
+from streameval._metrics.weighting import effective_cases
+from streameval._uncertainty.design_effect import INDEPENDENT
+from streameval._uncertainty.estimates import estimator_of
+from streameval._uncertainty.pair_clusters import effect_of_groups, effect_on_difference
+from streameval._uncertainty.sampling_variance import sampling_variance, scatter
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray
+    from streameval._counts.groups import Groups
+    from streameval._metric_registry import Estimator
+    from streameval._metrics.gradients import Gradient
+    from streameval._metrics.influence import Influence
+    from streameval._uncertainty.design_effect import DesignEffect
+    from streameval._uncertainty.intervals import UncertainMetric
+    from streameval._uncertainty.pair_cells import PairCells
+    from streameval._uncertainty.pair_grid import PairGrid
+
+_ONE_STANDARD_ERROR = 2 * 0.15865525393145707
+"""The probability outside one standard error of a normal distribution."""
+
+
+class GridTooCoarseError(Exception):
+    """The cells of a grid hide too much of a model's order for a variance."""
+
+
+class PairVariance(NamedTuple):
+    """The variance of a's figure minus b's, and what clusters do to it and to each figure.
+
+    Attributes
+    ----------
+    value : float
+        Of independent cases; nan without two of each class.
+    difference, a, b : DesignEffect
+        Of clusters, on the difference and on each figure.
+    """
+
+    value: float
+    difference: DesignEffect = INDEPENDENT
+    a: DesignEffect = INDEPENDENT
+    b: DesignEffect = INDEPENDENT
+
+
+class _Side(NamedTuple):
+    """One model's figure in the grid.
+
+    `positives` and `negatives` are the influences of the grid's entries on it, and
+    `prevalence_slope` that of the prevalence, 0 where the entries' have it.
+    """
+
+    estimate: float
+    variance: float
+    positives: FloatArray
+    negatives: FloatArray
+    prevalence_slope: float
+
+
+def variance_of_difference(
+    grid: PairGrid,
+    models: tuple[UncertainMetric, UncertainMetric],
+    prevalence: float | None,
+) -> PairVariance:
+    """Return the variance of a's figure minus b's. O(n log n).
+
+    Cells make a variance smaller. So that of the difference is multiplied by the larger of
+    the two ratios of a model's exact variance to that in the cells, if one is above 1.
+
+    Parameters
+    ----------
+    grid : PairGrid
+        All cases of the models.
+    models : UncertainMetric
+        The metric of a and of b, of their own scores, without clusters.
+    prevalence : float or None
+        As in the figures.
+
+    Raises
+    ------
+    GridTooCoarseError
+        Where a figure in the cells is further from the exact one than a standard error,
+        or its variance is 0 and the exact one is not.
+    """
+    if min(grid.positives.total, grid.negatives.total) < 2:
+        return PairVariance(math.nan)
+    estimator = estimator_of(models[0].name)
+    if grid.cuts is not None and estimator.in_cells is not None:
+        estimator = estimator.in_cells
+    scores = _scores_of(grid, "a"), _scores_of(grid, "b")
+    is_weighted = any(each.weights is not None for each in (grid.positives, grid.negatives))
+    side_of = _weighted_side if is_weighted else _side
+    a, b = (side_of(grid, name, each, estimator, prevalence) for name, each in zip("ab", scores))
+    ratio = max(1.0, _hidden_ratio(models[0], a), _hidden_ratio(models[1], b))
+    of_positives, of_negatives = a.positives - b.positives, a.negatives - b.negatives
+    if is_weighted:
+        parts = ((grid.positives, of_positives), (grid.negatives, of_negatives))
+        value = sum(_weighted_sum(cells, each) for cells, each in parts)
+        return PairVariance(ratio * value)
+    P, N = grid.positives.total, grid.negatives.total
+    value = scatter(of_positives, grid.positives.counts, P) / P
+    value += scatter(of_negatives, grid.negatives.counts, N) / N
+    if prevalence is None:
+        value += (1 / P + 1 / N) * (a.prevalence_slope - b.prevalence_slope) ** 2
+    if grid.groups is None:
+        return PairVariance(ratio * value)
+
+    def gradient_of(state: State) -> Gradient:
+        return estimator.gradient(cells_of(state), prevalence)
+
+    blocks = grid.groups.blocks(scores, gradient_of)
+    effects = (effect_on_difference(*blocks, value), *map(effect_of_groups, blocks))
+    return PairVariance(ratio * value, *effects)
+
+
+def _hidden_ratio(model: UncertainMetric, side: _Side) -> float:
+    """Return the exact variance of a model's figure over that in the cells."""
+    lower, upper = model.limits(_ONE_STANDARD_ERROR)
+    is_far = not lower <= side.estimate <= upper and not math.isnan(lower)
+    if is_far or (side.variance == 0 and model.figure.variance > 0):
+        raise GridTooCoarseError
+    return model.figure.variance / side.variance if side.variance else 1.0
+
+
+def _scores_of(grid: PairGrid, name: str) -> State:
+    """Return the scores of one model in the grid; weighted ones count their units."""
+    positives, negatives = (
+        Run.of(getattr(cells, name), cells.units) for cells in (grid.positives, grid.negatives)
+    )
+    return State(counts=ScoreCounts(positives, negatives))
+
+
+def _side(
+    grid: PairGrid, name: str, scores: State, estimator: Estimator, prevalence: float | None
+) -> _Side:
+    groups = scores.groups
+    influence = estimator.influence(groups, prevalence)
+    entries = getattr(grid.positives, name), getattr(grid.negatives, name)
+    return _Side(
+        influence.estimate,
+        sampling_variance(influence, groups, fixed_prevalence=prevalence is not None),
+        *influences_of_cases(influence, groups, *entries),
+        float(influence.prevalence_slope),
+    )
+
+
+def _weighted_side(
+    grid: PairGrid, name: str, scores: State, estimator: Estimator, prevalence: float | None
+) -> _Side:
+    cells = cells_of(scores)
+    gradient = estimator.gradient(cells, prevalence)
+    ascending = cells.scores[::-1]
+
+    rows = [
+        ascending.size - 1 - np.searchsorted(ascending, getattr(each, name))
+        for each in (grid.positives, grid.negatives)
+    ]
+    positives, negatives = gradient.positive[rows[0]], gradient.negative[rows[1]]
+    return _Side(
+        estimator.influence(cells, prevalence).estimate,
+        _weighted_sum(grid.positives, positives) + _weighted_sum(grid.negatives, negatives),
+        positives,
+        negatives,
+        0.0,
+    )
+
+
+def _weighted_sum(cells: PairCells, derivatives: FloatArray) -> float:
+    """Return the variance that a class's weighted cases add, given the derivative of each."""
+    squares = cells.squares
+    effective = effective_cases(float(cells.units.sum()), float(squares.sum()))
+    unbiased = effective / (effective - 1) if effective > 1 else 1.0
+    return dot(squares, derivatives**2) * unbiased
+
+
+def influences_of_cases(
+    influence: Influence, groups: Groups, positives: FloatArray, negatives: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Look up the influence of positives and of negatives by their scores. O(n log G)."""
+    ascending = groups.scores[::-1]
+    size = len(ascending)
+    of_positives = influence.positive[size - 1 - np.searchsorted(ascending, positives)]
+    below = np.searchsorted(ascending, negatives)
+    above = size - np.searchsorted(ascending, negatives, side="right")
+    is_tied = below + above < size
+    of_negatives = influence.between[above]
+    of_negatives[is_tied] = influence.tied[above[is_tied]]
+    return of_positives, of_negatives

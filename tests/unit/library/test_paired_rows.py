@@ -1,0 +1,301 @@
+"""Pairs of weighted cases and of clusters, against sums over single cases."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
+from streameval._counts.cluster_keys import cluster_checksums, groups_of
+from streameval._metric_registry import COMPARED_NAMES
+
+FIGURES = {"auc_roc": roc_auc_score, "average_precision": average_precision_score}
+
+
+def columns(n: int = 300, seed: int = 1, shift_b: float = 1.4) -> dict[str, np.ndarray]:
+    """Return labels and two models' scores."""
+    rng = np.random.default_rng(seed)
+    labels = rng.random(n) < 0.35
+    common, own = rng.normal(size=(2, n))
+    return {
+        "labels": labels,
+        "scores_a": common + labels,
+        "scores_b": 0.8 * common + 0.6 * own + shift_b * labels,
+    }
+
+
+def weights(n: int, seed: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 9, n) / 4
+
+
+def bursts(n: int, size: int = 10) -> np.ndarray:
+    return np.arange(n) // size
+
+
+def pair_of(rows: dict[str, np.ndarray], **settings: int | None) -> PairedEvaluator:
+    pair = PairedEvaluator(**settings)
+    pair.add_cases(**rows)
+    pair._check()
+    return pair
+
+
+def state(pair: PairedEvaluator) -> object:
+    """Return all counts, for comparison to the bit."""
+    grid = pair._grid
+    cells = [grid.negatives, grid.positives]
+    if grid.groups is not None:
+        sides = (grid.groups.a, grid.groups.b)
+        cells += [each for side in sides for each in (side.negatives, side.positives)]
+    return [
+        (
+            each.a.tolist(),
+            each.b.tolist(),
+            each.counts.tolist(),
+            each.weights and [column.tolist() for column in each.weights],
+        )
+        for each in cells
+    ] + [model.to_bytes() for model in pair._models]
+
+
+def moved_by_each(rows: dict[str, np.ndarray], metric: str, weighing: np.ndarray) -> np.ndarray:
+    """Return the derivative of the difference by each case's weight, by finite differences."""
+    labels = rows["labels"]
+
+    def difference(weighing: np.ndarray) -> float:
+        a, b = (
+            FIGURES[metric](labels, rows[side], sample_weight=weighing)
+            for side in ("scores_a", "scores_b")
+        )
+        return float(a - b)
+
+    step = 1e-4
+    moved = []
+    for case in range(labels.size):
+        ends = []
+        for sign in (1, -1):
+            changed = weighing.copy()
+            changed[case] += sign * step
+            ends.append(difference(changed))
+        moved.append((ends[0] - ends[1]) / (2 * step))
+    return np.array(moved)
+
+
+@pytest.mark.parametrize("metric", FIGURES)
+def test_the_variance_of_weighted_cases_is_that_of_single_ones(metric: str) -> None:
+    """Sum of (weight times derivative)^2, each class's times n/(n - 1) of effective cases."""
+    rows, weighing = columns(), weights(300)
+    pair = pair_of(rows | {"weights": weighing})
+    moved = weighing * moved_by_each(rows, metric, weighing)
+    expected = 0.0
+    for label in (True, False):
+        of_class = rows["labels"] == label
+        effective = weighing[of_class].sum() ** 2 / (weighing[of_class] ** 2).sum()
+        expected += float((moved[of_class] ** 2).sum()) * effective / (effective - 1)
+    change, difference = pair._compared(metric, 0.95, None, anytime=False)
+    assert difference.variance == pytest.approx(expected, rel=1e-5)
+    a, b = (
+        FIGURES[metric](rows["labels"], rows[side], sample_weight=weighing)
+        for side in ("scores_a", "scores_b")
+    )
+    assert change.difference == pytest.approx(a - b, abs=1e-12)
+    for side, model in ((change.a, "scores_a"), (change.b, "scores_b")):
+        own = Evaluator()
+        own.add_cases(labels=rows["labels"], scores=rows[model], weights=weighing)
+        assert side == own.interval(metric)
+
+
+def test_weights_of_one_are_no_weights() -> None:
+    """Also where a pair with other weights has lost those again."""
+    rows = columns()
+    plain = pair_of(rows)
+    assert state(pair_of(rows | {"weights": np.ones(300)})) == state(plain)
+    other = {name: each[:40] for name, each in columns(seed=7).items()} | {"weights": weights(40)}
+    plain.add_cases(**other)
+    plain._check()
+    assert state(plain) != state(pair_of(rows))
+    plain.remove_cases(**other)
+    assert state(plain) == state(pair_of(rows))
+
+
+def test_weighted_pairs_merge_in_any_order() -> None:
+    """Parts with and without weights; a weight of 0 drops its row; copies are equal."""
+    rows = columns() | {"weights": np.append(np.ones(100), weights(200))}
+    whole = pair_of(rows)
+    parts = [
+        pair_of({name: each[start : start + 100] for name, each in rows.items()})
+        for start in (200, 0, 100)
+    ]
+    merged = PairedEvaluator()
+    merged.merge(*parts)
+    merged._check()
+    assert state(merged) == state(whole) == state(pickle.loads(pickle.dumps(whole)))
+    none = {name: each[:5] for name, each in columns(seed=9).items()} | {"weights": np.zeros(5)}
+    whole.add_cases(**none)
+    assert state(merged) == state(whole)
+    halved = pair_of(rows | {"weights": None, "label_probability": 1 / rows["weights"] / 4})
+    change, other = halved.compare(), merged.compare()
+    assert change.difference == pytest.approx(other.difference, abs=1e-12)
+    assert change.upper == pytest.approx(other.upper, abs=1e-9)
+
+
+def test_weighted_cells_hide_little() -> None:
+    """Cut into 32 cells for each model, limits are near those of single cases."""
+    rows = columns(2_000, seed=3) | {"weights": weights(2_000)}
+    exact, cells = pair_of(rows, max_cells=None), pair_of(rows, max_cells=1_024)
+    assert cells._grid.cuts is not None
+    for metric in COMPARED_NAMES:
+        wide, narrow = (each.compare(metric=metric) for each in (cells, exact))
+        assert wide.reason is None
+        ratio = (wide.upper - wide.lower) / (narrow.upper - narrow.lower)
+        assert 0.9 < ratio < 1.15
+
+
+def test_few_effective_cases_are_refused() -> None:
+    weighing = weights(300)
+    weighing[:3] = 2.0**20
+    change = pair_of(columns() | {"weights": weighing}).compare()
+    assert change.reason == "TOO_FEW_EFFECTIVE"
+    assert math.isnan(change.lower)
+    assert "50 effective positives" in str(change)
+
+
+@pytest.mark.parametrize("metric", FIGURES)
+def test_the_effect_of_clusters_is_that_of_sums_of_their_groups(metric: str) -> None:
+    """V = B/(B-1) sum (S_g - mean)^2 with S_g from finite differences, over the same of cases."""
+    rows = columns()
+    groups = groups_of(cluster_checksums(bursts(300)), 32)
+    change, difference = pair_of(rows | {"clusters": bursts(300)}, cluster_groups=32)._compared(
+        metric, 0.95, None, anytime=False
+    )
+    moved = moved_by_each(rows, metric, np.ones(300))
+    sums = np.array([moved[groups == each].sum() for each in np.unique(groups)])
+    between = float(((sums - sums.mean()) ** 2).sum()) * sums.size / (sums.size - 1)
+    effect = difference.effect
+    assert effect.blocks is not None
+    assert effect.blocks.variance == pytest.approx(between, rel=1e-5)
+    assert effect.value == pytest.approx(max(1.0, between / difference.variance), rel=1e-5)
+    assert change.design_effect == effect.value
+
+
+def dependent(n: int, rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
+    """Return cases whose bursts share their label and most of both models' errors."""
+    count = n // size
+    labels = rng.random(count) < 0.4
+    of_burst = rng.normal(size=(2, count))
+    labels, a, b = (np.repeat(each, size) for each in (labels, *of_burst))
+    own = rng.normal(size=(2, n))
+    return {
+        "labels": labels,
+        "scores_a": labels + 0.9 * a + 0.4 * own[0],
+        "scores_b": labels + 0.9 * b + 0.4 * own[1],
+        "clusters": np.arange(n) // size,
+    }
+
+
+@pytest.mark.parametrize("max_cells", [None, 1_024])
+def test_bursts_widen_a_difference_until_it_holds_the_truth(max_cells: int | None) -> None:
+    """40 pairs of equal models, bursts of 10: with clusters about 95 %, without 30 % less."""
+    held = {"with": 0, "without": 0}
+    for seed in range(40):
+        rows = dependent(1_500, np.random.default_rng([88, seed]), size=10)
+        found = pair_of(rows, cluster_groups=32, max_cells=max_cells).compare(metric="auc_roc")
+        held["with"] += found.lower <= 0 <= found.upper
+        assert found.design_effect > 1.5
+        assert found.a.design_effect > 1.5
+        del rows["clusters"]
+        found = pair_of(rows, max_cells=max_cells).compare(metric="auc_roc")
+        held["without"] += found.lower <= 0 <= found.upper
+    assert held["with"] >= 36
+    assert held["without"] <= 27
+
+
+def test_clusters_of_one_case_each_widen_little() -> None:
+    """What chance alone does is reported and not applied: limits are as without clusters."""
+    rows = columns(2_000, seed=4)
+    clustered = pair_of(rows | {"clusters": np.arange(2_000)}, cluster_groups=32)
+    plain = pair_of(rows)
+    found, other = (pair.compare(metric="auc_roc") for pair in (clustered, plain))
+    assert (found.lower, found.upper, found.e_value) == (other.lower, other.upper, other.e_value)
+    assert 1 <= found.design_effect < 1.3
+    same = rows | {"scores_b": rows["scores_a"]}
+    ranks = np.argsort(np.argsort(rows["scores_a"]))
+    bursty = pair_of(same | {"clusters": ranks // 100}, cluster_groups=32)
+    assert bursty.compare(metric="auc_roc").upper > pair_of(same).compare(metric="auc_roc").upper
+
+
+def test_counts_by_group_are_taken_back_and_merged() -> None:
+    """To the bit, exact and in cells."""
+    rows = columns(900, seed=5) | {"clusters": bursts(900)}
+    whole = pair_of(rows, cluster_groups=16)
+    parts = [
+        pair_of({name: each[start::3] for name, each in rows.items()}, cluster_groups=16)
+        for start in range(3)
+    ]
+    merged = parts[2] + parts[0] + parts[1]
+    merged._check()
+    assert state(merged) == state(whole)
+    extra = {name: each[:50] for name, each in columns(seed=6).items()} | {"clusters": ["x"] * 50}
+    merged.add_cases(**extra)
+    merged.remove_cases(**extra)
+    assert state(merged) == state(whole)
+    cells = pair_of(rows, cluster_groups=16, max_cells=256)
+    cells.remove_cases(**{name: each[:300] for name, each in rows.items()})
+    cells._check()
+    assert cells.num_cases == 600
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra", "message"),
+    [
+        ({}, {"clusters": [1] * 300}, "give it cluster_groups=32"),
+        ({"cluster_groups": 32}, {}, "every case needs one"),
+        (
+            {"cluster_groups": 32},
+            {"clusters": [1] * 300, "weights": np.ones(300)},
+            "a pair that declares clusters takes no weights",
+        ),
+        ({}, {"weights": np.full(300, -1.0)}, "weight must be finite, from 0"),
+        ({}, {"weights": np.full(300, 1e-9)}, "multiple of 2"),
+        ({}, {"weights": np.ones(299)}, "weights"),
+    ],
+)
+def test_bad_weights_and_clusters_change_nothing(
+    settings: dict[str, int], extra: dict[str, object], message: str
+) -> None:
+    pair = PairedEvaluator(**settings)
+    before = state(pair)
+    with pytest.raises(InvalidInputError, match=message):
+        pair.add_cases(**(columns() | extra))
+    assert state(pair) == before
+
+
+def test_one_row_and_one_call() -> None:
+    """A case by itself is a row of a column; `compare_paired` takes the same columns."""
+    one, rows = PairedEvaluator(cluster_groups=32), columns(60, seed=8)
+    for label, a, b in zip(*rows.values()):
+        one.add_case(bool(label), a, b, cluster="ann")
+    column = pair_of(rows | {"clusters": ["ann"] * 60}, cluster_groups=32)
+    assert state(one) == state(column)
+    weighted = PairedEvaluator()
+    weighted.add_case(True, 0.5, 0.7, weight=2.5, id="x")
+    assert weighted._grid.positives.units.tolist() == [round(2.5 * 65_536)]
+    rows = columns(800)
+    pair = pair_of(rows | {"clusters": bursts(800)}, cluster_groups=32)
+    assert compare_paired(**rows, clusters=bursts(800)) == pair.compare()
+    assert (
+        compare_paired(**rows, weights=weights(800))
+        == pair_of(rows | {"weights": weights(800)}).compare()
+    )
+    with pytest.raises(InvalidInputError, match="same settings"):
+        pair.merge(pair_of(rows))
+
+
+def test_one_group_says_nothing_of_its_variance() -> None:
+    """All cases in one cluster: no limits, and it says so."""
+    found = pair_of(columns() | {"clusters": ["x"] * 300}, cluster_groups=32).compare()
+    assert math.isnan(found.lower)
+    assert found.reason == "TOO_FEW"
