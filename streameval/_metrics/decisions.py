@@ -83,6 +83,7 @@ class DecisionQueries(Queries):
         precision: float | None = None,
         recall: float | None = None,
         fpr: float | None = None,
+        flagged_share: float | None = None,
     ) -> float:
         """Return the threshold that meets one target best.
 
@@ -96,6 +97,9 @@ class DecisionQueries(Queries):
         fpr : float, optional
             The lowest threshold whose false positive rate is at most this;
             +inf (call nothing positive) if no score meets it.
+        flagged_share : float, optional
+            The lowest threshold that calls at most this share of the cases
+            positive; +inf if no score does.
 
         Returns
         -------
@@ -103,7 +107,7 @@ class DecisionQueries(Queries):
             A score, or +inf. nan if no finite threshold meets the target (a
             precision that no threshold reaches, a recall that the misses make
             unreachable) and if its rate is undefined: precision and recall without
-            positives, fpr without negatives.
+            positives, fpr without negatives, flagged_share without cases.
 
         Raises
         ------
@@ -113,8 +117,9 @@ class DecisionQueries(Queries):
         Notes
         -----
         O(G) for G distinct scores of positives; for fpr, O(log D) after the
-        operating points are computed. The threshold is chosen on the cases that it
-        is judged by; evaluate it on new cases with `at_thresholds` or `confusion_at`.
+        operating points are computed, and for flagged_share O(D). The threshold is
+        chosen on the cases that it is judged by; evaluate it on new cases with
+        `at_thresholds` or `confusion_at`.
 
         Examples
         --------
@@ -125,14 +130,21 @@ class DecisionQueries(Queries):
         (0.4, 0.9)
         >>> ev.threshold_for(fpr=0.0), ev.threshold_for(fpr=0.5)
         (0.9, 0.4)
+        >>> ev.threshold_for(flagged_share=0.75)
+        0.4
         """
-        name, target = _one_target(precision=precision, recall=recall, fpr=fpr)
+        name, target = _one_target(
+            precision=precision, recall=recall, fpr=fpr, flagged_share=flagged_share
+        )
         view = self._view()
         if name == "precision":
             return _threshold_for_precision(view.groups, target)
         if name == "recall":
             return _threshold_for_recall(view.groups, target)
-        return _threshold_for_fpr(points_of(view), target)
+        points = points_of(view)
+        if name == "fpr":
+            return _threshold_at_most(points, points.fp, points.N, target)
+        return _threshold_at_most(points, points.tp + points.fp, points.P + points.N, target)
 
     def coin(self, *, recall: float | None = None, fpr: float | None = None) -> Coin:
         """Return two thresholds and a probability that reach a point on the ROC hull.
@@ -298,12 +310,13 @@ def _threshold_for_recall(groups: Groups, target: float) -> float:
     return float(groups.scores[row]) if row < groups.scores.size else math.nan
 
 
-def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
-    if points.N == 0:
+def _threshold_at_most(
+    points: OperatingPoints, called: IntArray | FloatArray, whole: float, target: float
+) -> float:
+    """Return the lowest threshold at which called / whole is at most the target."""
+    if whole == 0:
         return math.nan
-    allowed = (
-        bisect.bisect_right(range(int(points.N) + 1), target, key=lambda fp: fp / points.N) - 1
-    )
+    allowed = bisect.bisect_right(range(int(whole) + 1), target, key=lambda n: n / whole) - 1
     finite = len(points) - int(points.thresholds[-1] == -math.inf)
-    row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
+    row = int(np.searchsorted(called[:finite], allowed, side="right")) - 1
     return float(points.thresholds[row])

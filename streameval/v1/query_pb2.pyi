@@ -687,6 +687,7 @@ class GetDecisionRequest(_message.Message):
     PRECISION_FIELD_NUMBER: _builtins.int
     RECALL_FIELD_NUMBER: _builtins.int
     FPR_FIELD_NUMBER: _builtins.int
+    FLAGGED_SHARE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """This one: cases are called positive at this score and above."""
@@ -696,6 +697,8 @@ class GetDecisionRequest(_message.Message):
     """The highest one with at least this recall."""
     fpr: _builtins.float
     """The lowest one with at most this false positive rate."""
+    flagged_share: _builtins.float
+    """The lowest one that calls at most this share of the cases positive."""
     level: _builtins.float
     """Nominal coverage of the intervals; 0 means 0.95."""
     @_builtins.property
@@ -715,13 +718,14 @@ class GetDecisionRequest(_message.Message):
         precision: _builtins.float = ...,
         recall: _builtins.float = ...,
         fpr: _builtins.float = ...,
+        flagged_share: _builtins.float = ...,
         level: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr"]  # noqa: Y015
+    _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr", "flagged_share"]  # noqa: Y015
     _WhichOneofArgType_wanted: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_wanted) -> _WhichOneofReturnType_wanted | None: ...
 
@@ -982,6 +986,7 @@ class ListWindowsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many rows; 0 means 500, and more than 1,000 means 1,000."""
     page_token: _builtins.str
@@ -992,6 +997,10 @@ class ListWindowsRequest(_message.Message):
     """Also what each row will read once its labels are in, as in GetSnapshotRequest:
     of auc_roc and auc_pr, if they are among `metrics`. Pages have at most 50 rows
     then.
+    """
+    threshold: _builtins.float
+    """The rates of each row at this threshold in place of the stream's: what would have
+    happened. Not NaN.
     """
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
@@ -1017,12 +1026,15 @@ class ListWindowsRequest(_message.Message):
         page_token: _builtins.str = ...,
         level: _builtins.float = ...,
         projection: _builtins.bool = ...,
+        threshold: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
 
 Global___ListWindowsRequest: _TypeAlias = ListWindowsRequest  # noqa: Y015
 

@@ -414,8 +414,11 @@ class GetStreamResponse(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    MAY_UPDATE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
+    may_update: _builtins.bool
+    """Whether the caller's token may change the stream."""
     @_builtins.property
     def stream(self) -> Global___Stream:
         """The stream."""
@@ -425,10 +428,11 @@ class GetStreamResponse(_message.Message):
         *,
         stream: Global___Stream | None = ...,
         revision: _builtins.int = ...,
+        may_update: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["may_update", b"may_update", "revision", b"revision", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

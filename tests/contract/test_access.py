@@ -192,6 +192,21 @@ def test_tokens_on_loopback_need_no_tls(tmp_path: Path) -> None:
 # --- Streams ----------------------------------------------------------------------------------
 
 
+def test_a_description_says_whether_its_reader_may_change_the_stream(
+    channel: grpc.Channel, tokens: dict[str, str]
+) -> None:
+    """The scope admin, for this stream; a page shows its button by it."""
+    wire = Wire(channel)
+    name = "fraud/may-update"
+    made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+    called(wire, "streams.CreateStream", made, tokens["all"])
+    request = stream_pb2.GetStreamRequest(name=name)
+    for token, may in (("all", True), ("query", False), ("fraud", True)):
+        assert called(wire, "streams.GetStream", request, tokens[token]).may_update is may
+    deletion = stream_pb2.DeleteStreamRequest(name=name)
+    called(wire, "streams.DeleteStream", deletion, tokens["all"])
+
+
 def naming(stream: str) -> list[tuple[str, Any]]:
     """Return a call for each field of a request that can name a stream."""
     chosen, mine, named = selection(stream), selection("fraud/v1"), stream_pb2.Stream(name=stream)

@@ -364,6 +364,7 @@ NUMERIC = {
     "precision": ("threshold_for",),
     "recall": ("threshold_for",),
     "fpr": ("threshold_for",),
+    "flagged_share": ("threshold_for",),
     "cost_fp": ("best_threshold",),
     "cost_fn": ("best_threshold",),
     "beta": ("maximum_f_measure",),

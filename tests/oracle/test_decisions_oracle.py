@@ -69,6 +69,8 @@ def test_threshold_for_is_the_best_of_all_thresholds(
     assert same(ev.threshold_for(precision=target), max(precise, default=(0, math.nan))[1])
     assert same(ev.threshold_for(recall=target), max(recalling, default=math.nan))
     assert same(ev.threshold_for(fpr=target), min(quiet, default=math.nan))
+    few = [cut for cut, tp, fp in rows if P + N and (tp + fp) / (P + N) <= target]
+    assert same(ev.threshold_for(flagged_share=target), min(few, default=math.nan))
 
 
 @given(cases=CASES, missed=MISSES, cost_fp=COSTS, cost_fn=COSTS, missed_negatives=MISSES)

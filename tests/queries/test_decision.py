@@ -88,6 +88,12 @@ def test_targets() -> None:
     assert by_fpr.threshold == min(
         each for each in every if (c := tried(events, each))[1] <= 0.3 * (c[1] + c[3])
     )
+    few = of(View(events), flagged_share=0.25)
+    check(few, events)
+    assert few.threshold == min(
+        each for each in every if sum(tried(events, each)[:2]) <= 0.25 * len(events)
+    )
+    assert of(View(events), flagged_share=0.0).threshold == math.inf
     by_precision = of(View(events), precision=0.45)
     check(by_precision, events)
     assert by_precision.precision >= 0.45
@@ -112,6 +118,7 @@ def test_out_of_reach_is_not_undefined() -> None:
         ([negative], {"costs": costs}, Reason.UNDEFINED_REASON_NO_POSITIVES),
         ([negative], {"recall": 0.5}, Reason.UNDEFINED_REASON_NO_POSITIVES),
         ([positive], {"fpr": 0.5}, Reason.UNDEFINED_REASON_NO_NEGATIVES),
+        ([], {"flagged_share": 0.5}, Reason.UNDEFINED_REASON_EMPTY),
     ):
         answer = of(View(events), **wanted)
         assert not answer.HasField("threshold")
@@ -129,7 +136,7 @@ def test_rates_that_are_undefined_are_absent() -> None:
 @pytest.mark.parametrize(
     ("wanted", "field", "text"),
     [
-        ({}, "threshold", "set one of threshold, costs, precision, recall and fpr"),
+        ({}, "threshold", "set one of threshold, costs, precision, recall, fpr and flagged_share"),
         ({"threshold": math.nan}, "threshold", "threshold must not be NaN, got nan"),
         ({"precision": 1.5}, "precision", "precision must be between 0 and 1, got 1.5"),
         (

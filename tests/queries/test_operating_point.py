@@ -19,7 +19,18 @@ from streameval_server._queries.query_engine import parse_snapshot_request, snap
 from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.series import parse_series_request, series
 
-from .conftest import HOUR, MINUTE, NOW, SETTINGS, Event, View, answers_of, counted, refused
+from .conftest import (
+    HOUR,
+    MINUTE,
+    NOW,
+    SETTINGS,
+    Event,
+    View,
+    answers_of,
+    counted,
+    invalid_field,
+    refused,
+)
 from .test_comparison import many, minutes, selection
 
 Reason = types_pb2.UndefinedReason
@@ -133,6 +144,45 @@ def test_answers_follow_a_changed_threshold() -> None:
     found = snapshot(engine, request)
     assert found.operating_point.threshold == 0.3
     check(found.metrics[len(SNAPSHOT_NAMES) :], events, 0.3)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.6, -math.inf, math.inf])
+def test_a_series_at_another_threshold(threshold: float) -> None:
+    """What would have happened: each step's rates and counts are those of the request's."""
+    events = many()
+    span = minutes(60, 0)
+    for settings in (AT, SETTINGS):
+        view = View(events, settings=settings)
+        request = query_pb2.ListWindowsRequest(
+            selection=selection(between=span), step=Duration(seconds=1200), threshold=threshold
+        )
+        rows = series(answers_of(view), parse_series_request(request)).snapshots
+        assert sum(each.num_positive_ref + each.num_negative_ref for each in rows) > 100
+        for row in rows:
+            start, end = (
+                each.ToMicroseconds() for each in (row.window.start_time, row.window.end_time)
+            )
+            inside = [event for event in events if start <= event.at_us < end]
+            point = row.operating_point
+            assert point.threshold == threshold
+            assert (point.tp, point.fp, point.fn, point.tn) == tried(inside, threshold)
+            named = [each for each in row.metrics if each.name in POINT_NAMES]
+            assert [each.name for each in named] == list(POINT_NAMES)
+            if all(cases for _, cases in shares(inside, threshold).values()):
+                check(named, inside, threshold)
+
+
+def test_a_series_at_no_number_is_refused() -> None:
+    """NaN is no threshold."""
+    request = query_pb2.ListWindowsRequest(
+        selection=selection(between=minutes(60, 0)),
+        step=Duration(seconds=1200),
+        threshold=math.nan,
+    )
+    assert invalid_field(lambda: parse_series_request(request)) == (
+        "threshold",
+        "threshold must not be NaN, got nan",
+    )
 
 
 def test_series_and_overviews_have_the_rates() -> None:

@@ -14,7 +14,7 @@ from streameval_server._ingest.unary_call import UnaryCall, counters_message, in
 from streameval_server._model.errors import no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
-from streameval_server._security.tokens import covers
+from streameval_server._security.tokens import Scope, covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,11 @@ class StreamService:
             view = await runtime.answer(("stream", name), lambda: runtime.view(name))
         stream = info_message(view.info)
         stream.counters.CopyFrom(counters_message(view.counters))
-        return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
+        return stream_pb2.GetStreamResponse(
+            stream=stream,
+            revision=view.revision,
+            may_update=current_access().has(Scope.ADMIN, name),
+        )
 
     async def list(
         self, request: stream_pb2.ListStreamsRequest, _context: Context

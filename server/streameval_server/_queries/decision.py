@@ -44,7 +44,7 @@ class DecisionRequest:
     ----------
     selection : Selection
     kind : str
-        ``threshold``, ``costs``, ``precision``, ``recall`` or ``fpr``.
+        ``threshold``, ``costs``, ``precision``, ``recall``, ``fpr`` or ``flagged_share``.
     values : tuple of float
         One, or the two costs.
     level : float
@@ -67,7 +67,9 @@ def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionReq
     """
     kind = request.WhichOneof("wanted")
     if kind is None:
-        raise invalid("threshold", "set one of threshold, costs, precision, recall and fpr")
+        raise invalid(
+            "threshold", "set one of threshold, costs, precision, recall, fpr and flagged_share"
+        )
     if kind == "costs":
         values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
     else:
@@ -118,14 +120,20 @@ def _threshold(window: Window, request: DecisionRequest) -> float:
             return window.threshold_for(precision=first)
         case "recall":
             return window.threshold_for(recall=first)
-        case _:
+        case "fpr":
             return window.threshold_for(fpr=first)
+        case _:
+            return window.threshold_for(flagged_share=first)
 
 
 def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
     """Return why there is no threshold; unspecified when none reaches the target."""
     positives, negatives = window.num_positive_ref, window.num_negative_ref
-    needed = {"costs": (positives, negatives), "fpr": (negatives,)}.get(kind, (positives,))
+    needed = {
+        "costs": (positives, negatives),
+        "fpr": (negatives,),
+        "flagged_share": (positives + negatives,),
+    }.get(kind, (positives,))
     if all(needed):
         return types_pb2.UndefinedReason.UNDEFINED_REASON_UNSPECIFIED
     return reason_value(window)

@@ -51,7 +51,7 @@ class MetricSelection:
     is_default : bool
         Whether the request named none, so that a stream's declared threshold adds rates.
     threshold : float or None
-        That which the stream declares.
+        That of the request, else that which the stream declares.
     """
 
     names: tuple[str, ...] = SNAPSHOT_NAMES
@@ -60,8 +60,9 @@ class MetricSelection:
     is_default: bool = False
     threshold: float | None = None
 
-    def at(self, threshold: float | None) -> MetricSelection:
+    def at(self, declared: float | None) -> MetricSelection:
         """Return the same of a stream that declares this threshold, or none. O(1)."""
+        threshold = declared if self.threshold is None else self.threshold
         if threshold is None:
             return self
         names = self.names + POINT_NAMES if self.is_default else self.names
@@ -74,6 +75,7 @@ def select_metrics(
     level: float,
     anytime: bool = False,
     default: Sequence[str] = SNAPSHOT_NAMES,
+    threshold: float | None = None,
 ) -> MetricSelection:
     """Check the metrics that a request names.
 
@@ -85,11 +87,14 @@ def select_metrics(
         Nominal coverage; 0 means 0.95.
     anytime
         Whether intervals hold at any number of looks (a confidence sequence).
+    threshold
+        In place of the stream's.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for an unknown name, or a level that is no probability.
+        INVALID_ARGUMENT for an unknown name, a level that is no probability, or a threshold
+        that is NaN.
     """
     chosen = tuple(dict.fromkeys(names))
     for index, name in enumerate(chosen):
@@ -99,8 +104,14 @@ def select_metrics(
             raise invalid(
                 f"metrics[{index}]", f"no figure is called {quoted(name)}: choose from {known}"
             )
+    if threshold is not None and math.isnan(threshold):
+        raise invalid("threshold", "threshold must not be NaN, got nan")
     return MetricSelection(
-        chosen or tuple(default), checked_level(level), anytime, is_default=not chosen
+        chosen or tuple(default),
+        checked_level(level),
+        anytime,
+        is_default=not chosen,
+        threshold=threshold,
     )
 
 

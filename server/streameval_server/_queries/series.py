@@ -87,7 +87,12 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:
         raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
-    metrics = select_metrics(request.metrics, level=request.level, default=MONITORED_NAMES)
+    metrics = select_metrics(
+        request.metrics,
+        level=request.level,
+        default=MONITORED_NAMES,
+        threshold=request.threshold if request.HasField("threshold") else None,
+    )
     next_us = None
     if request.page_token:
         next_us = _read_token(request.page_token, _fingerprint(selection, step_us))

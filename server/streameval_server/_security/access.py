@@ -241,6 +241,13 @@ class Access:
                 Code.PERMISSION_DENIED, _forbidden(grant, stream), reason="STREAM_FORBIDDEN"
             )
 
+    def has(self, scope: Scope, stream: str) -> bool:
+        """Whether `need` would return. Raises as `need` when the token is no longer valid."""
+        if self._grant is None:
+            return True
+        grant = self._guard.current_grant(self._grant)
+        return scope in grant.scopes and grant.covers(stream)
+
     def need_everything(self) -> None:
         """Return when the token covers all streams now. Raises as `need`."""
         streams = self.streams

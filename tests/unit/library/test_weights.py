@@ -156,7 +156,8 @@ def test_integer_weights_are_repetitions(seed: int) -> None:
     tables = weighted.reliability(), repeated.reliability()
     np.testing.assert_array_equal(tables[0].counts, tables[1].counts)
     assert tables[0].calibration_error == pytest.approx(tables[1].calibration_error)
-    assert weighted.threshold_for(precision=0.3) == repeated.threshold_for(precision=0.3)
+    for target in ("precision", "flagged_share"):
+        assert weighted.threshold_for(**{target: 0.3}) == repeated.threshold_for(**{target: 0.3})
     assert weighted.best_threshold(cost_fp=1, cost_fn=3) == repeated.best_threshold(
         cost_fp=1, cost_fn=3
     )

@@ -118,7 +118,7 @@ def test_targets_are_compared_exactly_at_huge_counts() -> None:
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        ({}, "give exactly one of precision, recall and fpr, got none"),
+        ({}, "give exactly one of precision, recall, fpr and flagged_share, got none"),
         ({"recall": 0.5, "fpr": 0.1}, "exactly one of .* got recall and fpr"),
         ({"recall": 1.5}, "recall must be between 0 and 1, got 1.5"),
         ({"fpr": -0.1}, "fpr must be between 0 and 1, got -0.1"),

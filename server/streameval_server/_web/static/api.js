@@ -39,7 +39,12 @@ export async function get(path, parameters = {}, signal = undefined) {
 
 /** Return the answer to a POST request with a JSON body. Throws ApiError. */
 export async function post(path, body, signal = undefined) {
-  return decoded(await request(path, {}, signal, "application/json", body), signal);
+  return decoded(await request(path, {}, signal, "application/json", { verb: "POST", body }), signal);
+}
+
+/** Return the answer to a PATCH request with a JSON body. Throws ApiError. */
+export async function patch(path, body, signal = undefined) {
+  return decoded(await request(path, {}, signal, "application/json", { verb: "PATCH", body }), signal);
 }
 
 async function decoded(response, signal) {
@@ -51,8 +56,8 @@ async function decoded(response, signal) {
   }
 }
 
-/** Send a GET request, or a POST request where there is a body. */
-async function request(path, parameters, signal, accept, body = undefined) {
+/** Send a GET request, or a change with its verb and its body. */
+async function request(path, parameters, signal, accept, change = undefined) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const each of [value].flat()) {
@@ -62,9 +67,9 @@ async function request(path, parameters, signal, accept, body = undefined) {
   const headers = { accept };
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   const sent = { headers, signal, cache: "no-store" };
-  if (body) {
+  if (change) {
     headers["content-type"] = "application/json";
-    Object.assign(sent, { method: "POST", body: JSON.stringify(body) });
+    Object.assign(sent, { method: change.verb, body: JSON.stringify(change.body) });
   }
   const search = query.toString();
   let response;

@@ -10,14 +10,16 @@ const MAX_POINTS = 2048;
 const BINS = 40;
 
 export class DecisionCharts {
-  /** `at` and `costs` are those of the URL; `changed({at, costs})` gets the user's choice. */
-  constructor(signal, { at, costs }, changed) {
+  /** `at` and `costs` are those of the URL; the rest is ThresholdCard's. */
+  constructor(signal, { name, at, costs }, { changed, toWindow, failed }) {
     this.pr = new PrCard(signal);
     this.roc = new RocCard(signal);
     this.histogram = new HistogramCard(signal);
-    this.threshold = new ThresholdCard({ at, costs }, (chosen) => {
-      changed(chosen);
-      this.draw();
+    this.threshold = new ThresholdCard(name, signal, { at, costs }, {
+      toWindow, failed, changed: (chosen) => {
+        changed(chosen);
+        this.draw();
+      },
     });
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
     this.cards = [this.pr, this.roc, this.threshold, this.histogram];
@@ -27,6 +29,7 @@ export class DecisionCharts {
   /** Forget the answers about the last selection. */
   clear() {
     this.curve = this.counted = null;
+    this.threshold.clear();
   }
 
   /** Show another threshold, from the URL. */
@@ -38,7 +41,7 @@ export class DecisionCharts {
 
   /** Show what a snapshot's classes allow: without both there is no curve. */
   update(snapshot, hasBoth) {
-    this.threshold.declared = snapshot.operatingPoint?.lowestScore ?? null;
+    this.threshold.declared = snapshot.operatingPoint ?? null;
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
   }
 
@@ -49,7 +52,7 @@ export class DecisionCharts {
     if (!positives || !negatives) return;
     const hull = hullOf(curve);
     this.curve = { curve, hull, positives, negatives };
-    this.threshold.update(curve, hull, positives, negatives);
+    this.threshold.update({ ...curve, revision: answer.revision }, hull, positives, negatives, reader);
     this.draw();
   }
 

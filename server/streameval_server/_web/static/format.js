@@ -15,6 +15,7 @@ export const REASONS = {
   UNDEFINED_REASON_TOO_FEW_EFFECTIVE: "too few effective cases for an interval",
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
   UNDEFINED_REASON_NO_THRESHOLD: "no threshold is declared",
+  UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: "chosen on these cases",
 };
 
 /** What a metric is called. */

@@ -17,9 +17,9 @@ export const measures = (title, name) => ({
   show: (found) => (found.value === undefined ? reason(found) : measured(name, found.value)), fields: (found) => [field(found.value)],
 });
 
-/** A column of Interval messages, in the unit of a metric where one is named. */
-export const intervals = (title, name = null) => ({
-  title, numeric: true, names: ["Lower limit", "Upper limit"],
+/** A column of Interval messages, in the unit of a metric where one is named. A file calls them those of `of`. */
+export const intervals = (title, name = null, of = "") => ({
+  title, numeric: true, names: of ? [`${of}, lower limit`, `${of}, upper limit`] : ["Lower limit", "Upper limit"],
   show: (limits) => interval(limits, name) ?? "–", fields: (limits) => [field(limits?.lower), field(limits?.upper)],
 });
 

@@ -74,10 +74,14 @@ export class StreamView {
     this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (error) => this.fail(error));
     this.time = new TimeCharts(this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
-    this.decision = new DecisionCharts(this.signal, this, ({ at, costs }) => {
-      Object.assign(this, { at, costs });
-      replace(this.link());
-      this.follow();
+    this.decision = new DecisionCharts(this.signal, this, {
+      toWindow,
+      failed: (error) => this.fail(error),
+      changed: ({ at, costs }) => {
+        Object.assign(this, { at, costs });
+        replace(this.link());
+        this.follow();
+      },
     });
     this.segments = new SegmentsCard(toSegment);
     this.cards = [...this.time.cards, this.segments, ...this.decision.cards, this.calibration];
@@ -178,6 +182,7 @@ export class StreamView {
 
   async loadTime() {
     await this.time.load(this.reader, this.snapshot);
+    this.decision.threshold.follow(this.time.rows);
     if (this.snapshot.coverage && !this.segment) this.refreshers.projection.request();
   }
 

@@ -7,7 +7,7 @@ import { sheetCsv } from "./sheet.js";
 const SHOWN_MS = 2_000; // of "Copied"
 
 /** What is seen at an element, in words: the nearest `data-about` above it. */
-const aboutOf = (element) => element.closest("[data-about]")?.dataset.about ?? "streameval";
+export const aboutOf = (element) => element.closest("[data-about]")?.dataset.about ?? "streameval";
 
 /** A file's name of words: letters, digits and dashes. */
 export const fileName = (words, kind) =>

@@ -1,18 +1,30 @@
-// The threshold: a slider over operating points, its figures and cost, and the hull's best threshold.
+// The threshold: a slider over operating points, targets, the figures with their intervals, the cost of errors, and
+// what would have happened. Counts are those of the drawn curve at once, and of the server's answer when it arrives.
 
-import { h, setText } from "./dom.js";
+import { get, metric, Refresher, streamPath } from "./api.js";
+import { DeclareButton } from "./declare.js";
+import { h, redraw, setText } from "./dom.js";
 import { count, figure, percent, score } from "./format.js";
 import { cheapestVertex, pointAt } from "./geometry.js";
+import { PastWindows } from "./past_windows.js";
+import { aDay, casesADay, limitsADay, rateWords, TargetsForm } from "./targets.js";
 
 const COST = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+const GAP_MS = 400; // between answers while the slider moves
+const RATES = { precision: "Precision", recall: "Recall", fpr: "False positive rate" };
 
 export class ThresholdCard {
-  /** `changed({at, costs})` gets the user's choice; `at` and `costs` are those of the URL. */
-  constructor({ at, costs }, changed) {
-    this.changed = changed;
-    this.at = at;
-    this.declared = null; // the stream's own threshold, where the slider begins
-    this.costs = costs;
+  /**
+   * `changed({at, costs})` gets the user's choice; `at` and `costs` are those of the URL; `toWindow(window)` returns
+   * the link to a window; `failed` gets the ApiError of a read.
+   */
+  constructor(name, signal, { at, costs }, { changed, toWindow, failed }) {
+    Object.assign(this, { name, changed, failed, at, costs });
+    this.declared = null; // the operating point of the stream's own threshold, where the slider begins
+    this.perDay = null;
+    this.declare = new DeclareButton(name, signal);
+    this.targets = new TargetsForm((wanted) => this.find(wanted), (answer) => this.use(answer));
+    this.past = new PastWindows(toWindow);
     this.build();
   }
 
@@ -25,26 +37,28 @@ export class ThresholdCard {
     this.costFp = this.costInput("cost-fp", this.costs[0]);
     this.costFn = this.costInput("cost-fn", this.costs[1]);
     this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
-    this.facts = Object.fromEntries([
-      ["precision", "Precision"], ["recall", "Recall"], ["fpr", "False positive rate"],
-      ["cost", "Cost of errors"], ["each", "Cost per case"],
-    ].map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }) }]));
+    this.facts = Object.fromEntries(Object.entries({ ...RATES, flagged: "Flagged a day", cost: "Cost of errors", each: "Cost per case" })
+      .map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }), more: h("dd", { class: "more", id: `fact-more-${name}` }) }]));
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
       "Use this threshold");
+    this.note = h("p", { class: "note", id: "threshold-note" });
     this.element = h("section", { class: "card", id: "threshold", "aria-labelledby": "threshold-title" },
-      h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold")),
+      h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold"), this.declare.element),
       h("div", { class: "slider" },
         h("label", { for: "threshold-slider" }, "Call cases positive at scores from ", this.shown),
         this.slider,
         h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all positive"), h("span", {}, "none positive"))),
-      h("div", { class: "decision" }, this.confusion(),
-        h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value }) => h("div", {}, h("dt", {}, title), value)))),
-      h("fieldset", { class: "costs" },
-        h("legend", {}, "What an error costs"),
-        h("label", {}, "False positive ", this.costFp),
-        h("label", {}, "Missed positive ", this.costFn)),
-      h("div", { class: "advice-row" }, this.advice, this.adopt));
+      h("div", { class: "decision" },
+        h("div", {}, this.confusion(), this.note),
+        h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value, more }) => h("div", {}, h("dt", {}, title), value, more))),
+        h("div", { class: "choosing" }, this.targets.element,
+          h("fieldset", { class: "costs" },
+            h("legend", {}, "What an error costs"),
+            h("label", {}, "False positive ", this.costFp),
+            h("label", {}, "Missed positive ", this.costFn)),
+          h("div", { class: "advice-row" }, this.advice, this.adopt))),
+      this.past.element);
   }
 
   confusion() {
@@ -71,10 +85,28 @@ export class ThresholdCard {
     });
   }
 
+  /** Forget the answers about the last selection. */
+  clear() {
+    this.curve = this.answer = this.reader = this.past.rows = null;
+    this.mayUpdate = false;
+  }
+
   /** Use newer counts; keep the threshold as closely as the operating points allow. */
-  update(curve, hull, positives, negatives) {
+  update(curve, hull, positives, negatives, reader) {
     Object.assign(this, { curve, hull, positives, negatives });
+    if (reader !== this.reader) {
+      this.reader = reader;
+      this.refresher = new Refresher(() => this.load(), GAP_MS, reader.signal, this.failed);
+    }
     this.slider.max = curve.thresholds.length - 1;
+    this.show();
+    this.refresher.request();
+  }
+
+  /** Follow the steps of time: how many cases a day there are. */
+  follow(rows) {
+    this.perDay = casesADay(rows, Date.now());
+    this.targets.follow(this.perDay);
     this.show();
   }
 
@@ -82,32 +114,94 @@ export class ThresholdCard {
     this.at = threshold;
     this.show();
     this.changed(this);
+    this.refresher.request();
   }
+
+  // --- The server's answers ---------------------------------------------------------------------
+
+  /** The answer to a question for a threshold; null when another selection was chosen meanwhile. */
+  async find(wanted) {
+    const { reader } = this;
+    try {
+      const answer = await reader.read("decision", wanted);
+      return reader === this.reader ? answer : null;
+    } catch (error) {
+      if (!reader.signal.aborted) this.failed(error);
+      return null;
+    }
+  }
+
+  /** Use the threshold of an answer, which may lie between those that are drawn. */
+  use(answer) {
+    this.answer = { ...answer, threshold: Number(answer.threshold) };
+    this.choose(this.answer.threshold);
+  }
+
+  async load() {
+    const { reader, chosen: { threshold } } = this;
+    const asked = this.isFound(threshold) ? null : reader.read("decision", { threshold });
+    const [answer, { mayUpdate }] = await Promise.all([
+      asked, get(streamPath(this.name), {}, reader.signal), this.past.load(reader, threshold)]);
+    if (threshold !== this.chosen.threshold) return; // another choice, which is loaded next
+    this.mayUpdate = mayUpdate;
+    if (answer) this.answer = { ...answer, threshold: Number(answer.threshold) };
+    this.show();
+    redraw(this.past.element, () => this.past.show(threshold, this.costs));
+  }
+
+  /** Whether the answer was chosen on these cases by a target, and is as new as the curve. */
+  isFound(threshold) {
+    const { answer, curve } = this;
+    return answer?.threshold === threshold && answer.revision === curve.revision
+      && answer.metrics.some(({ interval }) => interval?.undefinedReason === "UNDEFINED_REASON_CHOSEN_ON_SAME_CASES");
+  }
+
+  // --- What is shown ----------------------------------------------------------------------------
 
   show() {
     if (!this.curve) return;
     const vertex = cheapestVertex(this.hull, ...this.costs);
     this.best = { threshold: this.hull.thresholds[vertex], fp: this.hull.fp[vertex], tp: this.hull.tp[vertex] };
-    const index = pointAt(this.curve, this.at ?? this.declared ?? this.best.threshold);
-    const threshold = this.curve.thresholds[index];
-    const [fp, tp] = [this.curve.fp[index], this.curve.tp[index]];
-    this.chosen = { threshold, fp, tp };
+    const wanted = this.at ?? this.declared?.lowestScore ?? this.best.threshold;
+    const index = pointAt(this.curve, wanted);
+    const answer = this.answer?.threshold === wanted || this.answer?.threshold === this.curve.thresholds[index] ? this.answer : null;
+    const counts = answer ? countsOf(answer) : {
+      tp: this.curve.tp[index], fp: this.curve.fp[index],
+      fn: this.positives - this.curve.tp[index], tn: this.negatives - this.curve.fp[index],
+    };
+    const threshold = answer?.threshold ?? this.curve.thresholds[index];
+    this.chosen = { threshold, fp: counts.fp, tp: counts.tp };
     this.slider.value = this.slider.max - index; // higher scores to the right
-    this.slider.setAttribute("aria-valuetext", `${score(threshold)}: precision ${percent(share(tp, tp + fp))}, recall ${percent(share(tp, this.positives))}`);
-    setText(this.shown, score(threshold));
     this.shown.dataset.value = threshold;
-    const shown = { tp, fp, fn: this.positives - tp, tn: this.negatives - fp };
-    for (const [name, value] of Object.entries(shown)) setText(this.cells[name], count(value));
-    setText(this.facts.precision.value, percent(share(tp, tp + fp)));
-    setText(this.facts.recall.value, percent(share(tp, this.positives)));
-    setText(this.facts.fpr.value, percent(share(fp, this.negatives)));
-    setText(this.facts.cost.value, COST.format(this.cost(fp, tp)));
-    setText(this.facts.each.value, figure(this.cost(fp, tp) / (this.positives + this.negatives)));
+    setText(this.shown, score(threshold));
+    for (const [name, value] of Object.entries(counts)) setText(this.cells[name], count(value));
+    this.showFacts(counts, answer);
     this.advise();
+    this.declare.offer(threshold, this.declared, this.mayUpdate);
   }
 
-  cost(fp, tp) {
-    return this.costs[0] * fp + this.costs[1] * (this.positives - tp);
+  showFacts({ tp, fp, fn, tn }, answer) {
+    const rates = { precision: share(tp, tp + fp), recall: share(tp, tp + fn), fpr: share(fp, fp + tn) };
+    for (const name of Object.keys(RATES)) {
+      this.put(name, percent(rates[name]), answer ? rateWords(name, metric(answer, name)).more : "");
+    }
+    const flagged = share(tp + fp, tp + fp + fn + tn);
+    this.put("flagged", this.perDay ? aDay(flagged, this.perDay) : "–",
+      this.perDay ? limitsADay(answer && metric(answer, "flagged_share")?.interval, this.perDay) ?? "" : "no length of time");
+    this.put("cost", COST.format(this.cost(fp, fn)), "");
+    this.put("each", figure(this.cost(fp, fn) / (tp + fp + fn + tn)), "");
+    setText(this.note, "Intervals (95 %) hold for a threshold that was chosen on other cases. Flagged a day counts cases without a label, too: "
+      + "they are taken to be flagged as often as the others.");
+    this.slider.setAttribute("aria-valuetext", `${score(this.chosen.threshold)}: precision ${percent(rates.precision)}, recall ${percent(rates.recall)}`);
+  }
+
+  put(name, value, more) {
+    setText(this.facts[name].value, value);
+    setText(this.facts[name].more, more);
+  }
+
+  cost(fp, fn) {
+    return this.costs[0] * fp + this.costs[1] * fn;
   }
 
   advise() {
@@ -116,10 +210,16 @@ export class ThresholdCard {
       : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
     const ratio = this.costs[0] > 0 ? `${Number((this.costs[1] / this.costs[0]).toPrecision(3))} : 1` : "∞ : 1";
     setText(this.advice, `At a cost ratio of ${ratio} (missed to false positives) the best threshold: ${what}. `
-      + `Cost ${COST.format(this.cost(fp, tp))}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
+      + `Cost ${COST.format(this.cost(fp, this.positives - tp))}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
     this.advice.dataset.threshold = threshold;
     this.adopt.disabled = this.chosen.fp === fp && this.chosen.tp === tp;
   }
+}
+
+/** The counts of an answer: sums of weights where cases have weights, as those of the curve. */
+function countsOf(answer) {
+  const counts = answer.weighted ?? answer;
+  return Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, Number(counts[name])]));
 }
 
 const share = (part, whole) => (whole > 0 ? part / whole : undefined);
