@@ -21,12 +21,13 @@ const TARGETS = {
 export class TargetsForm {
   /** `find(fields)` answers GetDecision with one target; `found(answer)` gets an answer that has a threshold. */
   constructor(find, found) {
-    Object.assign(this, { find, found, perDay: null });
+    Object.assign(this, { find, found });
     this.said = h("p", { class: "advice", id: "target-found", role: "status" });
     this.inputs = {};
     this.element = h("fieldset", { class: "targets" },
       h("legend", {}, "Find the threshold for a target"),
       Object.entries(TARGETS).map(([name, target]) => this.row(name, target)), this.said);
+    this.follow(null);
   }
 
   row(name, { title, unit }) {
