@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
@@ -171,14 +172,14 @@ class KafkaConsumer:
 
     def _take(self, messages: Iterable[Message]) -> None:
         """Hand messages to their partitions."""
-        partitions, has_passed = self._partitions, False
-        for message in messages:
-            key = (message.topic(), message.partition())
-            error = message.error()
-            if error is not None:
-                self._take_error(key, error, message.offset())
-            elif key in partitions:
-                partitions[key].add(message)
+        has_passed = False
+        for (topic, number, is_error), run in groupby(messages, _kind_of):
+            key = (topic, number)
+            if is_error:
+                for each in run:
+                    self._take_error(key, each.error(), each.offset())
+            elif key in self._partitions:
+                self._partitions[key].add(list(run))
                 has_passed = True
         if has_passed:
             self.metrics.forget_trouble(BROKER)
@@ -328,3 +329,8 @@ class KafkaConsumer:
 
     def _on_server_error(self, error: ClientError) -> None:
         self.metrics.count_trouble(SERVER, f"server {self._configuration.server}: {error}")
+
+
+def _kind_of(message: Message) -> tuple[str, int, bool]:
+    """Return the topic and the partition of a message, and whether it is an error instead."""
+    return message.topic(), message.partition(), message.error() is not None

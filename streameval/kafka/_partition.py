@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streameval.client import ClosedError
@@ -22,7 +24,7 @@ from streameval.kafka._piece import NO_MAPPING, RefusedRow, read_piece
 from streameval.kafka._piece_range import MAX_PIECE_OFFSETS, PieceRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor, Future
 
     from confluent_kafka import Message
@@ -149,16 +151,29 @@ class Partition:
                 _log.debug("not drained", exc_info=True)
             self._sending = None
 
-    def add(self, message: Message) -> None:
-        """Take the next message; one that was consumed is dropped."""
-        offset = message.offset()
-        if not self._is_reading or offset < self._read_to:
+    def add(self, messages: list[Message]) -> None:
+        """Take the next messages; those that were consumed are dropped. O(messages)."""
+        if not self._is_reading:
             return
+        offsets = [each.offset() for each in messages]
+        if offsets[0] < self._read_to or offsets != sorted(set(offsets)):
+            messages = self._new(messages)
+            if not messages:
+                return
         if not self._waiting:
             self._waiting_since_s = time.monotonic()
-        self._waiting.append(message)
-        self._waiting_bytes += len(message)
-        self._read_to = offset + 1
+        self._waiting += messages
+        self._waiting_bytes += sum(map(len, messages))
+        self._read_to = messages[-1].offset() + 1
+
+    def _new(self, messages: Iterable[Message]) -> list[Message]:
+        """Return the messages that are behind those before them."""
+        found, read_to = [], self._read_to
+        for each in messages:
+            if each.offset() >= read_to:
+                found.append(each)
+                read_to = each.offset() + 1
+        return found
 
     def end(self, offset: int) -> None:
         """Take note that there is no message below an offset any more."""
@@ -247,14 +262,11 @@ class Partition:
         waiting = self._waiting
         if redo is not None:
             return sum(each.offset() < redo.end for each in waiting)
-        last = waiting[0].offset() + MAX_PIECE_OFFSETS
-        count = size = 0
-        for message in waiting[:MAX_PIECE_MESSAGES]:
-            size += len(message)
-            if count and (message.offset() >= last or size > MAX_PIECE_BYTES):
-                break
-            count += 1
-        return count
+        waiting = waiting[:MAX_PIECE_MESSAGES]
+        offsets = [each.offset() for each in waiting]
+        sizes = list(accumulate(map(len, waiting)))
+        last = offsets[0] + MAX_PIECE_OFFSETS
+        return max(1, min(bisect_left(offsets, last), bisect_right(sizes, MAX_PIECE_BYTES)))
 
     # --- A worker's thread ----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval.kafka._messages import read_message
-from streameval.kafka._plain_rows import PlainRows
+from streameval.kafka._plain_rows import PlainRows, message_time_us
 from streameval.kafka._row_batches import RowBatch
 from streameval.payloads import read_rows
 
@@ -95,47 +95,44 @@ class _Reading:
 
     def run(self) -> Piece:
         """Return the piece."""
-        piece = self._piece
-        for place, message in enumerate(piece.messages):
-            value = message.value()
-            if value is None:  # a tombstone of a compacted topic
-                piece.rows[NO_MAPPING] += 1
-                continue
-            if self._plain is not None and not message.headers():
-                row = self._plain.read(value)
-                if row is not None:
-                    self._add_plain_row(self._plain.mapping, row, place)
-                    continue
-            try:
-                events = read_message(message.topic(), message.key(), message.headers(), value)
-            except InvalidInputError as error:
-                piece.refuse(place, RefusedRow(NO_MAPPING, UNREADABLE, str(error)))
-                continue
-            for event in events:
-                self._read_event(event, place)
+        piece, place = self._piece, 0
+        while place < len(piece.messages):
+            if self._plain is not None:
+                place = self._read_plain(self._plain, place)
+            if place < len(piece.messages):
+                self._read_message(piece.messages[place], place)
+            place += 1
         piece.batches = [each for batch in self._groups.values() for each in batch.bounded()]
         return piece
 
-    def _add_plain_row(
-        self, mapping: PayloadMapping, row: tuple[str, float | None, bool | None], place: int
-    ) -> None:
-        """Add a row as `_add_row` does."""
-        id_, score, label = row
-        if score is not None:
-            time_us = message_time_us(self._piece.messages[place])
-            batch = self._batch(mapping, mapping.stream, False, time_us is not None, False)
-            batch.ids.append(id_)
-            batch.values.append(score)
-            batch.places.append(place)
-            if time_us is not None:
-                batch.times.append(time_us)
-        if label is not None:
-            batch = self._batch(mapping, mapping.stream, True)
-            batch.ids.append(id_)
-            batch.values.append(label)
-            batch.places.append(place)
-            batch.weights.append(None)
-        self._piece.rows[mapping.stream] += (score is not None) + (label is not None)
+    def _read_message(self, message: Message, place: int) -> None:
+        piece, value = self._piece, message.value()
+        if value is None:  # a tombstone of a compacted topic
+            piece.rows[NO_MAPPING] += 1
+            return
+        try:
+            events = read_message(message.topic(), message.key(), message.headers(), value)
+        except InvalidInputError as error:
+            piece.refuse(place, RefusedRow(NO_MAPPING, UNREADABLE, str(error)))
+            return
+        for event in events:
+            self._read_event(event, place)
+
+    def _read_plain(self, plain: PlainRows, start: int) -> int:
+        """Add the rows of the simplest messages from a place on; return where they end."""
+        run = plain.read(self._piece.messages, start)
+        stream = plain.mapping.stream
+        found = [(run.predictions, False), (run.labels, True)]
+        if run.labels.places[:1] < run.predictions.places[:1]:
+            found.reverse()  # batches are in the order of their first rows
+        for columns, is_labels in found:
+            if not columns.ids:
+                continue
+            key = (True,) if is_labels else (False, bool(run.times), False)
+            batch = self._batch(plain.mapping, stream, *key)
+            batch.extend(columns.ids, columns.values, columns.places, run.times)
+            self._piece.rows[stream] += len(columns.ids)
+        return run.stop
 
     def _batch(self, mapping: PayloadMapping, *key: object) -> RowBatch:
         """Return the batch of a key: its stream, whether of labels, and what else rows share."""
@@ -158,10 +155,39 @@ class _Reading:
                 piece.refuse(place, refused)
             if found.rows:
                 time_us = message_time_us(piece.messages[place])
-                for row in found.rows:
-                    self._add_row(mapping, row, place, time_us)
+                if not self._add_alike(mapping, found.rows, place, time_us):
+                    for row in found.rows:
+                        self._add_row(mapping, row, place, time_us)
             return
         piece.rows[NO_MAPPING] += 1
+
+    def _add_alike(
+        self, mapping: PayloadMapping, rows: Sequence[PayloadRow], place: int, time_us: int | None
+    ) -> bool:
+        """Add predictions that differ in their ids and scores only; False where they do not.
+
+        A message with many rows has such ones. O(rows).
+        """
+        first, size = rows[0], len(rows)
+        if size == 1 or first.score is None:
+            return False
+        streams, ids, scores, labels, times, segments, _, clusters = zip(*rows, strict=True)
+        is_alike = (
+            streams.count(first.stream) == times.count(first.time_us) == size
+            and labels.count(None) == clusters.count(None) == size
+            and segments.count(first.segments) == size
+            and None not in scores
+        )
+        if not is_alike:
+            return False
+        time = time_us if first.time_us is None else first.time_us
+        key = (False, time is not None, False, *first.segments)
+        batch = self._batch(mapping, first.stream, *key)
+        batch.extend(ids, scores, [place] * size, [] if time is None else [time] * size)
+        for name, value in first.segments.items():
+            batch.segments.setdefault(name, []).extend([value] * size)
+        self._piece.rows[mapping.stream] += size
+        return True
 
     def _add_row(
         self, mapping: PayloadMapping, row: PayloadRow, place: int, time_us: int | None
@@ -176,9 +202,3 @@ class _Reading:
                 key += (has_time, row.cluster is not None, *row.segments)
             self._batch(mapping, *key).add(row, place, time_us)
             self._piece.rows[mapping.stream] += 1
-
-
-def message_time_us(message: Message) -> int | None:
-    """Return the time of a message, which its rows have if their payload has none."""
-    kind, time_ms = message.timestamp()
-    return time_ms * 1000 if kind and time_ms > 0 else None

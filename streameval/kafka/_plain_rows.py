@@ -6,11 +6,15 @@ parsing it. Whatever is not as simple is left to `read_rows`, with the same resu
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from streameval.payloads._body import DECODER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from confluent_kafka import Message
 
     from streameval.payloads import PayloadMapping
 
@@ -20,8 +24,52 @@ _MAX_ID_CHARS = 32
 """A character has at most four bytes, so that such an id is short enough."""
 
 
+@dataclass(slots=True)
+class PlainColumns:
+    """Predictions, or labels: parallel columns.
+
+    Attributes
+    ----------
+    places : list of int
+        Of the messages.
+    ids : list of str
+    values : list of float or of bool
+    """
+
+    places: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PlainRun:
+    """The rows of successive messages.
+
+    All of the messages have times, or none.
+
+    Attributes
+    ----------
+    stop : int
+        The place of the first message that is not among them.
+    predictions, labels : PlainColumns
+    times : list of int
+        Of the predictions' messages, in microseconds since 1970; empty when they have none.
+    """
+
+    stop: int
+    predictions: PlainColumns = field(default_factory=PlainColumns)
+    labels: PlainColumns = field(default_factory=PlainColumns)
+    times: list[int] = field(default_factory=list)
+
+
+def message_time_us(message: Message) -> int | None:
+    """Return the time of a message, which its rows have if their payload has none."""
+    kind, time_ms = message.timestamp()
+    return time_ms * 1000 if kind and time_ms > 0 else None
+
+
 class PlainRows:
-    """Reads messages by a plain mapping: one stream, and fields of the body by their names.
+    """Reads messages without headers by a plain mapping: one stream, fields of the body by name.
 
     Attributes
     ----------
@@ -56,30 +104,61 @@ class PlainRows:
         )
         return PlainRows(mapping) if is_plain else None
 
-    def read(self, value: bytes) -> tuple[str, float | None, bool | None] | None:
-        """Return id, score and label of a message without headers; None to read it otherwise."""
-        try:
-            body: Any = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-        if type(body) is not dict:
-            return None
-        id_, score, label = self._scalars(body)
-        is_plain = (
-            type(id_) is str
-            and 0 < len(id_) <= _MAX_ID_CHARS
-            and id_.isprintable()  # a lone surrogate is not
-            # x - x is 0 for a finite number only.
-            and (score is None or (type(score) is float and score - score == 0))
-            and (label is None or type(label) is bool or (type(label) is int and label in (0, 1)))
-            and (score is not None or label is not None)
-            and (self._time is None or body.get(self._time) is None)
-        )
-        return (id_, score, None if label is None else bool(label)) if is_plain else None
+    def read(self, messages: Sequence[Message], start: int) -> PlainRun:
+        """Return the rows of the simplest messages from a place on, up to the first other one.
 
-    def _scalars(self, body: dict[str, Any]) -> tuple[Any, Any, Any]:
-        return (
-            body.get(self._id),
-            None if self._score is None else body.get(self._score),
-            None if self._label is None else body.get(self._label),
-        )
+        O(payloads). A run is read at once, since what is done for each message counts.
+        """
+        run = PlainRun(start)
+        predictions, labels, times = run.predictions, run.labels, []
+        decode = DECODER.raw_decode
+        score_key, label_key, id_key, time_key = self._score, self._label, self._id, self._time
+        has_times = start < len(messages) and message_time_us(messages[start]) is not None
+        place = start
+        for place in range(start, len(messages)):
+            message = messages[place]
+            value = message.value()
+            if value is None or message.headers():
+                break
+            try:
+                text = value.decode()
+                body, end = decode(text)
+            except (ValueError, RecursionError):
+                break
+            if type(body) is not dict or end != len(text):
+                break
+            get = body.get
+            id_: Any = get(id_key)
+            score = None if score_key is None else get(score_key)
+            label = None if label_key is None else get(label_key)
+            kind, time_ms = message.timestamp()
+            is_plain = (
+                type(id_) is str
+                and 0 < len(id_) <= _MAX_ID_CHARS
+                and id_.isprintable()  # a lone surrogate is not
+                # x - x is 0 for a finite number only.
+                and (score is None or (type(score) is float and score - score == 0))
+                and (
+                    score is not None
+                    if label is None
+                    else type(label) is bool or (type(label) is int and label in (0, 1))
+                )
+                and (time_key is None or get(time_key) is None)
+                and bool(kind and time_ms > 0) == has_times
+            )
+            if not is_plain:
+                break
+            if score is not None:
+                times.append(time_ms)
+                predictions.places.append(place)
+                predictions.ids.append(id_)
+                predictions.values.append(score)
+            if label is not None:
+                labels.places.append(place)
+                labels.ids.append(id_)
+                labels.values.append(bool(label))
+        else:
+            place = len(messages)
+        run.stop = place
+        run.times = [time_ms * 1000 for time_ms in times] if has_times else []
+        return run

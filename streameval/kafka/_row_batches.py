@@ -59,6 +59,8 @@ class RowBatch:
     segments: dict[str, list[str]] = field(default_factory=dict)
     clusters: list[str] = field(default_factory=list)
     weights: list[float | None] = field(default_factory=list)
+    _message: ingest_pb2.Batch | None = field(default=None, repr=False, compare=False)
+    """Made by `bounded`, after which rows are not added any more."""
 
     def add(self, row: PayloadRow, place: int, time_us: int | None) -> None:
         """Append a row; `time_us` is the time of its message, for a prediction without one."""
@@ -76,6 +78,18 @@ class RowBatch:
             self.segments.setdefault(key, []).append(value)
         if row.cluster is not None:
             self.clusters.append(row.cluster)
+
+    def extend(
+        self, ids: Sequence[str], values: Sequence[Any], places: list[int], times: list[int]
+    ) -> None:
+        """Append rows without weights; `times` of predictions. O(rows)."""
+        self.ids += ids
+        self.values += values
+        self.places += places
+        if self.is_labels:
+            self.weights += [None] * len(ids)
+        else:
+            self.times += times
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,7 +113,11 @@ class RowBatch:
         )
 
     def message(self, sequence: int) -> ingest_pb2.Batch:
-        """Return it as it is sent. O(rows x keys)."""
+        """Return it as it is sent, the same object once it is bounded. O(rows x keys)."""
+        if self._message is not None:
+            self._message.sequence = sequence
+            self._message.ClearField("source_checksum")
+            return self._message
         if self.is_labels:
             labels = ingest_pb2.Labels(ids=self.ids, positives=self.values)
             if any(each is not None for each in self.weights):
@@ -118,10 +136,12 @@ class RowBatch:
     def bounded(self) -> Iterator[RowBatch]:
         """Yield it in batches of limited length, the same ones each time. O(rows)."""
         size = len(self)
-        is_short = size <= MAX_BATCH_ROWS and self.message(0).ByteSize() <= MAX_BATCH_BYTES
-        if is_short or size == 1:
-            yield self
-            return
+        if size <= MAX_BATCH_ROWS:
+            message = self.message(0)
+            if message.ByteSize() <= MAX_BATCH_BYTES or size == 1:
+                self._message = message
+                yield self
+                return
         middle = size // 2
         yield from self.take(range(middle)).bounded()
         yield from self.take(range(middle, size)).bounded()

@@ -17,6 +17,8 @@ from streameval._common.values import quoted
 MAX_UNPACKED_BYTES = 32 << 20
 """A body that unpacks to more is refused."""
 
+DECODER = json.JSONDecoder()
+
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _CONTAINERS = frozenset({dict, list})
 _NUMBERS = ("data", "values")
@@ -91,7 +93,19 @@ def parse_json(body: bytes | str) -> Any:
 
 
 def load_json(body: bytes | str) -> Any:
-    """Return a body's JSON value as it is. Raises as `parse_json`."""
+    """Return a body's JSON value as it is. Raises as `parse_json`.
+
+    Of a small body `json.loads` takes most of its time to find the encoding and to skip white
+    space. So a decoder that does neither tries first; where it does not take the whole body,
+    `json.loads` decides.
+    """
+    try:
+        text = body if type(body) is str else body.decode()  # type: ignore[union-attr]  # bytes
+        value, end = DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    except (ValueError, RecursionError):
+        pass
     try:
         return json.loads(body)
     # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.

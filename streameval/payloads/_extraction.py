@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import repeat
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 
 _SCORE = ["score"]
+_FLOAT = frozenset({float})
+_new_row = partial(tuple.__new__, PayloadRow)
+"""Makes a row of all its fields, in a quarter of the time that a call takes."""
 
 MAX_EVENT_ROWS = 100_000
 """Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
@@ -147,8 +151,13 @@ class _EventRows:
             stream = self._stream()
         except RowError:
             return False
-        scores = columns["score"]
-        for row, value in enumerate(scores if isinstance(scores, list) else [scores]):
+        scores = columns["score"] if isinstance(columns["score"], list) else [columns["score"]]
+        if size > 1 and _FLOAT.issuperset(map(type, scores)) and all(map(isfinite, scores)):
+            ids = [f"{id_}/{row}" for row in range(size)]
+            shared = map(repeat, (None, time_us, segments, None, None))
+            found.rows += map(_new_row, zip(repeat(stream), ids, scores, *shared, strict=False))
+            return True
+        for row, value in enumerate(scores):
             score = value
             if type(value) is not float or not isfinite(value):
                 try:

@@ -67,7 +67,7 @@ def test_both_ways_agree(messages: list[Any]) -> None:
     assert PlainRows.of(mappings) is not None
     short = read_piece(messages, mappings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_piece.PlainRows, "read", lambda *_: None)
+        patch.setattr(_piece.PlainRows, "of", lambda _: None)
         long = read_piece(messages, mappings)
     assert short.rows == long.rows
     assert short.refused == long.refused

@@ -7,10 +7,13 @@ import gzip
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval import InvalidInputError
 from streameval.payloads import MAX_UNPACKED_BYTES, read_event, read_events, unpack
+from streameval.payloads._body import load_json
 
 ATTRIBUTES = {
     "id": "7",
@@ -91,3 +94,22 @@ def test_packed_bodies() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             unpack(body, encoding)
+
+
+TEXTS = st.one_of(
+    st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps),
+    st.text('[]{}",:\\ \n\ufeff\ud800tn0-e.', max_size=12),
+)
+
+
+@given(text=TEXTS, encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32-le", ""]))
+def test_json_is_what_the_standard_library_reads(text: str, encoding: str) -> None:
+    """Also with white space, in other encodings, and what is none at all."""
+    body = text.encode(encoding, "surrogatepass") if encoding else text
+    try:
+        wanted = json.loads(body)
+    except ValueError:
+        with pytest.raises(InvalidInputError, match="the body is not JSON"):
+            load_json(body)
+    else:
+        assert repr(load_json(body)) == repr(wanted)  # NaN differs from itself
