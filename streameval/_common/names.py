@@ -11,10 +11,13 @@ A `..._problem` function returns the text of the error, or None for a valid name
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_STREAM_NAME = 128
 """Longest stream name, in characters."""
@@ -53,6 +56,17 @@ def stream_name_problem(name: str, max_length: int) -> str | None:
     if _STREAM.match(name) is None:
         return f"stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {quoted(name)}"
     return None
+
+
+def is_at_or_below(names: Iterable[str], stream: str) -> bool:
+    """Whether a stream has one of some names, or lies below one. O(names).
+
+    Examples
+    --------
+    >>> [is_at_or_below(["fraud"], name) for name in ("fraud", "fraud/v3", "fraudulent")]
+    [True, True, False]
+    """
+    return any(stream == name or stream.startswith(name + "/") for name in names)
 
 
 def dot_segment_problem(name: str) -> str | None:

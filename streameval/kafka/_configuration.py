@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import MAX_STREAM_NAME, stream_name_problem
 from streameval._common.values import quoted, shown
 from streameval.payloads import mappings_of
 
@@ -48,6 +49,9 @@ class KafkaConfiguration:
         Topic of messages with rows that cannot be counted; empty for none.
     metrics : str
         HOST:PORT of ``/metrics``; empty for none.
+    streams : sequence of str
+        The server's streams, and all below them; rows of others are left to the consumers of
+        other servers. Empty for all.
     start : {"earliest", "latest"}
         Where a partition begins that the server does not know.
     client : dict of str to str
@@ -65,6 +69,7 @@ class KafkaConfiguration:
     server: str = "127.0.0.1:50051"
     group: str = "streameval"
     dead_letters: str = ""
+    streams: Sequence[str] = ()
     metrics: str = "127.0.0.1:9464"
     start: str = "earliest"
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class KafkaConfiguration:
             raise InvalidInputError(f"topics must be names, got {shown(topics)}", field="topics")
         if not all(isinstance(each, str) and each for each in topics):
             raise InvalidInputError(f"topics must be names, got {shown(topics)}", field="topics")
+        self._check_streams()
         if self.dead_letters in topics:
             message = f"dead_letters must be no topic that is consumed, got {self.dead_letters}"
             raise InvalidInputError(message, field="dead_letters")
@@ -90,6 +96,19 @@ class KafkaConfiguration:
             raise InvalidInputError(message, field="start")
         self._check_client()
         _check_address(self.metrics)
+
+    def _check_streams(self) -> None:
+        if not isinstance(self.streams, list | tuple):
+            message = f"streams must be names, got {shown(self.streams)}"
+            raise InvalidInputError(message, field="streams")
+        for name in self.streams:
+            problem = f"streams must be names, got {shown(name)}"
+            if isinstance(name, str):
+                found = stream_name_problem(name, MAX_STREAM_NAME)
+                if found is None:
+                    continue
+                problem = f"streams: {found}"
+            raise InvalidInputError(problem, field="streams")
 
     def _check_client(self) -> None:
         if not isinstance(self.client, dict):

@@ -238,6 +238,7 @@ class KafkaConsumer:
                 dead_letters=self._dead_letters,
                 metrics=self.metrics,
                 mappings=list(self._configuration.mappings),
+                streams=tuple(self._configuration.streams),
                 executor=self._executor,
                 locate=self._locator(*key),
             )

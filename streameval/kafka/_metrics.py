@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COUNTED = "counted"
+COUNTED, IGNORED, ELSEWHERE = "counted", "ignored", "elsewhere"
+"""Outcomes of rows that are no refusals; `ELSEWHERE` are those of other servers' streams."""
 
 BROKER, SERVER, DEAD_LETTERS, NO_TOPIC = "broker", "server", "dead_letters", "no_topic"
 """Causes of failures that are tried again."""
@@ -42,7 +43,7 @@ class ConsumerMetrics:
         self._rows = self._counter(
             "rows",
             "Predictions and labels by their mapping: counted, or why not; messages that no "
-            "mapping takes are ignored.",
+            "mapping takes are ignored, rows of other servers' streams are elsewhere.",
             ("mapping", "outcome"),
         )
         self._dead_letters = self._counter("dead_letters", "Messages in the dead-letter topic.", ())
@@ -85,7 +86,7 @@ class ConsumerMetrics:
     def count_rows(self, mapping: str, outcome: str, number: int = 1) -> None:
         """Count rows; a reason of a mapping is told once in the log, without values."""
         self._rows.labels(mapping, outcome).inc(number)
-        if outcome not in (COUNTED, "ignored"):
+        if outcome not in (COUNTED, IGNORED, ELSEWHERE):
             self._tell(
                 (mapping, outcome),
                 "rows of %s are refused (%s); more are counted in streameval_kafka_rows_total",

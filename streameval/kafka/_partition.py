@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -19,12 +18,12 @@ from typing import TYPE_CHECKING
 from streameval.client import ClosedError
 from streameval.kafka._dead_letters import Letter
 from streameval.kafka._delivery import MovedError
-from streameval.kafka._metrics import COUNTED, DEAD_LETTERS, SERVER
+from streameval.kafka._metrics import COUNTED, DEAD_LETTERS, ELSEWHERE, IGNORED, SERVER
 from streameval.kafka._piece import NO_MAPPING, RefusedRow, read_piece
 from streameval.kafka._piece_range import MAX_PIECE_OFFSETS, PieceRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor, Future
 
     from confluent_kafka import Message
@@ -66,7 +65,7 @@ class Partition:
     ----------
     topic, number
         Which.
-    delivery, dead_letters, metrics, mappings
+    delivery, dead_letters, metrics, mappings, streams
         Where its pieces go, and how they are read.
     executor
         Runs what has to wait.
@@ -95,6 +94,7 @@ class Partition:
         dead_letters: DeadLetters,
         metrics: ConsumerMetrics,
         mappings: list[PayloadMapping],
+        streams: Sequence[str],
         executor: Executor,
         locate: Callable[[Found], tuple[int, PieceRange | None]],
     ) -> None:
@@ -108,6 +108,7 @@ class Partition:
         self._dead_letters = dead_letters
         self._metrics = metrics
         self._mappings = mappings
+        self._streams = streams
         self._executor = executor
         self._locate = locate
         self._is_closed = False
@@ -253,9 +254,13 @@ class Partition:
         self._waiting_bytes -= sum(map(len, messages))
         self._waiting_since_s = time.monotonic()
         if redo is not None:
-            return ReadRange(redo, read_piece(messages, self._mappings), is_begun=True)
+            return ReadRange(
+                redo, read_piece(messages, self._mappings, self._streams), is_begun=True
+            )
         offsets = PieceRange(messages[0].offset(), messages[-1].offset() + 1)
-        return ReadRange(offsets, read_piece(messages, self._mappings), is_begun=False)
+        return ReadRange(
+            offsets, read_piece(messages, self._mappings, self._streams), is_begun=False
+        )
 
     def _cut(self, redo: PieceRange | None) -> int:
         """Return how many of the messages that wait are the next piece."""
@@ -279,8 +284,6 @@ class Partition:
     def _send(self, read: ReadRange) -> int:
         """Make a piece durable: its rows, its dead letters, its offset; return the next offset."""
         piece = read.piece
-        rows = Counter(piece.rows)
-        ignored = rows.pop(NO_MAPPING, 0)
         if piece.batches or read.is_begun:
             refusals = self._delivery.send(
                 read.offsets, piece.batches, piece.mappings, is_begun=read.is_begun
@@ -288,7 +291,7 @@ class Partition:
             self._metrics.forget_trouble(SERVER)
             for batch, text in refusals:
                 mapping = piece.mappings[batch.stream].stream
-                rows[mapping] -= len(batch)
+                piece.rows[mapping] -= len(batch)
                 for place in batch.places:
                     piece.refuse(place, RefusedRow(mapping, STORE, text))
         letters = [
@@ -299,13 +302,18 @@ class Partition:
             raise ClosedError("the partition was given up")
         if letters:
             self._metrics.forget_trouble(DEAD_LETTERS)
-        for mapping, number in rows.items():
-            self._metrics.count_rows(mapping, COUNTED, number)
-        self._metrics.count_rows(NO_MAPPING, "ignored", ignored)
+        self._count(piece, letters)
+        return read.offsets.end
+
+    def _count(self, piece: Piece, letters: Sequence[Letter]) -> None:
+        metrics = self._metrics
+        for mapping, number in piece.rows.items():
+            metrics.count_rows(mapping, COUNTED if mapping != NO_MAPPING else IGNORED, number)
+        for mapping, number in piece.elsewhere.items():
+            metrics.count_rows(mapping, ELSEWHERE, number)
         for letter in letters:
             for each in letter.refused:
-                self._metrics.count_rows(each.mapping, each.reason)
+                metrics.count_rows(each.mapping, each.reason)
         if self._dead_letters.is_on:
-            self._metrics.count_dead_letters(len(letters))
-        self._metrics.count_messages(self.topic, self.number, len(piece.messages))
-        return read.offsets.end
+            metrics.count_dead_letters(len(letters))
+        metrics.count_messages(self.topic, self.number, len(piece.messages))

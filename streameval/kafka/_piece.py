@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import is_at_or_below
 from streameval.kafka._messages import read_message
 from streameval.kafka._plain_rows import PlainRows, message_time_us
 from streameval.kafka._row_batches import RowBatch
 from streameval.payloads import read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from confluent_kafka import Message
 
@@ -61,6 +62,8 @@ class Piece:
         By the place of the message.
     rows : Counter
         Predictions and labels by mapping; ``ignored`` messages under `NO_MAPPING`.
+    elsewhere : Counter
+        Predictions and labels by mapping that are of other servers' streams.
     mappings : dict of str to PayloadMapping
         The mapping that each stream's rows were read by.
     """
@@ -69,6 +72,7 @@ class Piece:
     batches: list[RowBatch] = field(default_factory=list)
     refused: dict[int, list[RefusedRow]] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
+    elsewhere: Counter[str] = field(default_factory=Counter)
     mappings: dict[str, PayloadMapping] = field(default_factory=dict)
 
     def refuse(self, place: int, refused: RefusedRow) -> None:
@@ -76,21 +80,33 @@ class Piece:
         self.refused.setdefault(place, []).append(refused)
 
 
-def read_piece(messages: Sequence[Message], mappings: Sequence[PayloadMapping]) -> Piece:
-    """Return the batches of some messages. O(payloads).
+def read_piece(
+    messages: Sequence[Message],
+    mappings: Sequence[PayloadMapping],
+    streams: Sequence[str] = (),
+) -> Piece:
+    """Return the batches of some messages, of some streams and those below. O(payloads).
 
     Nothing that a message may hold makes it raise: it is a refusal of that message.
     """
-    return _Reading(messages, mappings).run()
+    return _Reading(messages, mappings, streams).run()
 
 
 class _Reading:
     """One piece while it is read."""
 
-    def __init__(self, messages: Sequence[Message], mappings: Sequence[PayloadMapping]) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        mappings: Sequence[PayloadMapping],
+        streams: Sequence[str],
+    ) -> None:
         self._piece = Piece(messages)
         self._mappings = mappings
+        self._streams = streams
         self._plain = PlainRows.of(mappings)
+        if self._plain is not None and not self._is_ours(self._plain.mapping.stream):
+            self._plain = None
         self._groups: dict[tuple[object, ...], RowBatch] = {}
 
     def run(self) -> Piece:
@@ -134,6 +150,9 @@ class _Reading:
             self._piece.rows[stream] += len(columns.ids)
         return run.stop
 
+    def _is_ours(self, stream: str) -> bool:
+        return not self._streams or is_at_or_below(self._streams, stream)
+
     def _batch(self, mapping: PayloadMapping, *key: object) -> RowBatch:
         """Return the batch of a key: its stream, whether of labels, and what else rows share."""
         batch = self._groups.get(key)
@@ -153,10 +172,14 @@ class _Reading:
             for each in found.refusals:
                 refused = RefusedRow(mapping.stream, each.reason.value, each.message, each.row)
                 piece.refuse(place, refused)
-            if found.rows:
+            rows = found.rows
+            if self._streams:
+                rows = [row for row in rows if self._is_ours(row.stream)]
+                piece.elsewhere[mapping.stream] += _values(found.rows) - _values(rows)
+            if rows:
                 time_us = message_time_us(piece.messages[place])
-                if not self._add_alike(mapping, found.rows, place, time_us):
-                    for row in found.rows:
+                if not self._add_alike(mapping, rows, place, time_us):
+                    for row in rows:
                         self._add_row(mapping, row, place, time_us)
             return
         piece.rows[NO_MAPPING] += 1
@@ -202,3 +225,8 @@ class _Reading:
                 key += (has_time, row.cluster is not None, *row.segments)
             self._batch(mapping, *key).add(row, place, time_us)
             self._piece.rows[mapping.stream] += 1
+
+
+def _values(rows: Iterable[PayloadRow]) -> int:
+    """Return how many predictions and labels rows have."""
+    return sum((row.score is not None) + (row.label is not None) for row in rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
 from typing import Any
 
@@ -18,6 +19,11 @@ MAX_UNPACKED_BYTES = 32 << 20
 """A body that unpacks to more is refused."""
 
 DECODER = json.JSONDecoder()
+
+_TENSOR = r'"shape"\s*:\s*\[[^\]]*,|\\u|\x00'
+"""A shape of several dimensions; an escape; a zero, of which UTF-16 and UTF-32 have many."""
+
+_TENSOR_TEXT, _TENSOR_BYTES = re.compile(_TENSOR), re.compile(_TENSOR.encode())
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _CONTAINERS = frozenset({dict, list})
@@ -88,8 +94,20 @@ def parse_json(body: bytes | str) -> Any:
     [[1, 2], [3, 4]]
     """
     value = load_json(body)
-    nest_tensors(value)
+    if may_have_flat_tensors(body):
+        nest_tensors(value)
     return value
+
+
+def may_have_flat_tensors(body: bytes | str) -> bool:
+    """Whether a body of JSON may have a tensor of several dimensions; False is certain. O(body).
+
+    Looking for one in its value takes longer than reading it. A key that is written with an
+    escape is not found, so a body with any escape may have one.
+    """
+    if isinstance(body, str):
+        return _TENSOR_TEXT.search(body) is not None
+    return _TENSOR_BYTES.search(body) is not None
 
 
 def load_json(body: bytes | str) -> Any:

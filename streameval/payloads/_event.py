@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
-from streameval.payloads._body import load_json, nest_tensors, parse_json
+from streameval.payloads._body import load_json, may_have_flat_tensors, nest_tensors, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,12 +113,13 @@ def iter_events(headers: Mapping[str, str], body: bytes) -> Iterator[Event]:
         value = load_json(body)
         if not isinstance(value, list):
             raise InvalidInputError("a batch must be a JSON array of events", field="body")
+        is_nested = not may_have_flat_tensors(body)
         for index, each in enumerate(value):
             value[index] = None
-            yield _structured(each, index)
+            yield _structured(each, index, is_nested)
         return
     if kind == STRUCTURED:
-        yield _structured(load_json(body), None)
+        yield _structured(load_json(body), None, not may_have_flat_tensors(body))
         return
     attributes = {
         name.removeprefix(_PREFIX): unquote(value)
@@ -142,7 +143,8 @@ def _content_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _structured(value: Any, index: int | None) -> Event:
+def _structured(value: Any, index: int | None, is_nested: bool) -> Event:
+    """Return the event of an object; `is_nested` when it has no tensors that are flat."""
     if not isinstance(value, dict):
         raise InvalidInputError("an event must be a JSON object", field="body", index=index)
     attributes = {
@@ -162,7 +164,8 @@ def _structured(value: Any, index: int | None) -> Event:
     if isinstance(data, str):
         # JSON that was put into a text, as some senders do.
         return Event(parse_json(data), attributes)
-    nest_tensors(data)
+    if not is_nested:
+        nest_tensors(data)
     return Event(data, attributes)
 
 

@@ -283,6 +283,8 @@ class _EventRows:
         return segments
 
     def _stream(self, class_name: str = "") -> str:
+        if self._mapping.is_one_stream:
+            return self._mapping.stream
         stream = ""
         for text, name in self._mapping.stream_parts:
             stream += text

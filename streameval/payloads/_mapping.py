@@ -80,6 +80,8 @@ class PayloadMapping:
         The compiled selectors, by the names of their keys.
     stream_parts : tuple of (str, str or None)
         The stream's name in pieces: a text, and the placeholder behind it.
+    is_one_stream : bool
+        Whether there is no placeholder.
 
     Raises
     ------
@@ -114,9 +116,12 @@ class PayloadMapping:
     positive: str | None = None
     selectors: dict[str, Selector] = field(init=False, repr=False, compare=False)
     stream_parts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
+    is_one_stream: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stream_parts", _parts_of(self.stream))
+        is_one_stream = all(name is None for _, name in self.stream_parts)
+        object.__setattr__(self, "is_one_stream", is_one_stream)
         self._check_values()
         expressions = {
             name: getattr(self, name) for name in _SELECTORS if getattr(self, name) != ""
@@ -176,7 +181,10 @@ class PayloadMapping:
         if preset is not None and (not isinstance(preset, str) or preset not in PRESETS):
             message = f"preset must be one of {', '.join(PRESETS)}, got {shown(preset)}"
             raise InvalidInputError(message, field="preset")
-        merged = {**(PRESETS[preset] if preset is not None else {}), **given}
+        known_keys = dict(PRESETS[preset]) if preset is not None else {}
+        if not (known_keys.get("label") or given.get("label")):
+            known_keys.pop("label_probability", None)  # it belongs to a label
+        merged = {**known_keys, **given}
         known = {each.name.rstrip("_"): each for each in fields(cls) if each.init}
         for name, value in merged.items():
             if name not in known:

@@ -70,6 +70,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "id": "body.client_request_id || body.databricks_request_id",
         "time": "body.timestamp_ms",
         "time_unit": "ms",
+        # Of a label in the same row: weights belong to labels.
+        "label_probability": "body.sampling_fraction",
     },
     "ndjson": {
         "score": "body.score",

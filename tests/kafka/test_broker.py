@@ -18,9 +18,7 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import Producer
 
 from streameval import Evaluator
-from streameval.client import Client
-from streameval_server import Settings
-from streameval_server.testing import running_server
+from streameval.client import Client, ClientError
 
 from .broker import Broker, fetch
 from .conftest import wait_for
@@ -35,6 +33,7 @@ ROWS = 500_000
 """Predictions, and as many labels."""
 
 KILLS = 6
+AWAY = "WARNING kafka: "
 STREAM = "fraud/v3"
 CONFIGURATION = """\
 [kafka]
@@ -115,6 +114,9 @@ class Consumers:
                 [*command, "--config", str(self._configuration)], stdout=log, stderr=log
             )
 
+    def __len__(self) -> int:
+        return len(self._processes)
+
     def replace(self, number: int) -> None:
         """Kill one, and start another."""
         self._processes[number].kill()
@@ -134,40 +136,68 @@ class Consumers:
             each.wait()
 
 
+class Server:
+    """A server that can be killed, with its disk and its port."""
+
+    def __init__(self, address: str, data: Path, log: Path) -> None:
+        options = ["--listen", address, "--http", "127.0.0.1:0", "--data", str(data)]
+        self._command = [sys.executable, "-m", "streameval_server", *options]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; returns before it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
 def test_kills(broker: Broker, tmp_path: Path, free_address: str) -> None:
     """The consumers, the broker and the server are killed while rows come."""
     generator = np.random.default_rng(7)
     scores = generator.integers(0, 1_000, ROWS) / 1_000
     positives = generator.random(ROWS) < scores
     broker.create({"scores": 2, "labels": 2})
-    settings = Settings(listen=free_address, data=tmp_path / "server")
     configuration = tmp_path / "consumer.toml"
     configuration.write_text(CONFIGURATION.format(brokers=broker.address, server=free_address))
     log = tmp_path / "consumers.log"
+    server = Server(free_address, tmp_path / "server", tmp_path / "server.log")
     sender = Sender(broker, scores, positives)
     consumers = Consumers(configuration, log)
     try:
-        with running_server(settings):
-            for kill in range(KILLS):
-                before = joined(free_address)
-                sender.send(ROWS // KILLS + 1)
-                # Some of the rows have arrived, and the others are under way.
-                wait_for(lambda: joined(free_address) > before, "rows")  # noqa: B023
-                consumers.replace(kill % 2)
-                if kill == KILLS // 2:
-                    broker.kill()
-                    broker.start()
-            sender.flush()
-        # The server has stopped too, with what it had not acknowledged.
-        with running_server(settings) as address:
-            wait_for(lambda: joined(address) == ROWS, "all rows", 120.0)
-            consumers.stop()
-            check(address, scores, positives)
+        server.start()
+        for kill in range(KILLS):
+            before = wait_for(lambda: joined(free_address), "the server")
+            sender.send(ROWS // KILLS + 1)
+            # Some of the rows have arrived, and the others are under way.
+            wait_for(lambda: (joined(free_address) or 0) > before, "rows")  # noqa: B023
+            consumers.replace(kill % 2)
+            if kill == KILLS // 3:
+                server.kill()
+                server.start()
+            if kill == KILLS // 2:
+                broker.kill()
+                wait_for(lambda: AWAY in log.read_text(), "a consumer that misses the broker")
+                told = log.read_text().count(AWAY)
+                assert told <= len(consumers), "each tells it once"
+                broker.start()
+        sender.flush()
+        server.kill()
+        server.start()
+        wait_for(lambda: joined(free_address) == ROWS, "all rows", 120.0)
+        consumers.stop()
+        check(free_address, scores, positives)
     except BaseException:
         print(log.read_text())
         raise
     finally:
         consumers.kill()
+        server.kill()
 
 
 def check(address: str, scores: np.ndarray, positives: np.ndarray) -> None:
@@ -185,10 +215,13 @@ def check(address: str, scores: np.ndarray, positives: np.ndarray) -> None:
         assert counters.duplicate_predictions == counters.duplicate_labels == 0
 
 
-def joined(address: str) -> int:
-    """Return how many cases are joined."""
+def joined(address: str) -> float | None:
+    """Return how many cases are joined, a half for none; None while the server is away."""
     with Client(address) as client:
-        if not client.list_streams():
-            return 0
-        snapshot = client.stream(STREAM).snapshot(metrics=["auc_roc"])
-        return int(snapshot.num_positive_ref + snapshot.num_negative_ref)
+        try:
+            if not client.list_streams():
+                return 0.5
+            snapshot = client.stream(STREAM).snapshot(metrics=["auc_roc"])
+        except ClientError:
+            return None
+        return snapshot.num_positive_ref + snapshot.num_negative_ref or 0.5

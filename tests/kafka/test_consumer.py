@@ -117,6 +117,35 @@ def test_two_servers_are_replicas_and_a_lost_disk_is_refilled(
         wait_counted(free_address, 150)
 
 
+def test_streams_are_spread_over_servers(cluster: Cluster) -> None:
+    """Each server's consumer leaves the others' rows to them; together they have each row once."""
+    ingest = [{"preset": "ndjson", "stream": "{key}"}]
+    streams = [f"{part}/m{number}" for part in ("eu", "us") for number in range(3)]
+    for number in range(120):
+        stream = streams[number % 6]
+        row = {"id": f"r{number}", "score": (number % 97) / 97, "label": number % 5 == 0}
+        cluster.send(PREDICTIONS, row, partition=number % 4, key=stream.encode())
+    cluster.send(PREDICTIONS, {"id": "bad", "score": "high"}, key=b"eu/m0")
+    cluster.flush()
+    with (
+        running_server() as eu,
+        running_server() as us,
+        consuming(cluster, eu, group="eu", streams=["eu"], ingest=ingest) as first,
+        consuming(cluster, us, group="us", streams=["us/m0", "us/m1", "us/m2"], ingest=ingest),
+    ):
+        for address, part in ((eu, "eu"), (us, "us")):
+            for stream in (each for each in streams if each.startswith(part)):
+                mine = [n for n in range(120) if streams[n % 6] == stream]
+                positive = sum(n % 5 == 0 for n in mine)
+                wanted = (positive, len(mine) - positive)
+                wait_for(lambda: counted(address, stream) == wanted, stream)  # noqa: B023
+            with Client(address) as client:
+                assert all(each.name.startswith(f"{part}/") for each in client.list_streams())
+        wait_for(lambda: first.rows("elsewhere", "{key}") == 120, "those of the other server")
+        assert first.rows("counted", "{key}") == 120
+        assert first.rows("score", "{key}") == 1
+
+
 def test_a_server_that_is_away_or_loses_its_disk(
     cluster: Cluster, tmp_path: Path, free_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,12 +24,15 @@ KAFKA_TEXT = "[kafka]\nbrokers = 'a'\ntopics = ['t']\n"
 INGEST = [{"preset": "ndjson", "stream": "fraud/v3"}]
 
 
-@pytest.mark.parametrize("name", ["consumer", "replica"])
-def test_configurations_of_the_page(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "stream"),
+    [("consumer", "fraud/v3"), ("replica", "fraud/v3"), ("eu", "{region}/fraud")],
+)
+def test_configurations_of_the_page(name: str, stream: str) -> None:
     (code,) = codes(PAGE.read_text(), "toml", name)
     configuration = KafkaConfiguration.of(tomllib.loads(code))
     assert configuration.topics == ["scores", "labels"]
-    assert configuration.mappings[0].stream == "fraud/v3"
+    assert configuration.mappings[0].stream == stream
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,9 @@ def test_configurations_of_the_page(name: str) -> None:
         ({"kafka": {**KAFKA, "group": ""}, "ingest": INGEST}, "group"),
         ({"kafka": {**KAFKA, "server": 50051}, "ingest": INGEST}, "server"),
         ({"kafka": {**KAFKA, "start": "now"}, "ingest": INGEST}, "start"),
+        ({"kafka": {**KAFKA, "streams": "eu"}, "ingest": INGEST}, "streams"),
+        ({"kafka": {**KAFKA, "streams": ["eu//x"]}, "ingest": INGEST}, "streams"),
+        ({"kafka": {**KAFKA, "streams": [7]}, "ingest": INGEST}, "streams"),
         ({"kafka": {**KAFKA, "metrics": "9464"}, "ingest": INGEST}, "metrics"),
         ({"kafka": {**KAFKA, "dead_letters": "scores"}, "ingest": INGEST}, "dead_letters"),
         ({"kafka": {**KAFKA, "client": {"group.id": "g"}}, "ingest": INGEST}, "client"),

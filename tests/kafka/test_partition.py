@@ -33,7 +33,7 @@ def reading(**keys: Any) -> Partition:
     """Return a partition that reads from offset 0; what it would send to is not there."""
     names = ("delivery", "dead_letters", "metrics", "executor", "locate")
     absent: dict[str, Any] = dict.fromkeys(names)
-    partition = Partition("t", 0, mappings=[], **absent, **keys)
+    partition = Partition("t", 0, mappings=[], streams=(), **absent, **keys)
     partition._is_reading = True
     return partition
 

@@ -36,6 +36,7 @@ from streameval._common import (
     MAX_STREAM_NAME,
     TOKEN_PREFIX,
     dot_segment_problem,
+    is_at_or_below,
     stream_name_problem,
 )
 from streameval_server._model.server_settings import SettingsError
@@ -102,9 +103,7 @@ class Grant:
 
 def covers(streams: tuple[str, ...] | None, stream: str) -> bool:
     """Whether a stream is one of `streams` or below one; None covers all streams."""
-    return streams is None or any(
-        stream == name or stream.startswith(name + "/") for name in streams
-    )
+    return streams is None or is_at_or_below(streams, stream)
 
 
 def find_grant(grants: Mapping[str, Grant], token: str) -> Grant | None:

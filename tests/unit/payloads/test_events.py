@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval import InvalidInputError
 from streameval.payloads import MAX_UNPACKED_BYTES, read_event, read_events, unpack
-from streameval.payloads._body import load_json
+from streameval.payloads._body import load_json, nest_tensors, parse_json
 
 ATTRIBUTES = {
     "id": "7",
@@ -94,6 +95,35 @@ def test_packed_bodies() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             unpack(body, encoding)
+
+
+TENSORS = st.recursive(
+    st.sampled_from([1, 0.5, "]", "shape", None, [], [2], [2, 1], [1, 2, 1], [[1], [2]], ["]", 2]]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["shape", "data", "values", "k", "é"]), inner, max_size=3),
+        st.fixed_dictionaries({"shape": st.just([2, 2]), "data": st.just([1, 2, 3, 4])}),
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    value=TENSORS,
+    separators=st.sampled_from([(",", ":"), (", ", " : "), (" ,\n", ":\n ")]),
+    encoding=st.sampled_from(["utf-8", "utf-16", "utf-32-be"]),
+    is_escaped=st.booleans(),
+)
+def test_no_tensor_stays_flat(
+    value: Any, separators: tuple[str, str], encoding: str, is_escaped: bool
+) -> None:
+    """Bodies that cannot have one are not searched; the result is that of a search of all."""
+    text = json.dumps(value, separators=separators, ensure_ascii=False)
+    if is_escaped:
+        text = text.replace('"shape"', '"sh\\u0061pe"')
+    wanted = json.loads(text)
+    nest_tensors(wanted)
+    assert parse_json(text.encode(encoding)) == parse_json(text) == wanted
 
 
 TEXTS = st.one_of(

@@ -124,6 +124,11 @@ def test_inference_table_of_databricks() -> None:
     (row,) = read_rows(table, Event(record)).rows
     assert (row.id, row.score, row.time_us) == ("d1", 0.25, TIME_US // 1000 * 1000)
     assert read_rows(table, Event({**record, "status_code": 500})).is_ignored
+    labelled = mapping(preset="databricks", label="body.truth")
+    for share, weight in ((0.25, 4.0), (0.3, round((1 << 16) / 0.3) / (1 << 16)), (None, None)):
+        sampled = Event({**record, "sampling_fraction": share, "truth": 1})
+        (row,) = read_rows(labelled, sampled).rows
+        assert (row.label, row.weight) == (True, weight)
     found = read_rows(table, Event({**record, "response": "{"}))
     assert found.refusals[0].reason is Reason.UNREADABLE
 
