@@ -379,6 +379,29 @@ def reliability(
 
 @app.command()
 @connects
+def report(
+    address: Address,
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
+    ],
+    window: Window = None,
+    segment: SegmentOption = None,
+) -> None:
+    """Write a printable report of a stream: one HTML file that opens without a server.
+
+    Figures with intervals, curves, metrics over time, segments, alarms, and all that they
+    assume, at one revision.
+    """
+    with one_line_errors():
+        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+
+        _query.report(address, stream, output, window=window, segment=segment)
+
+
+@app.command()
+@connects
 def sample(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],

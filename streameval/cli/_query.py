@@ -1,14 +1,17 @@
-"""``streameval query``, ``reliability`` and ``sample``: what a server answers of a stream."""
+"""``streameval query``, ``reliability``, ``sample``, ``report``: a server's answers of a stream."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common.atomic_file import write_atomically
 from streameval.cli._connect import connect
 from streameval.cli._options import parse_segment, parse_span
-from streameval.cli._output import print_json, print_reliability, print_snapshot
+from streameval.cli._output import out, print_json, print_reliability, print_snapshot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streameval.cli._sample import SampleOptions
 
 
@@ -71,6 +74,18 @@ def reliability(
         return
     covers = _covered(window, segment)
     print_reliability(found, heading=f"{stream}{covers} at revision {found.revision}")
+
+
+def report(
+    address: str, stream: str, file: Path, *, window: str | None, segment: str | None
+) -> None:
+    """Write a printable report of a stream to a file, and print its name."""
+    span = None if window is None else parse_span(window)
+    with connect(address) as client:
+        text = client.stream(stream).report(window=span, segment=parse_segment(segment))
+    with write_atomically(file) as partial:
+        partial.write_text(text, encoding="utf-8")
+    out.print(str(file), soft_wrap=True, markup=False, highlight=False)
 
 
 def _covered(window: str | None, segment: str | None) -> str:

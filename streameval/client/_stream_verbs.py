@@ -288,6 +288,40 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
 
     @verb
+    async def report(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        level: float = 0.95,
+    ) -> str:
+        """Return a printable report: one HTML file without scripts that opens without a server.
+
+        Figures with intervals, curves, metrics over time, segments, alarms, and all that
+        they assume, at one revision. Times are UTC.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(
+            calls.report(selection, self._connection.revision, level=level)
+        )
+
+    @verb
     async def reliability(
         self,
         bins: int = 10,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +14,13 @@ from urllib.request import urlopen
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 
+from streameval.cli._app import app
+
+from ..commands import CommandRunner
 from .conftest import COUNTRIES, HOSTILE, STREAM, Served, expect
+from .test_declared_threshold import DECLARED, declare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -115,6 +122,78 @@ def test_a_picture_explains_itself(page: Page, served: Served, card: str) -> Non
     width, height = struct.unpack(">II", png[16:24])
     assert width == 2 * round(float(root.get("width", "0")))
     assert height == 2 * round(float(root.get("height", "0")))
+
+
+def test_links_show_the_same(page: Page, served: Served) -> None:
+    """The link of the view, and one that is pinned to the time that is shown."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    fragment = f"stream/{STREAM}?window=1h&segment=country:US"
+    opened(page, served, fragment)
+    page.locator("#take summary").click()
+    page.get_by_role("button", name="Copy link", exact=True).click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == served.url(fragment)
+    page.get_by_role("button", name="Copy link to this time").click()
+    expect(page.get_by_role("button", name="Copied")).to_have_count(2)
+    pinned = page.evaluate("navigator.clipboard.readText()")
+    covered = page.locator("#covered").inner_text()
+    page.keyboard.press("Escape")
+    expect(page.locator("#take")).not_to_have_attribute("open", "")
+    page.goto("about:blank")
+    page.goto(pinned)
+    expect(page.locator("#covered")).to_have_text(covered)
+    expect(page.locator(".chip")).to_contain_text("US")
+
+
+def rules(page: Page) -> tuple[str, str]:
+    """Return the rule and the command that the dialog shows."""
+    page.locator("#take summary").click()
+    page.get_by_role("button", name="Rule and alarm settings").click()
+    codes = page.get_by_role("dialog").locator("code")
+    expect(codes.nth(1)).not_to_be_empty()
+    return codes.nth(0).inner_text(), codes.nth(1).inner_text()
+
+
+def test_the_rule_names_what_prometheus_has(page: Page, served: Served) -> None:
+    """Its series is one that the server exports; its floor is the lower limit of what is seen."""
+    opened(page, served)
+    rule, _ = rules(page)
+    found = re.search(r"expr: \|\n\s+(\w+)\{(.*?)\}\n\s+< ([\d.]+)\n", rule)
+    assert found is not None
+    name, labels, floor = found.groups()
+    with urlopen(f"{served.http}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    wanted = set(labels.split(", "))
+    series = [
+        line
+        for line in lines
+        if line.startswith(f"{name}{{")
+        and wanted <= set(line[len(name) + 1 : line.index("}")].split(","))
+    ]
+    assert len(series) == 1
+    limits = served.client.stream(STREAM).snapshot().intervals["auc_pr"]
+    assert float(floor) == pytest.approx(limits.lower, rel=1e-3)
+    (group,) = yaml.safe_load(rule)["groups"]
+    assert group["rules"][0]["expr"].split() == f"{name}{{{labels}}} < {floor}".split()
+
+
+def test_the_command_declares_alarms(page: Page, served: Served) -> None:
+    """Run as it is copied, except for the port, it makes what is seen the reference."""
+    declare(served)
+    page.goto(served.url(f"stream/{DECLARED}?window=6h"))
+    expect(page.locator("#pr-plot svg path").first).to_be_attached()
+    _, command = rules(page)
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    assert program == "streameval"
+    arguments[2] = served.grpc
+    made = CommandRunner().invoke(app, arguments)
+    assert made.exit_code == 0, made.output
+    alarms = served.client.get_stream(DECLARED).settings.alarms
+    assert alarms is not None
+    assert set(alarms.watches) == {"placement", "precision", "recall"}
+    start, end = alarms.reference or (None, None)
+    assert f"{start:%Y-%m-%dT%H:%M:%SZ}..{end:%Y-%m-%dT%H:%M:%SZ}" in command
+    served.client.update_stream(DECLARED, alarms=None)
 
 
 def test_hostile_names_stay_text(page: Page, served: Served) -> None:

@@ -27,6 +27,7 @@ from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.reliability import parse_reliability_request, reliability
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
+from streameval_server._report.report import parse_report_request, report
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 from streameval_server._security.access import current_access
 
@@ -48,7 +49,7 @@ T = TypeVar("T")
 _MIN_CACHE_SHARE = 8
 """Caches take at most one part of `max_state_bytes` in this many."""
 
-_LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample})
+_LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample, report})
 """Computations over many windows, or over all ids: they may take long."""
 
 
@@ -120,6 +121,14 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Return the figures at a threshold."""
         return await self._answer(
             request.selection.min_revision, lambda: parse_decision_request(request), decision
+        )
+
+    async def GetReport(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetReportRequest, _context: Context
+    ) -> query_pb2.GetReportResponse:
+        """Return a printable report."""
+        return await self._answer(
+            request.selection.min_revision, lambda: parse_report_request(request), report
         )
 
     async def GetState(  # noqa: N802 - the contract's name

@@ -137,6 +137,12 @@ def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
     return Call("QueryService", "GetCurve", request, decode.read_hull)
 
 
+def report(selection: Selection, revision: int, *, level: float) -> Call[str]:
+    """Return the call for a printable report."""
+    request = query_pb2.GetReportRequest(selection=selection.to_message(revision), level=level)
+    return Call("QueryService", "GetReport", request, lambda response: str(response.html))
+
+
 def reliability(
     selection: Selection,
     revision: int,

@@ -16,8 +16,8 @@ export class DeclareButton {
     this.confirm = h("button", { type: "button", class: "primary", onclick: () => this.declare() }, "Declare it");
     this.dialog = h("dialog", { "aria-labelledby": "declare-title" },
       this.title, this.before,
-      h("p", { class: "note" }, "From then on the rates at the threshold, their Prometheus metrics and the alarms on them are those of "
-        + "the new one. Cases that are counted already do not change."),
+      h("p", { class: "note" }, "From then on the rates at the threshold and their Prometheus metrics are those of the new one. Alarms "
+        + "that watch them begin anew with a reference, and their open alarms are dropped. Counted cases do not change."),
       this.refusal,
       h("div", { class: "dialog-row" }, h("button", { type: "button", onclick: () => this.dialog.close() }, "Cancel"), this.confirm));
     this.element = h("div", { class: "declare" }, this.button, this.spoken, this.dialog);

@@ -3,6 +3,7 @@
 import { fill, h, setText } from "./dom.js";
 import { count, dated, period, segmentValue, span } from "./format.js";
 import { between, seconds, segmentText, toCompare, toStreams, windowBetween, WINDOWS } from "./route.js";
+import { TakeMenu } from "./take_menu.js";
 
 export class StreamHead {
   /** `link(change)` returns the link to the view with another window or segment. */
@@ -12,11 +13,12 @@ export class StreamHead {
     this.windows = h("nav", { class: "segmented", "aria-label": "Window" });
     this.chip = h("span", { class: "chips" });
     this.compare = h("a", { class: "button" }, "Compare");
+    this.take = new TakeMenu(name, link);
     this.covered = h("p", { class: "summary", id: "covered" });
     this.internals = h("p", { id: "internals" });
     this.element = h("div", { class: "view-head" },
       h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
-      h("div", { class: "title-row" }, this.title, this.chip, this.compare),
+      h("div", { class: "title-row" }, this.title, this.chip, h("div", { class: "actions" }, this.compare, this.take.element)),
       h("div", { class: "window-row" }, this.windows, this.custom(), this.covered,
         h("details", { class: "custom internals" }, h("summary", {}, "Details"), this.internals)));
   }
@@ -53,6 +55,7 @@ export class StreamHead {
       h("span", { class: "key" }, segment.key), " ", segmentValue(segment.value),
       h("a", { href: this.link({ segment: null }), "aria-label": "Show the whole stream" }, "×")) : null);
     this.compare.href = this.comparison(window, segment);
+    this.take.choose(window, segment);
   }
 
   /** The comparison that the view suggests: a part with the whole. */
@@ -69,6 +72,7 @@ export class StreamHead {
   show(snapshot) {
     const { window } = snapshot;
     setText(this.covered, window ? period(new Date(window.startTime), new Date(window.endTime)) : "Since the stream was made");
+    this.take.follow(snapshot);
     setText(this.internals, `Revision ${count(Number(snapshot.revision))} of the server's log. `
       + `Scores are kept ${snapshot.resolution ? `to ${snapshot.resolution} significant bits` : "exactly"}.`);
   }

@@ -1,0 +1,141 @@
+"""Formats metrics, counts and times as the web page does, with times in UTC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._metric_registry import BY_NAME
+from streameval.v1 import types_pb2
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+MINUS = "\N{MINUS SIGN}"
+NOTHING = "\N{EN DASH}"
+
+_REASONS = {
+    "EMPTY": "no labelled cases",
+    "NO_POSITIVES": "no positive case yet",
+    "NO_NEGATIVES": "no negative case yet",
+    "TOO_FEW": "too few cases for an interval",
+    "TOO_FEW_EFFECTIVE": "too few effective cases for an interval",
+    "NOT_PROBABILITIES": "scores are no probabilities",
+    "NO_THRESHOLD": "no threshold is declared",
+}
+_MIN_TENTH_PERCENT = 0.0095
+"""Shares below it keep two digits after the point."""
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def title_of(name: str) -> str:
+    """Return what a metric is called."""
+    return BY_NAME[name].title
+
+
+def figure(value: float) -> str:
+    """Return a number with three digits after the point.
+
+    Examples
+    --------
+    >>> figure(0.12345)
+    '0.123'
+    """
+    return f"{value:.3f}".replace("-", MINUS)
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign."""
+    return f"{value:+.3f}".replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """Return a share in percent.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(0.00123), percent(0.99999)
+    ('12.3 %', '0.12 %', '99.9 %')
+    """
+    digits = 2 if share != 0 and abs(share) < _MIN_TENTH_PERCENT else 1
+    text = f"{100 * share:.{digits}f}"
+    return f"{'99.9' if share < 1 and float(text) == 100 else text} %"
+
+
+def count(value: float) -> str:
+    """Return a number of cases; sums of weights keep a digit."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def score(value: float) -> str:
+    """Return a score or a threshold with five digits."""
+    return f"{value:.5g}".replace("-", MINUS).replace("inf", "\N{INFINITY}")
+
+
+def p_value(value: float) -> str:
+    """Return a p-value."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def measured(name: str, value: float) -> str:
+    """Return a metric in its unit."""
+    return percent(value) if BY_NAME[name].unit == "share" else figure(value)
+
+
+def reason(value: int) -> str:
+    """Return why something has no value, in words."""
+    name = types_pb2.UndefinedReason.Name(value)  # type: ignore[arg-type]  # an enum's number
+    return _REASONS.get(name.removeprefix("UNDEFINED_REASON_"), "not defined")
+
+
+def limits(name: str, interval: types_pb2.Interval) -> str:
+    """Return an interval's limits in the metric's unit, or why there are none."""
+    if not interval.HasField("lower"):
+        return f"no interval: {reason(interval.undefined_reason)}"
+    lower, upper = measured(name, interval.lower), measured(name, interval.upper)
+    return f"{lower.removesuffix(' %')} to {upper}"
+
+
+def moment(time: Timestamp) -> str:
+    """Return a time in UTC, to the minute."""
+    return _minute(time.ToDatetime())
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}"
+
+
+def period(window: types_pb2.TimeRange) -> str:
+    """Return a span of time; the day of its end where it differs.
+
+    Examples
+    --------
+    >>> window = types_pb2.TimeRange()
+    >>> window.end_time.FromSeconds(3600)
+    >>> period(window)
+    '1970-01-01 00:00 to 01:00 UTC'
+    """
+    start, end = window.start_time.ToDatetime(), window.end_time.ToDatetime()
+    last = f"{end:%H:%M}" if start.date() == end.date() else _minute(end)
+    return f"{_minute(start)} to {last} UTC"
+
+
+def span(duration: Duration) -> str:
+    """Return a length of time in its largest whole unit.
+
+    Examples
+    --------
+    >>> from google.protobuf.duration_pb2 import Duration
+    >>> span(Duration(seconds=5400)), span(Duration(seconds=1_209_600))
+    ('1.5 h', '14 d')
+    """
+    seconds = duration.seconds + duration.nanos / 1e9
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def listed(items: list[str]) -> str:
+    """Return items as a clause: ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,0 +1,48 @@
+// What is seen, as an alert of Prometheus and as alarms of the server: texts to copy.
+
+import { metric } from "./api.js";
+import { dated, figure, titleOf } from "./format.js";
+import { HEADLINE } from "./metrics.js";
+
+const GRPC_PORT = 50051; // the server's default
+const PLACEMENT_TOLERANCE = 0.01;
+const RATE_TOLERANCE = 0.03;
+
+/**
+ * An alert for when the recent figure is below all that is plausible of what is seen: its upper limit below the
+ * lower limit of now. Null where the figure has no interval.
+ */
+export function prometheusRule(name, snapshot) {
+  const limits = metric(snapshot, HEADLINE)?.interval;
+  if (limits?.lower === undefined) return null;
+  const title = titleOf(HEADLINE);
+  const floor = limits.lower.toPrecision(4);
+  return [
+    "groups:",
+    `  - name: streameval ${name}`,
+    "    rules:",
+    `      # Seen: ${title} ${figure(metric(snapshot, HEADLINE).value)} (${figure(limits.lower)} to ${figure(limits.upper)}), ${seen(snapshot)}.`,
+    "      - alert: ModelBelowWhatWasSeen",
+    "        expr: |",
+    `          streameval_figure_upper{stream="${name}", figure="${HEADLINE}", window="recent"}`,
+    `            < ${floor}`,
+    "        for: 15m",
+    "        labels: {severity: warning}",
+    "        annotations:",
+    `          summary: "${title} of ${name} is below ${floor}"`,
+    "",
+  ].join("\n");
+}
+
+/** The command that declares alarms with what is seen as their reference. */
+export function alarmCommand(name, snapshot) {
+  const { window, operatingPoint } = snapshot;
+  const watches = [`placement=${PLACEMENT_TOLERANCE}`, ...(operatingPoint ? [`precision=${RATE_TOLERANCE}`, `recall=${RATE_TOLERANCE}`] : [])];
+  return [
+    `streameval alarms declare ${location.hostname}:${GRPC_PORT} ${name}`,
+    ...watches.map((each) => `  --watch ${each}`),
+    ...(window ? [`  --reference ${window.startTime}..${window.endTime}`] : []),
+  ].join(" \\\n");
+}
+
+const seen = ({ window }) => (window ? dated(new Date(window.startTime), new Date(window.endTime)) : "all time");
