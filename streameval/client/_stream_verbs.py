@@ -374,6 +374,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         metrics: Iterable[str] | None = None,
         level: float = 0.95,
         projection: bool = False,
+        min_positives: int = 0,
     ) -> list[Snapshot]:
         """Return a time series: one snapshot for each step, also for steps without cases.
 
@@ -392,6 +393,10 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         projection : bool
             Also what each row will read once its labels are in, of ``auc_roc`` and
             ``auc_pr`` as far as they are among `metrics`; some tenths of a second a row.
+        min_positives : int
+            Neighbouring steps are one snapshot until it has this many positives, so that
+            all are about equally well known. The newest may have fewer, and steps without
+            cases before such a snapshot are one of their own.
 
         Raises
         ------
@@ -407,6 +412,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
                 metrics,
                 level=level,
                 projection=projection,
+                min_positives=min_positives,
             )
         )
 
@@ -420,6 +426,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         half_life: timedelta | None = None,
         mature_after: timedelta | None = None,
         level: float = 0.95,
+        min_references: int = 0,
     ) -> SegmentRanking:
         """Return slices by how much worse each is than the rest, the worst first.
 
@@ -435,6 +442,9 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             Which cases: see `Selection`.
         level : float
             Nominal coverage of intervals.
+        min_references : int
+            Leaves out slices with fewer positives or fewer negatives; p-values are adjusted
+            for those that remain.
 
         Raises
         ------
@@ -444,7 +454,12 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         selection = self.select(window=window, half_life=half_life, mature_after=mature_after)
         return await self._connection.ask(
             calls.rank_segments(
-                selection, self._connection.revision, key, metric=metric, level=level
+                selection,
+                self._connection.revision,
+                key,
+                metric=metric,
+                level=level,
+                min_references=min_references,
             )
         )
 

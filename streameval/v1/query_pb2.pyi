@@ -1041,6 +1041,7 @@ class ListWindowsRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
+    MIN_POSITIVES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many rows; 0 means 500, and more than 1,000 means 1,000."""
     page_token: _builtins.str
@@ -1055,6 +1056,11 @@ class ListWindowsRequest(_message.Message):
     threshold: _builtins.float
     """The rates of each row at this threshold in place of the stream's: what would have
     happened. Not NaN.
+    """
+    min_positives: _builtins.int
+    """When not 0, neighbouring steps are one row until it has this many positives,
+    misses included, so that rows are about equally well known. The newest row may
+    have fewer. Steps without cases before such a row are one row of their own.
     """
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
@@ -1081,10 +1087,11 @@ class ListWindowsRequest(_message.Message):
         level: _builtins.float = ...,
         projection: _builtins.bool = ...,
         threshold: _builtins.float | None = ...,
+        min_positives: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "level", b"level", "metrics", b"metrics", "min_positives", b"min_positives", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
@@ -1283,12 +1290,17 @@ class RankSegmentsRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    MIN_REFERENCES_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Declared segment key; empty means all keys."""
     metric: _builtins.str
     """As in CompareStreamsRequest."""
     level: _builtins.float
     """Nominal coverage of the intervals; 0 means 0.95."""
+    min_references: _builtins.int
+    """Leaves out slices with fewer positives or fewer negatives; p-values are adjusted
+    for those that remain.
+    """
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which stream and window; no segment."""
@@ -1300,10 +1312,11 @@ class RankSegmentsRequest(_message.Message):
         key: _builtins.str = ...,
         metric: _builtins.str = ...,
         level: _builtins.float = ...,
+        min_references: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "level", b"level", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "level", b"level", "metric", b"metric", "min_references", b"min_references", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1320,8 +1333,16 @@ class RankSegmentsResponse(_message.Message):
     WINDOW_FIELD_NUMBER: _builtins.int
     COVERAGE_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    NUM_LEFT_OUT_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
+    prevalence: _builtins.float
+    """The prevalence of the window, at which figures of precision and recall are
+    compared; absent for others.
+    """
+    num_left_out: _builtins.int
+    """How many slices `min_references` left out."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSegment]:
         """By the upper limit of the difference from the rest (for fpr, which is better
@@ -1348,12 +1369,16 @@ class RankSegmentsResponse(_message.Message):
         window: _types_pb2.TimeRange | None = ...,
         coverage: _types_pb2.Coverage | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        prevalence: _builtins.float | None = ...,
+        num_left_out: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "coverage", b"coverage", "prevalence", b"prevalence", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "revision", b"revision", "segments", b"segments", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence", "coverage", b"coverage", "num_left_out", b"num_left_out", "prevalence", b"prevalence", "revision", b"revision", "segments", b"segments", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
 
 Global___RankSegmentsResponse: _TypeAlias = RankSegmentsResponse  # noqa: Y015
 

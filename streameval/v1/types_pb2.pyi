@@ -85,6 +85,62 @@ nominal coverage.
 """
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
+class _WarningKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WarningKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WARNING_KIND_UNSPECIFIED: _WarningKind.ValueType  # 0
+    """Anything else."""
+    WARNING_KIND_LABELS_TO_COME: _WarningKind.ValueType  # 1
+    """Most of the window is younger than the time in which nine labels of ten arrive:
+    `mature_after` leaves young panes out.
+    """
+    WARNING_KIND_NOTHING_MATURE: _WarningKind.ValueType  # 2
+    """`mature_after` leaves no pane of the window."""
+    WARNING_KIND_BEYOND_RETENTION: _WarningKind.ValueType  # 3
+    """The window begins before the oldest pane that is kept."""
+    WARNING_KIND_SEGMENT_UNSEEN: _WarningKind.ValueType  # 4
+    """No case of the segment was ever seen."""
+    WARNING_KIND_EXPIRED_AS_NEGATIVES: _WarningKind.ValueType  # 5
+    """Predictions without a label in time count as negatives."""
+    WARNING_KIND_COARSE_SCORES: _WarningKind.ValueType  # 6
+    """Scores were kept to fewer bits."""
+    WARNING_KIND_CLUSTERS_OF_WHOLE: _WarningKind.ValueType  # 7
+    """Limits of a segment allow for clusters only as the whole does, or not at all."""
+    WARNING_KIND_DEPENDENT_CASES: _WarningKind.ValueType  # 8
+    """Limits take cases as independent that may not be."""
+    WARNING_KIND_SERVER: _WarningKind.ValueType  # 9
+    """Something about the server."""
+
+class WarningKind(_WarningKind, metaclass=_WarningKindEnumTypeWrapper):
+    """What a warning is about."""
+
+WARNING_KIND_UNSPECIFIED: WarningKind.ValueType  # 0
+"""Anything else."""
+WARNING_KIND_LABELS_TO_COME: WarningKind.ValueType  # 1
+"""Most of the window is younger than the time in which nine labels of ten arrive:
+`mature_after` leaves young panes out.
+"""
+WARNING_KIND_NOTHING_MATURE: WarningKind.ValueType  # 2
+"""`mature_after` leaves no pane of the window."""
+WARNING_KIND_BEYOND_RETENTION: WarningKind.ValueType  # 3
+"""The window begins before the oldest pane that is kept."""
+WARNING_KIND_SEGMENT_UNSEEN: WarningKind.ValueType  # 4
+"""No case of the segment was ever seen."""
+WARNING_KIND_EXPIRED_AS_NEGATIVES: WarningKind.ValueType  # 5
+"""Predictions without a label in time count as negatives."""
+WARNING_KIND_COARSE_SCORES: WarningKind.ValueType  # 6
+"""Scores were kept to fewer bits."""
+WARNING_KIND_CLUSTERS_OF_WHOLE: WarningKind.ValueType  # 7
+"""Limits of a segment allow for clusters only as the whole does, or not at all."""
+WARNING_KIND_DEPENDENT_CASES: WarningKind.ValueType  # 8
+"""Limits take cases as independent that may not be."""
+WARNING_KIND_SERVER: WarningKind.ValueType  # 9
+"""Something about the server."""
+Global___WarningKind: _TypeAlias = WarningKind  # noqa: Y015
+
 class _ProjectionRefusal:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -744,6 +800,7 @@ class Snapshot(_message.Message):
     OPERATING_POINT_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
     OPEN_ALARMS_FIELD_NUMBER: _builtins.int
+    WARNING_KINDS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
@@ -802,6 +859,10 @@ class Snapshot(_message.Message):
     def projection(self) -> Global___Projection:
         """What the window will read once its labels are in; absent if not asked for."""
 
+    @_builtins.property
+    def warning_kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___WarningKind.ValueType]:
+        """What each of `warnings` is about, in the same order, for programs."""
+
     def __init__(
         self,
         *,
@@ -824,10 +885,11 @@ class Snapshot(_message.Message):
         operating_point: Global___OperatingPoint | None = ...,
         projection: Global___Projection | None = ...,
         open_alarms: _builtins.int = ...,
+        warning_kinds: _abc.Iterable[Global___WarningKind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "segment", b"segment", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "open_alarms", b"open_alarms", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_cases", b"num_cases", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "num_scored", b"num_scored", "open_alarms", b"open_alarms", "operating_point", b"operating_point", "projection", b"projection", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warning_kinds", b"warning_kinds", "warnings", b"warnings", "weights", b"weights", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015

@@ -322,6 +322,33 @@ def test_slices_are_ranked_against_their_rests(metric: str) -> None:
     assert names[0] == ("country", "DE")
 
 
+def test_small_slices_are_left_out_and_not_adjusted_for() -> None:
+    """With fewer positives or negatives than asked for; Holm's number is of those that remain."""
+    view = View([*many(), Event(True, 0.1, NOW, "FR"), Event(False, 0.9, NOW, "FR")])
+    every = ranked(view, key="country")
+    found = ranked(view, key="country", min_references=2)
+    sizes = [(each.num_positive_ref, each.num_negative_ref) for each in found.segments]
+    assert {each.segment.value for each in every.segments} == {"DE", "US", "FR"}
+    assert {each.segment.value for each in found.segments} == {"DE", "US"}
+    assert min(map(min, sizes)) >= 2
+    assert (every.num_left_out, found.num_left_out) == (0, 1)
+    start_us, end_us = found.window.start_time, found.window.end_time
+    recent = view.between(start_us.ToMicroseconds(), end_us.ToMicroseconds())
+    window = counted(recent, SETTINGS)
+    alone = []
+    for each in found.segments:
+        part, rest = [], []
+        for event in recent:
+            is_in = event.is_in((each.segment.key, each.segment.value))
+            (part if is_in else rest).append(event)
+        sides = counted(part, SETTINGS), counted(rest, SETTINGS)
+        alone.append(compare(*sides, prevalence=window.prevalence).p_value)
+    adjusted = [each.p_value for each in found.segments]
+    assert adjusted == pytest.approx(holm(alone).tolist(), rel=1e-9)
+    assert found.prevalence == window.prevalence
+    assert not ranked(view, metric="auc_roc").HasField("prevalence")
+
+
 def test_ranking_takes_the_panes_of_the_whole() -> None:
     """The newest cases of the whole, not of each slice; slices without any are left out."""
     old = [Event(i % 2 == 0, i / 50, NOW - HOUR, "FR") for i in range(50)]

@@ -105,6 +105,56 @@ def test_rows_follow_one_another_and_count_their_events(
     assert paged == list(found.snapshots)
 
 
+@settings(max_examples=40)
+@given(events=EVENTS, least=st.integers(1, 8), page=st.integers(1, 7), steps=st.integers(1, 40))
+def test_steps_are_merged_until_they_have_their_positives(
+    events: list, least: int, page: int, steps: int
+) -> None:
+    """Each row is the shortest run of steps that has enough, by counting; pages fit together."""
+    view = View(events)
+    length = 300 * MINUTE
+    plain = request_of(NOW - length, NOW, max(MINUTE, length // steps), page_size=1000)
+    expected: list[tuple[int, int]] = []
+    run: list[tuple[int, int]] = []
+    for step in spans(asked(view, plain)):
+        before = [event for each in run for event in view.between(*each)]
+        if run and not before and view.between(*step):
+            expected.append((run[0][0], run[-1][1]))
+            run, before = [], []
+        run.append(step)
+        if sum(event.positive for event in [*before, *view.between(*step)]) >= least:
+            expected.append((run[0][0], run[-1][1]))
+            run = []
+    if run:
+        expected.append((run[0][0], run[-1][1]))
+    request = request_of(
+        NOW - length, NOW, plain.step.ToMicroseconds(), page_size=page, min_positives=least
+    )
+    found, rows = [], []
+    while True:
+        answer = asked(view, request)
+        found += spans(answer)
+        rows += answer.snapshots
+        request.page_token = answer.next_page_token
+        if not request.page_token:
+            break
+    assert found == expected
+    assert all(row.num_positive_ref >= least or not row.num_cases for row in rows[:-1])
+    assert sum(row.num_positive_ref for row in rows) == sum(
+        event.positive for event in view.between(*(found[0][0], found[-1][1]))
+    )
+
+
+def test_a_token_of_another_number_of_positives_is_refused() -> None:
+    """Rows of another cut would not follow on."""
+    view = View([Event(True, 0.5, NOW - age * MINUTE) for age in range(30)])
+    request = request_of(NOW - HOUR, NOW, MINUTE, page_size=2, min_positives=3)
+    request.page_token = asked(view, request).next_page_token
+    request.min_positives = 4
+    field, text = invalid_field(lambda: asked(view, request))
+    assert (field, "another selection" in text) == ("page_token", True)
+
+
 def test_empty_steps_have_rows_with_reasons() -> None:
     """A chart must show that nothing arrived."""
     found = asked(View([Event(True, 0.5, NOW)]), request_of(NOW - 5 * MINUTE, NOW, MINUTE))
@@ -204,7 +254,7 @@ def test_a_token_of_another_series_is_refused() -> None:
     other = request_of(NOW - HOUR, NOW, 2 * MINUTE, page_size=1, page_token=token)
     assert invalid_field(lambda: parse_series_request(other)) == (
         "page_token",
-        "page_token belongs to another selection or step: begin without one",
+        "page_token belongs to another selection, step or number of positives: begin without one",
     )
     request.page_token, request.page_size = token, 3
     request.selection.min_revision = 5

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from streameval._common import FloatArray
     from streameval_server._queries.resolved_selection import ResolvedSelection
+    from streameval_server._queries.warnings import Warned
     from streameval_server._state.views import StreamView, WaitingPredictions
 
 MAX_CACHE_BYTES = 224 << 20
@@ -281,7 +282,9 @@ class QueryEngine:
         if resolved.view.alarms is not None:
             message.open_alarms = resolved.view.alarms.num_open
         resolution = message.resolution if message.HasField("resolution") else None
-        message.warnings.extend(self.warnings(resolved, resolution, message.coverage))
+        for kind, text in self._warned(resolved, resolution, message.coverage):
+            message.warnings.append(text)
+            message.warning_kinds.append(kind)
         return message
 
     def _compute(
@@ -309,6 +312,7 @@ class QueryEngine:
         text = dependence_warning_of(message.metrics)
         if text is not None:
             message.warnings.append(text)
+            message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         if metrics.threshold is not None:
             message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
         if hull and window._view().P and window._view().N:
@@ -359,6 +363,14 @@ class QueryEngine:
         coverage: types_pb2.Coverage | None,
     ) -> list[str]:
         """Return the warnings about metrics that were computed at a resolution."""
+        return [text for _, text in self._warned(resolved, resolution, coverage)]
+
+    def _warned(
+        self,
+        resolved: ResolvedSelection,
+        resolution: int | None,
+        coverage: types_pb2.Coverage | None,
+    ) -> list[Warned]:
         typical_us = None
         if coverage is not None and _many_pending(coverage):
             typical_us = self._typical_delays.get(
@@ -366,7 +378,8 @@ class QueryEngine:
                 [resolved.slice.coverage],
                 lambda: next(iter(resolved.slice.coverage.delays.quantiles_us([TYPICAL_DELAY])), 0),
             )
-        return self.server_warnings() + warnings_of(resolved, resolution, typical_us)
+        of_server = [(types_pb2.WARNING_KIND_SERVER, text) for text in self.server_warnings()]
+        return of_server + warnings_of(resolved, resolution, typical_us)
 
 
 def _memory_bytes(snapshot: types_pb2.Snapshot | types_pb2.Projection) -> int:

@@ -49,6 +49,7 @@ class RankingRequest:
     key: str
     metric: str
     level: float
+    min_references: int = 0
 
 
 def parse_ranking_request(request: query_pb2.RankSegmentsRequest) -> RankingRequest:
@@ -63,7 +64,11 @@ def parse_ranking_request(request: query_pb2.RankSegmentsRequest) -> RankingRequ
     if chosen.segment is not None:
         raise invalid("selection.segment", "slices are ranked within the whole: leave segment out")
     return RankingRequest(
-        chosen, request.key, checked_metric(request.metric), checked_level(request.level)
+        chosen,
+        request.key,
+        checked_metric(request.metric),
+        checked_level(request.level),
+        request.min_references,
     )
 
 
@@ -81,12 +86,20 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
         declared_threshold(query.metric, whole)  # also where there are no slices yet
     messages: list[query_pb2.RankedSegment] = []
     p_values: list[float] = []
+    num_left_out = 0
     for segment in _segments(whole.view, query.key):
         # The windows of one slice at a time: each rest is as large as the whole.
-        message, p_value = _compared(engine, query, whole.of_segment(segment), window)
-        if message is not None:
-            messages.append(message)
-            p_values.append(p_value)
+        of = whole.of_segment(segment)
+        part = engine.window(of)
+        smaller_class = min(part.num_positive_ref, part.num_negative_ref)
+        if not (part.num_positive_ref or part.num_negative_ref):
+            continue
+        if smaller_class < query.min_references:
+            num_left_out += 1
+            continue
+        message, p_value = _compared(engine, query, of, part, window)
+        messages.append(message)
+        p_values.append(p_value)
     for message, p_value in zip(messages, holm(p_values).tolist(), strict=True):
         if not math.isnan(p_value):
             message.p_value = p_value
@@ -97,6 +110,8 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
         window=range_message(whole),
         coverage=coverage,
         warnings=engine.warnings(whole, window.resolution, coverage),
+        prevalence=common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None,
+        num_left_out=num_left_out,
     )
 
 
@@ -113,12 +128,10 @@ def _compared(
     engine: QueryEngine,
     query: RankingRequest,
     of: ResolvedSelection,
+    part: Window,
     window: Window,
-) -> tuple[query_pb2.RankedSegment | None, float]:
-    """Return a slice's message without its p-value, and that; None without references."""
-    part = engine.window(of)
-    if not (part.num_positive_ref or part.num_negative_ref):
-        return None, math.nan
+) -> tuple[query_pb2.RankedSegment, float]:
+    """Return a slice's message without its p-value, and that."""
     rest = window.without(part)
     prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
     segment = of.selection.segment

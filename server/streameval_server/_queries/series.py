@@ -2,9 +2,12 @@
 
 Rows consist of whole panes and neither leave gaps nor overlap: each begins where the one
 before ends and is as wide as the step, or wider where panes are wider. Steps without cases
-have a row too. A page token holds the time at which the next row begins, so pages do not
-depend on what is counted meanwhile. If panes coarsen between two pages, the next row may
-begin earlier; its window tells.
+have a row too. With a least number of positives neighbouring steps are one row until it has
+them; the newest row may have fewer, and steps without cases before a row are one of their own.
+
+A page token holds the time at which the next row begins, so pages do not depend on what is
+counted meanwhile. If panes coarsen between two pages, the next row may begin earlier; its
+window tells.
 
 Cost: O(panes), and for each row one answer that is not cached yet.
 """
@@ -16,7 +19,7 @@ import binascii
 import struct
 import zlib
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
@@ -59,6 +62,8 @@ class SeriesRequest:
         Rows of a page, at most.
     next_us : int or None
         Start of the page's first row; None for the first page.
+    min_positives : int
+        Neighbouring steps are one row until it has this many.
     projection : bool
         Whether each row has what it will read once its labels are in.
     """
@@ -68,7 +73,14 @@ class SeriesRequest:
     metrics: MetricSelection
     page_size: int
     next_us: int | None
+    min_positives: int = 0
     projection: bool = False
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that identifies the series; a token is valid for equal ones only."""
+        cut = (self.selection, self.step_us)
+        return zlib.crc32(repr((*cut, self.min_positives) if self.min_positives else cut).encode())
 
 
 def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest:
@@ -93,15 +105,16 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
         default=MONITORED_NAMES,
         threshold=request.threshold if request.HasField("threshold") else None,
     )
-    next_us = None
-    if request.page_token:
-        next_us = _read_token(request.page_token, _fingerprint(selection, step_us))
     most = MAX_ROWS
     if request.projection:
         check_projection(selection)
         most = MAX_PROJECTED_ROWS
     page_size = min(request.page_size or DEFAULT_ROWS, most)
-    return SeriesRequest(selection, step_us, metrics, page_size, next_us, request.projection)
+    least = request.min_positives
+    cut = SeriesRequest(selection, step_us, metrics, page_size, None, least, request.projection)
+    if not request.page_token:
+        return cut
+    return replace(cut, next_us=_read_token(request.page_token, cut.fingerprint))
 
 
 def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindowsResponse:
@@ -112,11 +125,12 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
     names = tuple(name for name in PROJECTED_NAMES if name in request.metrics.names)
     starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
-    for start_us, end_us in spans(resolved, request.step_us, request.next_us):
+    cut = spans(resolved, request.step_us, request.next_us)
+    if request.min_positives:
+        cut = _merged(cut, resolved, starts, request.min_positives)
+    for start_us, end_us in cut:
         if len(response.snapshots) == request.page_size:
-            response.next_page_token = _token(
-                start_us, _fingerprint(request.selection, request.step_us)
-            )
+            response.next_page_token = _token(start_us, request.fingerprint)
             break
         row = part_of(resolved, starts, (start_us, end_us))
         message = engine.snapshot(row, request.metrics, hull=False)
@@ -167,9 +181,28 @@ def _boundary(grid: Grid, time_us: int) -> int:
     return time_us if start_us == time_us else grid.end_of(time_us)
 
 
-def _fingerprint(selection: Selection, step_us: int) -> int:
-    """Return a number that identifies the request; a token is valid for equal ones only."""
-    return zlib.crc32(repr((selection, step_us)).encode())
+def _merged(
+    steps: Iterator[tuple[int, int]], resolved: ResolvedSelection, starts: list[int], least: int
+) -> Iterator[tuple[int, int]]:
+    """Yield runs of steps that have at least so many positives; the last may have fewer.
+
+    Steps without cases before a run are a row of their own.
+    """
+    begin_us, until_us, positives, cases = None, 0, 0, 0
+    for start_us, end_us in steps:
+        counts = [pane.evaluator for pane in part_of(resolved, starts, (start_us, end_us)).panes]
+        here = sum(each.num_cases for each in counts)
+        if begin_us is not None and here and not cases:
+            yield begin_us, until_us
+            begin_us = None
+        begin_us = start_us if begin_us is None else begin_us
+        positives += sum(each.num_positive_ref for each in counts)
+        cases, until_us = cases + here, end_us
+        if positives >= least:
+            yield begin_us, until_us
+            begin_us, positives, cases = None, 0, 0
+    if begin_us is not None:
+        yield begin_us, until_us
 
 
 def _token(next_us: int, fingerprint: int) -> str:
@@ -186,6 +219,8 @@ def _read_token(token: str, fingerprint: int) -> int:
         raise invalid("page_token", f"page_token is not one of this server's: {quoted(token)}")
     if found != fingerprint:
         raise invalid(
-            "page_token", "page_token belongs to another selection or step: begin without one"
+            "page_token",
+            "page_token belongs to another selection, step or number of positives: "
+            "begin without one",
         )
     return int(next_us)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from streameval._common import OTHER_VALUE
+from streameval.v1 import types_pb2
 from streameval_server._queries.selection import iso
 
 if TYPE_CHECKING:
@@ -12,12 +13,15 @@ if TYPE_CHECKING:
 
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
+Warned: TypeAlias = "tuple[types_pb2.WarningKind.ValueType, str]"
+"""What a warning is about, for programs, and its words."""
+
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def warnings_of(
     resolved: ResolvedSelection, resolution: int | None, typical_delay_us: float | None
-) -> list[str]:
+) -> list[Warned]:
     """Return the warnings of an answer. O(1).
 
     Parameters
@@ -36,66 +40,74 @@ def warnings_of(
     ]
 
 
-def _about_slice(resolved: ResolvedSelection) -> Iterator[str]:
+def _about_slice(resolved: ResolvedSelection) -> Iterator[Warned]:
     if resolved.view.info.settings.expired == "negative":
-        yield (
+        text = (
             "predictions whose label did not come in time count as negatives: labels are not "
             "missing at random, so figures may be off by more than their intervals say"
         )
+        yield types_pb2.WARNING_KIND_EXPIRED_AS_NEGATIVES, text
     segment = resolved.selection.segment
     if segment is not None and resolved.view.slice(segment) is None:
         key, value = segment
         text = f"no case of {key}={value} has been seen"
         if resolved.view.slice((key, OTHER_VALUE)) is not None:
             text += f"; values beyond the maximum number for {key} are counted in {OTHER_VALUE}"
-        yield text
+        yield types_pb2.WARNING_KIND_SEGMENT_UNSEEN, text
     if segment is not None and resolved.view.info.settings.cluster_groups:
         if resolved.whole is None:
-            yield (
+            text = (
                 "slices are not counted by groups of clusters: limits of a decayed one take its "
                 "cases as independent"
             )
+            yield types_pb2.WARNING_KIND_CLUSTERS_OF_WHOLE, text
         else:
-            yield (
+            text = (
                 "slices are not counted by groups of clusters: limits allow for clusters with "
                 "the design effect of the whole"
             )
+            yield types_pb2.WARNING_KIND_CLUSTERS_OF_WHOLE, text
 
 
-def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> Iterator[str]:
+def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> Iterator[Warned]:
     if resolved.span_us is None:
         return
     start_us, end_us = resolved.span_us
     if resolved.is_clipped:
         kept = in_words(resolved.view.info.settings.retention_us)
         oldest = iso(resolved.oldest_us)
-        yield f"cases are kept for {kept}: what was asked for begins before {oldest}"
+        text = f"cases are kept for {kept}: what was asked for begins before {oldest}"
+        yield types_pb2.WARNING_KIND_BEYOND_RETENTION, text
     if end_us <= start_us:
-        yield "mature_after leaves no pane of this window"
+        text = "mature_after leaves no pane of this window"
+        yield types_pb2.WARNING_KIND_NOTHING_MATURE, text
     # The age of the window's middle.
     age_us = resolved.now_us - (start_us + end_us) / 2
     if typical_delay_us and age_us < typical_delay_us:
-        yield (
+        text = (
             f"most of this window is younger than {in_words(typical_delay_us)}, the time in which "
             "nine labels of ten arrive: its figures will change; mature_after leaves young "
             "panes out"
         )
+        yield types_pb2.WARNING_KIND_LABELS_TO_COME, text
 
 
-def _about_resolution(resolved: ResolvedSelection, resolution: int | None) -> Iterator[str]:
+def _about_resolution(resolved: ResolvedSelection, resolution: int | None) -> Iterator[Warned]:
     if resolution is None:
         return
     settings = resolved.view.info.settings
     if resolved.span_us is None and resolved.selection.segment is None:
-        yield (
+        text = (
             f"scores are kept to {resolution} significant bits, because there were too many "
             "distinct ones to keep all: bounds say how much that hides"
         )
+        yield types_pb2.WARNING_KIND_COARSE_SCORES, text
     elif resolution < settings.resolution:
-        yield (
+        text = (
             f"scores are kept to {resolution} significant bits instead of {settings.resolution}, "
             "because they fell into too many cells: bounds say how much that hides"
         )
+        yield types_pb2.WARNING_KIND_COARSE_SCORES, text
 
 
 def in_words(span_us: float) -> str:

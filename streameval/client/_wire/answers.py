@@ -187,6 +187,11 @@ class SegmentRanking:
         Of the whole window.
     warnings : tuple of str
         Reasons to doubt the result.
+    prevalence : float or None
+        That of the window, at which metrics of precision and recall are compared; None for
+        others.
+    num_left_out : int
+        Slices that `min_references` left out.
     """
 
     segments: tuple[RankedSegment, ...]
@@ -194,6 +199,8 @@ class SegmentRanking:
     window: Span = None
     coverage: StreamCoverage | None = None
     warnings: tuple[str, ...] = ()
+    prevalence: float | None = None
+    num_left_out: int = 0
 
     def __iter__(self) -> Iterator[RankedSegment]:
         return iter(self.segments)

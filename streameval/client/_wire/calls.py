@@ -179,6 +179,7 @@ def series(
     *,
     level: float,
     projection: bool,
+    min_positives: int,
 ) -> PagedCall[list[Snapshot]]:
     """Return the calls for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
@@ -188,6 +189,7 @@ def series(
         page_size=_PAGE_SIZE,
         level=level,
         projection=projection,
+        min_positives=check_count(min_positives, field="min_positives"),
     )
     found: list[Snapshot] = []
     while True:
@@ -228,11 +230,21 @@ def watch(
 
 
 def rank_segments(
-    selection: Selection, revision: int, key: str, *, metric: str, level: float
+    selection: Selection,
+    revision: int,
+    key: str,
+    *,
+    metric: str,
+    level: float,
+    min_references: int,
 ) -> Call[SegmentRanking]:
     """Return the call for slices by how much worse each is than the rest."""
     request = query_pb2.RankSegmentsRequest(
-        selection=selection.to_message(revision), key=key, metric=metric, level=level
+        selection=selection.to_message(revision),
+        key=key,
+        metric=metric,
+        level=level,
+        min_references=check_count(min_references, field="min_references"),
     )
     return Call("QueryService", "RankSegments", request, decode.read_ranking)
 

@@ -339,6 +339,8 @@ def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
         window=read_span(response, "window"),
         coverage=read_coverage(response, "coverage"),
         warnings=tuple(response.warnings),
+        prevalence=response.prevalence if response.HasField("prevalence") else None,
+        num_left_out=response.num_left_out,
     )
 
 
