@@ -183,6 +183,9 @@ class Metric:
         of probabilities for those on the probability scale.
     on_page : bool
         Whether the page shows it among a stream's figures.
+    twin : str
+        The metric beside which the page shows it only where the two differ; empty where there
+        is none.
     watch : str
         The watch of alarms that concerns it; empty where there is none.
     value : callable
@@ -214,6 +217,7 @@ class Metric:
     is_area: bool = False
     is_monitored: bool = False
     on_page: bool = False
+    twin: str = ""
     watch: str = ""
     value: Callable[[MetricQueries], float] = field(init=False)
 
@@ -347,6 +351,7 @@ METRICS = (
         in_snapshot=True,
         is_area=True,
         on_page=True,
+        twin="auc_pr",
     ),
     Metric(
         name="prevalence",

@@ -302,7 +302,7 @@ def threshold(page: Page) -> float:
 def test_the_sliders_counts_are_exact(page: Page, served: Served, evaluator: Evaluator) -> None:
     """At every position of the slider the counts and figures are those of the threshold."""
     page.goto(served.url(f"stream/{STREAM}?window=all"))
-    slider = page.get_by_role("slider")
+    slider = page.locator("#threshold-slider")
     expect(page.locator("#tp")).not_to_be_empty()
     most = int(slider.get_attribute("max"))
     assert most > 1_000
@@ -333,7 +333,7 @@ def test_a_thinned_curve_is_exact_where_it_has_points(page: Page, served: Served
     vertices = axes.pixels(np.column_stack([hull.fpr, hull.tpr]))
     assert is_within(vertices, line)
     assert is_within(line, vertices)
-    slider = page.get_by_role("slider")
+    slider = page.locator("#threshold-slider")
     most = int(slider.get_attribute("max"))
     assert 1_500 < most < 3_000
     for place in range(1, most, most // 5):
@@ -376,7 +376,7 @@ def test_the_hulls_advice(
 def test_the_slider_moves_by_keyboard(page: Page, served: Served) -> None:
     """An arrow key goes to the next operating point, and announces its figures."""
     page.goto(served.url(f"stream/{STREAM}?window=all&at=0.5"))
-    slider = page.get_by_role("slider")
+    slider = page.locator("#threshold-slider")
     expect(page.locator("#tp")).not_to_be_empty()
     before, cut = confusion(page), threshold(page)
     slider.focus()

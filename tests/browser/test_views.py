@@ -223,7 +223,7 @@ def test_links_restore_the_view(page: Page, context: BrowserContext, served: Ser
     expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
     expect(page.locator("#threshold:not([aria-busy])")).to_be_visible()
     page.get_by_label("Missed positive").fill("25")
-    slider = page.get_by_role("slider")
+    slider = page.locator("#threshold-slider")
     slider.fill(str(int(slider.get_attribute("max")) // 2))
     shown = [page.locator(each).inner_text() for each in SHOWN]
     other = context.browser.new_context().new_page()
@@ -258,7 +258,7 @@ def test_a_window_over_midnight_names_both_days(page: Page, served: Served) -> N
     page.goto(served.url(f"stream/{STREAM}?window={window}"))
     covered = served.client.stream(STREAM).snapshot(window=ends).window
     shown = " to ".join(f"{each:%b} {each.day}, {each:%H:%M}" for each in covered)
-    expect(page.locator("#covered")).to_have_text(shown)
+    expect(page.locator("#covered")).to_have_text(f"{shown}, local time")
 
 
 def test_nothing_to_compare_yet_is_no_connection(page: Page, served: Served) -> None:

@@ -184,7 +184,7 @@ def _boundary(grid: Grid, time_us: int) -> int:
 def _merged(
     steps: Iterator[tuple[int, int]], resolved: ResolvedSelection, starts: list[int], least: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield runs of steps that have at least so many positives; the last may have fewer.
+    """Yield the shortest runs of steps with `least` positives; the last may have fewer.
 
     Steps without cases before a run are a row of their own.
     """

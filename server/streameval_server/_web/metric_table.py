@@ -31,6 +31,7 @@ def metrics_module() -> bytes:
         "MONITORED": MONITORED_NAMES,
         "RATES": POINT_NAMES,
         "HEADLINE": HEADLINE,
+        "TWINS": {metric.name: metric.twin for metric in METRICS if metric.twin},
         "WATCHED": {metric.watch: metric.title for metric in METRICS if metric.watch},
     }
     lines = ["// The table of metrics, written by the server from its registry."]

@@ -2,7 +2,7 @@
 
 import { ApiError, get, post, Refresher, streamPath } from "./api.js";
 import { fill, h, redraw, setText } from "./dom.js";
-import { count, day, figure, hour, moment, period, segmentValue } from "./format.js";
+import { count, day, figure, hour, moment, period, segmentName } from "./format.js";
 import { WATCHED } from "./metrics.js";
 import { sentence } from "./states.js";
 
@@ -27,10 +27,23 @@ export const isOpen = (alarm) => !alarm.acknowledgedAt;
 /** "1 open alarm", "3 open alarms". */
 export const openWords = (number) => `${count(number)} open ${number === 1 ? "alarm" : "alarms"}`;
 
+/** "country=BR and channel=web explain it", with links; at most three are named. */
+export function explained(segments, toSegment) {
+  const named = segments.slice(0, MAX_NAMED_SEGMENTS).map((each) => h("a", { href: toSegment(each) }, segmentName(each)));
+  const others = segments.length - named.length;
+  const items = others ? [...named, `${count(others)} more`] : named;
+  const listed = items.flatMap((item, index) =>
+    (index === 0 ? [item] : [index === items.length - 1 ? " and " : ", ", item]));
+  return [...listed, items.length === 1 ? " explains it" : " explain it"];
+}
+
 export class AlarmsCard {
-  /** `toSegment(segment)` returns the link to a segment; `failed` gets the ApiError of a read. */
-  constructor(name, signal, toSegment, failed) {
-    Object.assign(this, { name, signal, toSegment, numAcknowledged: 0, loadedMs: -Infinity });
+  /**
+   * `toSegment(segment)` returns the link to a segment; `changed(status)` is called when the detector was
+   * read, null without one; `failed` gets the ApiError of a read.
+   */
+  constructor(name, signal, toSegment, changed, failed) {
+    Object.assign(this, { name, signal, toSegment, changed, numAcknowledged: 0, loadedMs: -Infinity });
     this.sent = new Set(); // numbers of alarms whose acknowledgement is under way
     this.refusals = new Map(); // from an alarm's number to the server's words
     this.title = h("h2", { id: "alarms-title", tabindex: -1 }, "Alarms");
@@ -72,6 +85,7 @@ export class AlarmsCard {
     this.status = status;
     this.element.hidden = !status;
     this.numOpen = status ? status.alarms.filter(isOpen).length : 0;
+    this.changed(status ?? null);
     if (!status) return;
     const isWaiting = status.state === "ALARM_STATE_WAITING";
     this.element.classList.toggle("firing", this.numOpen > 0);
@@ -81,6 +95,12 @@ export class AlarmsCard {
     setText(this.note, noteWords(status));
     this.showEvidence();
     this.show();
+  }
+
+  /** Bring the card into view, with the focus. */
+  reveal() {
+    this.title.focus({ preventScroll: true });
+    this.element.scrollIntoView({ block: "start" });
   }
 
   /** Draw the alarms again; the links follow the URL. */
@@ -123,19 +143,9 @@ export class AlarmsCard {
     const [from, to, lower, upper] = [reference, value.estimate, value.lower, value.upper].map((each) => figure(each));
     const parts = isNamed ? [h("strong", {}, title), changed.slice(title.length)] : [h("strong", {}, `${title}:`), ` ${changed}`];
     parts.push(` ${direction} from ${from} to ${to} (${lower} to ${upper}) since about ${moment(new Date(alarm.since))}`);
-    if (segments.length) parts.push("; ", ...this.explained(segments.map(({ segment }) => segment)));
+    if (segments.length) parts.push("; ", ...explained(segments.map(({ segment }) => segment), this.toSegment));
     if (FIRST[changedFirst]) parts.push(`; ${FIRST[changedFirst]}`);
     return [...parts, "."];
-  }
-
-  explained(segments) {
-    const named = segments.slice(0, MAX_NAMED_SEGMENTS).map((each) =>
-      h("a", { href: this.toSegment(each) }, `${each.key}=${segmentValue(each.value)}`));
-    const others = segments.length - named.length;
-    const items = others ? [...named, `${count(others)} more`] : named;
-    const listed = items.flatMap((item, index) =>
-      (index === 0 ? [item] : [index === items.length - 1 ? " and " : ", ", item]));
-    return [...listed, items.length === 1 ? " explains it" : " explain it"];
   }
 
   async acknowledge(number) {

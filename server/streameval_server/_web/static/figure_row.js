@@ -3,10 +3,12 @@
 import { metric } from "./api.js";
 import { fill, h, setText } from "./dom.js";
 import { count, figure, interval, measured, percent, reason, span, titleOf } from "./format.js";
-import { HEADLINE, SHOWN } from "./metrics.js";
+import { HEADLINE, SHOWN, TWINS } from "./metrics.js";
 
 export const HULL = `${HEADLINE}_hull`;
 const NOTES = { prevalence: `${titleOf(HEADLINE)} of a random order` }; // in place of an interval
+
+const SAME = 0.005; // by less than this a figure says the same as its twin, and is left out
 
 export class FigureRow {
   constructor() {
@@ -20,6 +22,10 @@ export class FigureRow {
       const found = metric(snapshot, name);
       this.put(name, measured(name, found.value), NOTES[name] ?? (found.value === undefined ? reason(found)
         : interval(found.interval) ?? `no interval: ${reason(found.interval)}`));
+    }
+    for (const [name, twin] of Object.entries(TWINS)) {
+      const [one, other] = [metric(snapshot, name).value, metric(snapshot, twin).value];
+      this.cells[name].title.parentElement.hidden = one === other || Math.abs(one - other) < SAME;
     }
     const hull = metric(snapshot, HULL);
     if (hull.value !== undefined) this.cells[HEADLINE].more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);

@@ -4,8 +4,18 @@ import { METRICS } from "./metrics.js";
 
 const COUNT = new Intl.NumberFormat("en-US");
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-const DAY = { month: "short", day: "numeric" };
+const UTC = "streameval.utc"; // in this browser's storage: times are in UTC, not local
+const timeZone = () => (isUtc() ? "UTC" : undefined);
+const time = () => ({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: timeZone() });
+
+/** Whether times are shown in UTC; else they are local. */
+export const isUtc = () => localStorage.getItem(UTC) !== null;
+
+/** Show times in UTC, or in local time; the choice is stored in this browser. */
+export function chooseUtc(isChosen) {
+  if (isChosen) localStorage.setItem(UTC, "1");
+  else localStorage.removeItem(UTC);
+}
 
 export const REASONS = {
   UNDEFINED_REASON_EMPTY: "no labelled cases",
@@ -83,39 +93,61 @@ export function span(seconds) {
 }
 
 export function clock(date) {
-  return date.toLocaleTimeString("en-GB", { ...TIME, second: "2-digit" });
+  return date.toLocaleTimeString("en-GB", { ...time(), second: "2-digit" });
 }
 
 /** 14:05. */
-export const hour = (date) => date.toLocaleTimeString("en-GB", TIME);
+export const hour = (date) => date.toLocaleTimeString("en-GB", time());
 
 /** Nov 20. */
-export const day = (date) => date.toLocaleDateString("en-US", DAY);
+export const day = (date) => date.toLocaleDateString("en-US", { month: "short", day: "numeric", timeZone: timeZone() });
+
+const isSameDay = (one, other) =>
+  one.toLocaleDateString("en-GB", { timeZone: timeZone() }) === other.toLocaleDateString("en-GB", { timeZone: timeZone() });
 
 /** 14:05 today, Nov 20, 14:05 on another day. */
 export function moment(date) {
-  const isToday = date.toDateString() === new Date().toDateString();
-  return isToday ? hour(date) : `${day(date)}, ${hour(date)}`;
+  return isSameDay(date, new Date()) ? hour(date) : `${day(date)}, ${hour(date)}`;
 }
 
 /** 13:05 to 14:05; both ends have their day where the days differ, so that a day is not read as an hour. */
 export function period(start, end) {
-  const isOneDay = start.toDateString() === end.toDateString();
-  return isOneDay
+  return isSameDay(start, end)
     ? `${moment(start)} to ${hour(end)}`
     : `${day(start)}, ${hour(start)} to ${day(end)}, ${hour(end)}`;
 }
 
 /** Nov 25, 2026, 13:05 to 14:05 UTC: for what leaves the page, where "today" means nothing. */
 export function dated(start, end) {
-  const whole = (date) => `${date.toLocaleDateString("en-US", { ...DAY, year: "numeric" })}, ${hour(date)}`;
-  const isOneDay = start.toDateString() === end.toDateString();
-  return `${whole(start)} to ${isOneDay ? hour(end) : whole(end)} ${zone()}`;
+  const whole = (date) => `${date.toLocaleDateString("en-US", { month: "short", day: "numeric", year: "numeric", timeZone: timeZone() })}, ${hour(date)}`;
+  return `${whole(start)} to ${isSameDay(start, end) ? hour(end) : whole(end)} ${zone()}`;
 }
 
+/** The time zone of all times that are shown. */
 export function zone() {
-  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return timeZone() ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
+
+/** 2026-11-21T10:00 in that zone, as fields for a time hold it. */
+export function fieldOf(date) {
+  const local = isUtc() ? date : new Date(date.getTime() - 60_000 * date.getTimezoneOffset());
+  return local.toISOString().slice(0, 16);
+}
+
+/** The time of such a field. */
+export const timeOf = (text) => new Date(isUtc() ? `${text}Z` : text);
+
+/** A segment's key; "country × channel" where two are crossed. */
+export const keyTitle = (key) => key.replace("*", " × ");
+
+/** A segment's value; "BR × web" of crossed keys, whose values are joined by a star and escaped by a backslash. */
+export function valueTitle({ key, value }) {
+  const parts = key.includes("*") && value.match(/^((?:[^*\\]|\\.)*)\*((?:[^*\\]|\\.)*)$/s);
+  return parts ? parts.slice(1).map((part) => part.replace(/\\(.)/gs, "$1")).join(" × ") : segmentValue(value);
+}
+
+/** country=BR. */
+export const segmentName = (segment) => `${keyTitle(segment.key)}=${valueTitle(segment)}`;
 
 /** The value of a segment; the empty one and `__other__` have names of their own. */
 export function segmentValue(value) {

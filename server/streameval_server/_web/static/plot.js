@@ -63,6 +63,32 @@ export class Plot {
     return { svg: this.chart.renderToSVGString(), width: this.chart.getWidth(), height: this.chart.getHeight() };
   }
 
+  /** The time at a distance from the left edge, of a chart over time; and the distance of a time. */
+  timeAt(x) {
+    return this.chart.convertFromPixel({ xAxisIndex: 0 }, x);
+  }
+
+  xOf(time) {
+    return this.chart.convertToPixel({ xAxisIndex: 0 }, time);
+  }
+
+  /** The index of the grid at a place; null outside of all `grids`. */
+  gridAt(x, y, grids) {
+    for (let index = 0; index < grids; index += 1) {
+      if (this.chart?.containPixel({ gridIndex: index }, [x, y])) return index;
+    }
+    return null;
+  }
+
+  /** Show the tooltip of a time, as a pointer there does; and hide it. */
+  point(time) {
+    this.chart?.dispatchAction({ type: "showTip", x: this.xOf(time), y: this.element.clientHeight / 3 });
+  }
+
+  unpoint() {
+    this.chart?.dispatchAction({ type: "hideTip" });
+  }
+
   paint() {
     if (!this.build || !this.chart || !this.element.clientWidth) return;
     const colours = palette();

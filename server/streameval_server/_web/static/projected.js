@@ -7,9 +7,28 @@ import { HEADLINE } from "./metrics.js";
 export function spansOf(snapshots) {
   return snapshots.map(({ window, projection }) => ({
     start: new Date(window.startTime), end: new Date(window.endTime),
-    found: projection.metrics.find((each) => each.name === HEADLINE && each.prevalence === undefined),
+    found: atOwnPrevalence({ projection }),
   }));
 }
+
+const REFUSALS = {
+  PROJECTION_REFUSAL_TOO_FEW_MATURE: "fewer than 30 labels of a class are of a time whose labels are in",
+  PROJECTION_REFUSAL_CLASS_NEVER_LABELLED: "a class is never labelled",
+  PROJECTION_REFUSAL_BAND_NEVER_LABELLED: "scores of some height are hardly ever labelled",
+  PROJECTION_REFUSAL_TOO_EARLY: "too few labels of the positives are there yet",
+  PROJECTION_REFUSAL_TOO_FEW_EFFECTIVE: "the labelled positives are too few",
+  PROJECTION_REFUSAL_FIT_FAILED: "labels do not come as they came before",
+  PROJECTION_REFUSAL_NOT_COUNTED: "it was not counted yet how late labels come",
+  PROJECTION_REFUSAL_OTHER_CASES: "there are cases that did not come as a prediction and its label",
+  PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: "the cases have weights or clusters",
+};
+
+/** Why a metric is not projected, in words. */
+export const refusalOf = ({ refusal }) => REFUSALS[refusal] ?? "it is not defined";
+
+/** The projected headline of a snapshot, at the prevalence that it has. */
+export const atOwnPrevalence = ({ projection }) =>
+  projection.metrics.find((each) => each.name === HEADLINE && each.prevalence === undefined);
 
 export const isProjected = ({ found }) => found?.projected !== undefined && found.interval?.lower !== undefined;
 
@@ -17,7 +36,7 @@ export const isProjected = ({ found }) => found?.projected !== undefined && foun
 export function projectedText(spans, row) {
   const span = spans.find((each) => each.start <= row.middle && row.middle < each.end);
   if (!span?.found) return null;
-  if (!isProjected(span)) return span.found.reason ? `not projected: ${span.found.reason}` : null;
+  if (!isProjected(span)) return span.found.reason ? `not projected: ${refusalOf(span.found)}` : null;
   const isWider = span.end - span.start > row.end - row.start;
   return `projected ${figure(span.found.projected)}, ${interval(span.found.interval)}${isWider ? `, of ${period(span.start, span.end)}` : ""}`;
 }

@@ -2,6 +2,7 @@
 
 import { fill, h, redraw, setText, table } from "./dom.js";
 import { figure, interval, percent, period, signed, titleOf } from "./format.js";
+import { refusalOf } from "./projected.js";
 
 export class ProjectionCard {
   constructor() {
@@ -54,7 +55,7 @@ function nameOf({ name, prevalence }) {
 
 /** Interval or reason, the value now, and the limits, a line each. */
 function linesOf(metric) {
-  const lines = [metric.projected === undefined ? `not projected: ${metric.reason || "not defined"}`
+  const lines = [metric.projected === undefined ? `not projected: ${refusalOf(metric)}`
     : interval(metric.interval) ?? "no interval"];
   lines.push(`now ${figure(metric.value)}`);
   if (metric.limits) lines.push(`within ${interval(metric.limits)} whatever the labels`);

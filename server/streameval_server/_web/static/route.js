@@ -2,7 +2,7 @@
 // same, and the names in it are not sent to servers' logs.
 //
 //   #/?window=24h&find=fraud&sort=auc_pr
-//   #/stream/fraud/v3?window=1h&segment=country:US&at=0.42&costs=1:10
+//   #/stream/fraud/v3?window=1h&segment=country:US&mature=3h&at=0.42&costs=1:10
 //   #/compare?a=fraud/v3&a.window=1h&b=fraud/v4&b.window=1h&metric=auc_pr
 
 export const DEFAULT_WINDOW = "24h";
@@ -74,8 +74,11 @@ export function segment(text) {
 
 export const segmentText = ({ key, value }) => `${key}:${value}`;
 
-/** A Selection's fields as query parameters, below a prefix such as "selection." or "a.". */
-export function selection(prefix, window, chosen) {
+/**
+ * A Selection's fields as query parameters, below a prefix such as "selection." or "a."; `mature` leaves
+ * out what is younger than that, such as 3h.
+ */
+export function selection(prefix, window, chosen, mature = "") {
   const fields = {};
   const ends = between(window);
   if (ends) {
@@ -84,6 +87,7 @@ export function selection(prefix, window, chosen) {
   } else if (seconds(window)) {
     fields[`${prefix}last`] = `${seconds(window)}s`;
   }
+  if (mature) fields[`${prefix}matureAfter`] = `${seconds(mature)}s`;
   if (chosen) {
     fields[`${prefix}segment.key`] = chosen.key;
     fields[`${prefix}segment.value`] = chosen.value;

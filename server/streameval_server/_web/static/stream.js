@@ -2,22 +2,26 @@
 
 import { openAlarms } from "./alarm_states.js";
 import { AlarmsCard } from "./alarms.js";
+import { Answer } from "./answer.js";
 import { ApiError, Refresher, streamPath, throttle, watch } from "./api.js";
 import { CalibrationCard } from "./calibration.js";
 import { DecisionCharts } from "./decision_charts.js";
 import { fill, h, redraw } from "./dom.js";
 import { FigureRow, HULL } from "./figure_row.js";
 import { HEADLINE, RATES, SHOWN } from "./metrics.js";
-import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toStream, WINDOWS } from "./route.js";
-import { SegmentsCard } from "./segments.js";
+import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, toStream, WINDOWS } from "./route.js";
+import { SegmentTrends } from "./segment_trends.js";
+import { MIN_CASES, SegmentsCard } from "./segments.js";
 import { noData, oneClass } from "./states.js";
 import { StreamHead } from "./stream_head.js";
 import { StreamReader } from "./stream_reader.js";
 import { TimeCharts } from "./time_charts.js";
+import { Warnings } from "./warnings.js";
 
 const MIN_INTERVAL = "0.2s"; // at most five answers a second
 const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
+const TRENDS_GAP_MS = 20_000; // a series of each of some segments
 const PROJECTION_GAP_MS = 60_000; // each takes the server up to seconds
 const RARE_SHARE = 0.05; // of positives: nearly all scores are in the first bins of equal width
 
@@ -31,9 +35,9 @@ export class StreamView {
 
   /** Show another window or segment of the same stream. */
   update(route) {
-    const before = JSON.stringify([this.window, this.segment]);
+    const before = this.selected;
     this.read(route);
-    if (JSON.stringify([this.window, this.segment]) !== before) {
+    if (this.selected !== before) {
       this.start();
     } else {
       this.decision.choose(this.at);
@@ -41,10 +45,19 @@ export class StreamView {
     this.follow();
   }
 
+  /** Identifies the selection of the URL. */
+  get selected() {
+    return JSON.stringify([this.window, this.segment, this.mature, this.key, this.least]);
+  }
+
   read({ parameters }) {
     const window = parameters.get("window") ?? "";
     this.window = seconds(window) || between(window) || window === "all" ? window : DEFAULT_WINDOW;
     this.segment = segment(parameters.get("segment"));
+    this.key = parameters.get("by") ?? "";
+    const least = parameters.get("least");
+    this.least = /^\d{1,9}$/.test(least) ? Number(least) : MIN_CASES;
+    this.mature = seconds(parameters.get("mature") ?? "") ? parameters.get("mature") : "";
     const at = parameters.get("at");
     this.at = at === null || Number.isNaN(Number(at)) ? null : Number(at);
     const costs = (parameters.get("costs") ?? "").split(":").map(Number);
@@ -53,10 +66,14 @@ export class StreamView {
 
   /** The link to this view with a change. */
   link(change = {}) {
-    const now = { window: this.window, segment: this.segment, at: this.at, costs: this.costs, ...change };
+    const { window, segment: chosen, mature, key, least, at, costs } = this;
+    const now = { window, segment: chosen, mature, key, least, at, costs, ...change };
     return toStream(this.name, {
       window: now.window === DEFAULT_WINDOW ? "" : now.window,
       segment: now.segment ? segmentText(now.segment) : "",
+      mature: now.mature,
+      by: now.key,
+      least: now.least === MIN_CASES ? "" : String(now.least),
       at: now.at === null ? "" : String(now.at),
       costs: now.costs[0] === 1 && now.costs[1] === 1 ? "" : now.costs.join(":"),
     });
@@ -67,11 +84,12 @@ export class StreamView {
   build() {
     const toWindow = (window) => this.link({ window });
     const toSegment = (chosen) => this.link({ segment: chosen });
-    this.head = new StreamHead(this.name, (change) => this.link(change));
+    this.head = new StreamHead(this.name, (change) => this.link(change), () => this.start());
+    this.answer = new Answer(toSegment, () => this.alarms.reveal());
     this.figures = new FigureRow();
-    this.warnings = h("ul", { class: "warnings", id: "warnings" });
+    this.warnings = new Warnings((change) => this.link(change));
     this.placeholder = h("div");
-    this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (error) => this.fail(error));
+    this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (status) => this.detected(status), (error) => this.fail(error));
     this.time = new TimeCharts(this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
     this.decision = new DecisionCharts(this.signal, this, {
@@ -83,19 +101,26 @@ export class StreamView {
         this.follow();
       },
     });
-    this.segments = new SegmentsCard(toSegment);
+    this.segments = new SegmentsCard(toSegment, (chosen) => { location.hash = this.link(chosen); });
+    this.trends = new SegmentTrends(this.signal, toSegment);
     this.cards = [...this.time.cards, this.segments, ...this.decision.cards, this.calibration];
-    this.body = h("div", { class: "cards" }, this.time.timeline.element, this.time.projection.element, this.segments.element,
-      this.decision.curves, this.time.point.element, this.decision.threshold.element, this.calibration.element,
-      this.decision.histogram.element);
-    fill(this.root, this.head.element, this.alarms.element, this.figures.element, this.warnings, this.placeholder, this.body);
-    this.body.hidden = true;
+    const { timeline, projection, point } = this.time;
+    const { curves, threshold, histogram } = this.decision;
+    this.over = h("div", { class: "cards" }, [timeline, projection, this.trends, this.segments].map(({ element }) => element));
+    this.cases = h("div", { class: "cards" }, curves, [point, threshold, this.calibration, histogram].map(({ element }) => element));
+    fill(this.root, this.head.element, this.answer.element, this.figures.element, this.warnings.element, this.placeholder,
+      this.over, this.alarms.element, this.cases);
+    this.showBody(false);
     this.follow();
+  }
+
+  showBody(isShown) {
+    this.over.hidden = this.cases.hidden = !isShown;
   }
 
   /** Update what follows the URL: the head, and the links of cards. */
   follow() {
-    this.head.choose(this.window, this.segment);
+    this.head.choose(this);
     this.segments.show();
     this.alarms.show();
     this.time.follow();
@@ -118,7 +143,10 @@ export class StreamView {
       timeline: refresher(this.time.timeline.element, () => this.loadTime(), SLOW_GAP_MS),
       calibration: refresher(this.calibration.element, () => this.loadCalibration(), SLOW_GAP_MS),
       segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
-      projection: new Refresher(() => this.time.loadProjection(this.reader), PROJECTION_GAP_MS, this.requestSignal, (error) => {
+      trends: new Refresher(() => this.loadTrends(), TRENDS_GAP_MS, this.requestSignal, (error) => this.fail(error)),
+      reference: new Refresher(() => this.time.loadReference(this.reader, this.snapshot, this.status), PROJECTION_GAP_MS,
+        this.requestSignal, (error) => this.fail(error)),
+      projection: new Refresher(() => this.loadProjection(), PROJECTION_GAP_MS, this.requestSignal, (error) => {
         if (error.isDenied) this.fail(error);
         else if (error.status) this.time.projection.fail(error.message); // all other cards have their answers
       }),
@@ -126,8 +154,9 @@ export class StreamView {
     this.time.clear();
     this.decision.clear();
     for (const { element } of this.cards) element.setAttribute("aria-busy", "true");
-    this.snapshot = null;
-    this.reader = new StreamReader(this.name, this.window, this.segment, this.requestSignal);
+    this.snapshot = this.ranking = null;
+    this.answer.update({ snapshot: null, projected: null, segment: this.segment });
+    this.reader = new StreamReader(this.name, this, this.requestSignal);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
     watch(streamPath(this.name, "watch"), { ...this.reader.chosen, metrics: [...SHOWN, HULL, ...RATES], minInterval: MIN_INTERVAL }, {
       signal: this.requestSignal,
@@ -142,9 +171,10 @@ export class StreamView {
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
-    this.body.hidden = this.alarms.element.hidden = true;
+    this.showBody(false);
+    this.alarms.element.hidden = this.answer.element.hidden = true;
     fill(this.figures.element);
-    fill(this.warnings);
+    this.warnings.clear();
     const shown = this.context.failure(error);
     redraw(this.placeholder, () => fill(this.placeholder, shown));
   }
@@ -156,15 +186,16 @@ export class StreamView {
     this.figures.show(snapshot);
     this.head.show(snapshot);
     this.root.dataset.about = this.head.about(snapshot, this.segment);
-    fill(this.warnings, snapshot.warnings.map((each) => h("li", {}, each)));
-    this.warnings.hidden = !snapshot.warnings.length;
+    this.answer.update({ snapshot });
+    this.warnings.show(snapshot, this.time.typicalS);
     this.alarms.follow(openAlarms(snapshot));
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
     this.time.point.update(snapshot);
     this.decision.update(snapshot, hasBoth);
     redraw(this.placeholder, () => this.showPlaceholder());
-    this.body.hidden = this.figures.element.hidden = isEmpty;
+    this.showBody(!isEmpty);
+    this.figures.element.hidden = isEmpty;
     if (hasBoth) this.refreshers.curve.request();
     if (!isEmpty) for (const name of ["histogram", "timeline", "calibration", "segments"]) this.refreshers[name].request();
   }
@@ -183,7 +214,21 @@ export class StreamView {
   async loadTime() {
     await this.time.load(this.reader, this.snapshot);
     this.decision.threshold.follow(this.time.rows);
-    if (this.snapshot.coverage && !this.segment) this.refreshers.projection.request();
+    if (this.ranking) this.refreshers.trends.request();
+    this.warnings.show(this.snapshot, this.time.typicalS);
+    if (this.status !== undefined) this.refreshers.reference.request();
+    if (this.snapshot.coverage && !this.segment && !this.mature) this.refreshers.projection.request();
+  }
+
+  /** Take what the stream's detector says; null where there is none. */
+  detected(status) {
+    this.status = status;
+    this.answer.update({ status });
+    if (this.snapshot) this.refreshers.reference.request();
+  }
+
+  async loadProjection() {
+    this.answer.update({ projected: await this.time.loadProjection(this.reader) });
   }
 
   /** Only scores that are declared as probabilities are judged as such. */
@@ -199,12 +244,21 @@ export class StreamView {
   }
 
   async loadSegments() {
-    const { settings } = await this.reader.describe();
-    if (!settings.segmentKeys.length) {
+    const { settings: { segmentKeys } } = await this.reader.describe();
+    if (!segmentKeys.length) {
       this.segments.undeclared(this.name);
       return;
     }
-    const answer = await this.reader.read("rank", { metric: HEADLINE }, selection("selection.", this.window, null));
-    this.segments.update(answer.segments, this.segment);
+    const key = segmentKeys.includes(this.key) ? this.key : "";
+    this.segments.choose(segmentKeys, { key, least: this.least });
+    const chosen = this.reader.select(this.window, null);
+    this.ranking = await this.reader.read("rank", { metric: HEADLINE, key, minReferences: this.least }, chosen);
+    this.segments.update(this.ranking, this.segment);
+    if (this.time.rows.length) this.refreshers.trends.request();
+  }
+
+  /** Load the worst segments over time, beside the whole stream. */
+  async loadTrends() {
+    this.segments.fell(await this.trends.load(this.reader, this.snapshot, this.ranking.segments, this.segment ? [] : this.time.rows));
   }
 }

@@ -5,9 +5,14 @@ import { selection } from "./route.js";
 
 export class StreamReader {
   /** `signal` aborts when another selection is chosen, or the view is left. */
-  constructor(name, window, segment, signal) {
-    Object.assign(this, { name, window, segment, signal });
-    this.chosen = selection("selection.", window, segment);
+  constructor(name, { window, segment, mature }, signal) {
+    Object.assign(this, { name, window, segment, mature, signal });
+    this.chosen = this.select(window, segment);
+  }
+
+  /** A selection's fields, of a window and a segment of the stream. */
+  select(window, segment) {
+    return selection("selection.", window, segment, this.mature);
   }
 
   /** GET about the selection, or about another one of the stream. */

@@ -3,10 +3,12 @@
 import { titleOf } from "./format.js";
 import { HEADLINE, RATES } from "./metrics.js";
 import { PointCard } from "./point.js";
-import { spansOf } from "./projected.js";
+import { atOwnPrevalence, spansOf } from "./projected.js";
 import { ProjectionCard } from "./projection.js";
-import { selection, windowBetween } from "./route.js";
-import { immatureSpan, stepOf, TimelineCard, trimmed } from "./timeline.js";
+import { windowBetween } from "./route.js";
+import { referenceOf } from "./time_reference.js";
+import { immatureSpan, positivesOf, stepOf, trimmed } from "./time_rows.js";
+import { TimelineCard } from "./timeline.js";
 
 export class TimeCharts {
   /** `toWindow(window)` returns the link to a step's window. */
@@ -20,6 +22,7 @@ export class TimeCharts {
   /** Forget the answers about the last selection. */
   clear() {
     this.rows = this.spans = [];
+    this.reference = this.typicalS = null;
     this.projection.element.hidden = true;
   }
 
@@ -30,38 +33,49 @@ export class TimeCharts {
 
   /** Load the steps of a snapshot's window. */
   async load(reader, snapshot) {
-    const typicalS = await reader.typicalDelayS(snapshot);
+    this.typicalS = await reader.typicalDelayS(snapshot);
     const ends = await reader.span(snapshot);
-    let found = await this.loadRows(reader, ...ends, typicalS);
+    const minPositives = positivesOf(Number(snapshot.numPositiveRef));
+    let found = await this.loadRows(reader, ...ends, minPositives);
     // When only the last rows have cases, a finer step shows more of them.
-    if (found.isShort && found.rows.length) found = await this.loadRows(reader, found.rows[0].start, ends[1], typicalS);
+    if (found.isShort && found.rows.length) found = await this.loadRows(reader, found.rows[0].start, ends[1], minPositives);
     this.rows = found.rows;
     this.draw();
     this.point.draw(this.rows);
     this.point.element.removeAttribute("aria-busy");
   }
 
-  async loadRows(reader, start, end, typicalS) {
-    const fields = selection("selection.", windowBetween(start, end), reader.segment);
-    const answer = await reader.read("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: [HEADLINE, ...RATES] }, fields);
-    return trimmed(answer.snapshots, typicalS, Date.now());
+  async loadRows(reader, start, end, minPositives) {
+    const step = `${stepOf((end - start) / 1000)}s`;
+    const answer = await reader.read("windows", { step, minPositives, metrics: [HEADLINE, ...RATES] },
+      reader.select(windowBetween(start, end), reader.segment));
+    return trimmed(answer.snapshots, this.typicalS, Date.now());
+  }
+
+  /** Load what the steps are compared with: the detector's reference, or the time before of the same length. */
+  async loadReference(reader, snapshot, status) {
+    this.reference = await referenceOf(reader, snapshot, status);
+    this.draw();
   }
 
   draw() {
-    this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, { spans: this.spans });
+    const beside = { spans: this.spans, reference: this.reference };
+    this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, beside);
   }
 
-  /** Project the immature end of the steps, and the window itself unless it is all time. */
+  /** Project the immature end of the steps, and the window itself unless it is all time; return its projected metric. */
   async loadProjection(reader) {
     const immature = immatureSpan(this.rows);
     const [rows, window] = await Promise.all([
       immature && reader.read("windows", { step: `${immature.step}s`, metrics: [HEADLINE], projection: true },
-        selection("selection.", windowBetween(immature.start, immature.end), null)),
+        reader.select(windowBetween(immature.start, immature.end), null)),
       reader.window === "all" ? null : reader.read("snapshot", { metrics: [HEADLINE], projection: true }),
     ]);
     this.spans = rows ? spansOf(rows.snapshots) : [];
     this.draw();
     this.projection.element.hidden = !window;
-    if (window) this.projection.update(window.snapshot.projection);
+    if (!window) return null;
+    this.projection.update(window.snapshot.projection);
+    return atOwnPrevalence(window.snapshot);
   }
 }

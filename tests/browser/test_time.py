@@ -1,0 +1,275 @@
+"""Charts over time: steps by positives, spans chosen in the chart, segments beside the whole."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from streameval.client import Client
+from streameval_server import Settings
+from streameval_server.testing import running_service
+
+from ..alarm_history import write_alarm_history
+from .conftest import STREAM, Served, expect, figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+FELL = "fraud/fell"
+DAY = timedelta(days=1)
+Z = 1.959964
+
+
+@pytest.fixture(scope="module")
+def fallen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Return a server whose stream fell in one country some hours ago."""
+    directory = tmp_path_factory.mktemp("fell")
+    write_alarm_history(directory, FELL)
+    settings = Settings(listen="127.0.0.1:0", data=directory)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        yield Served(addresses.grpc, addresses.http, client)
+
+
+def ends_of(href: str) -> tuple[datetime, datetime]:
+    """Return the ends of the window of a link."""
+    start, end = re.search(r"window=([^&]+?)\.\.([^&]+)", href).groups()
+    return datetime.fromisoformat(start), datetime.fromisoformat(end)
+
+
+def opened(page: Page, name: str, chart: str = "timeline") -> None:
+    """Open a stream and wait until its chart is drawn."""
+    page.goto(name)
+    expect(page.locator(f"#{chart}-plot svg path").first).to_be_attached()
+    expect(page.locator(f"#{chart}")).not_to_have_attribute("aria-busy", "true")
+
+
+def steps_of(page: Page) -> list[tuple[datetime, datetime]]:
+    """Return the steps of the time chart, the oldest first, by the links of its table."""
+    page.locator("#timeline summary").click()
+    links = page.locator("#timeline tbody a")
+    expect(links.first).to_be_visible()
+    return [ends_of(link.get_attribute("href")) for link in reversed(links.all())]
+
+
+def test_each_step_has_twenty_positives(fallen: Served, page: Page) -> None:
+    """As the client's series by positives; the newest may have fewer, and is faint."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    steps = steps_of(page)
+    stream = fallen.client.stream(FELL)
+    known = stream.series(steps[0][0], steps[-1][1], timedelta(minutes=30), min_positives=20)
+    assert steps == [each.window for each in known]
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#timeline tbody tr").all()]
+    for row, each in zip(reversed(rows), known, strict=True):
+        assert int(row[3]) == each.num_positive_ref
+        if not math.isnan(each.auc_pr):
+            assert row[1] == figure(each.auc_pr)
+    assert all(each.num_positive_ref >= 20 for each in known[:-1])
+    few = known[-1].num_positive_ref < 20 and not math.isnan(known[-1].auc_pr)
+    expect(page.locator("#timeline .keys", has_text="fewer than 20 positives")).to_have_count(
+        int(few)
+    )
+
+
+def test_the_reference_stands_behind(fallen: Served, page: Page) -> None:
+    """Its value with limits is that of the time that alarms compare with."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    expect(page.locator("#timeline .keys")).to_contain_text("reference: ")
+    reference = fallen.client.stream_alarms(FELL).reference
+    known = fallen.client.stream(FELL).snapshot(window=reference)
+    drawn = page.evaluate(
+        """async ([start, end]) => {
+            const { StreamReader } = await import("./static/stream_reader.js");
+            const { referenceOf } = await import("./static/time_reference.js");
+            const chosen = { window: "24h", segment: null, mature: "" };
+            const reader = new StreamReader("fraud/fell", chosen, new AbortController().signal);
+            const reference = { startTime: start, endTime: end };
+            return referenceOf(reader, {}, { state: "ALARM_STATE_FIRING", reference });
+        }""",
+        [each.isoformat() for each in reference],
+    )
+    limits = known.intervals["auc_pr"]
+    assert (drawn["value"], drawn["lower"], drawn["upper"]) == (
+        known.auc_pr,
+        limits.lower,
+        limits.upper,
+    )
+
+
+def test_a_click_opens_a_step(fallen: Served, page: Page) -> None:
+    """The step under the pointer becomes the window."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    steps = steps_of(page)
+    box = page.locator("#timeline-plot").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 90)
+    page.wait_for_url(re.compile(r"window=\d{4}-"))
+    window = ends_of(page.url)
+    assert window in steps
+    assert 0.3 < (window[0] - steps[0][0]) / (steps[-1][1] - steps[0][0]) < 0.7
+    known = fallen.client.stream(FELL).snapshot(window=window)
+    expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
+
+
+def test_a_span_is_dragged(fallen: Served, page: Page) -> None:
+    """Whole steps from press to release; "Between" then has what is shown."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    steps = steps_of(page)
+    box = page.locator("#timeline-plot").bounding_box()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 90)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 95, steps=4)
+    expect(page.locator("#timeline .chosen-span")).to_be_visible()
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"window=\d{4}-"))
+    start, end = ends_of(page.url)
+    assert start in [each for each, _ in steps]
+    assert end in [each for _, each in steps]
+    assert 0.15 < (end - start) / (steps[-1][1] - steps[0][0]) < 0.5
+    expect(page.locator("#timeline .chosen-span")).to_be_hidden()
+    known = fallen.client.stream(FELL).snapshot(window=(start, end))
+    expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
+    page.get_by_text("Between …").click()
+    expect(page.locator("#from")).to_have_value(f"{start:%Y-%m-%dT%H:%M}")
+    expect(page.locator("#to")).to_have_value(f"{end:%Y-%m-%dT%H:%M}")
+
+
+def test_the_keyboard_chooses_steps(fallen: Served, page: Page) -> None:
+    """Arrow keys name each step, Shift selects several, Enter opens them."""
+    opened(page, fallen.url(f"stream/{FELL}"))
+    steps = steps_of(page)
+    cursor = page.locator("#timeline").get_by_role("slider", name="Steps of the chart")
+    cursor.focus()
+    for key in ("Home", "ArrowRight", "ArrowRight"):
+        cursor.press(key)
+    expect(cursor).to_have_attribute("aria-valuenow", "3")
+    expect(cursor).to_have_attribute(
+        "aria-valuetext", re.compile(rf"{steps[2][0]:%H:%M} to .*AUC-PR 0\.\d+")
+    )
+    for _ in range(4):
+        cursor.press("Shift+ArrowRight")
+    expect(cursor).to_have_attribute("aria-valuetext", re.compile("^5 steps selected, to "))
+    cursor.press("Enter")
+    page.wait_for_url(re.compile(r"window=\d{4}-"))
+    assert ends_of(page.url) == (steps[2][0], steps[6][1])
+
+
+def test_times_are_local_or_utc_and_say_so(fallen: Served, page: Page) -> None:
+    """The choice changes every time that is shown, and is kept."""
+    page.goto(fallen.url(f"stream/{FELL}"))
+    expect(page.locator("#covered")).to_contain_text("local time")
+    page.get_by_text("Between …").click()
+    before = page.locator("#from").input_value()
+    page.get_by_role("button", name="Show UTC").click()
+    expect(page.locator("#covered")).to_contain_text("UTC")
+    expect(page.locator("#zone-note")).to_have_text("All times are in UTC.")
+    assert page.locator("#from").input_value() == before  # the context's zone is UTC
+    page.reload()
+    expect(page.locator("#covered")).to_contain_text("UTC")
+    expect(page.locator("#timeline .note").first).to_contain_text("Times are UTC.")
+
+
+def test_segments_over_time_the_culprit_first(fallen: Served, page: Page) -> None:
+    """Small charts of the worst segments, the worst first; since when each is lower."""
+    opened(page, fallen.url(f"stream/{FELL}"), "trends")
+    page.locator("#trends summary").click()
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#trends tbody tr").all()]
+    names = list(dict.fromkeys(row[0] for row in rows))
+    stream = fallen.client.stream(FELL)
+    ranked = stream.rank_segments(window=DAY, min_references=10)
+    assert names == [f"{key}={value}" for key, value in (each.segment for each in ranked)]
+    assert names[0] == "country=FR"
+    drawn = page.locator("#trends tbody tr", has_text="country=FR")
+    assert drawn.count() > 5
+    expect(page.locator("#segments tbody tr").first.locator("td").last).to_have_text(
+        re.compile(r"\d\d:\d\d")
+    )
+    since = page.locator("#segments tbody tr").first.locator("td").last.inner_text()
+    fell = stream.snapshot(window=DAY).window[1] - timedelta(hours=5)
+    minutes = 60 * int(since[-5:-3]) + int(since[-2:]) - 60 * fell.hour - fell.minute
+    assert min(minutes % 1440, -minutes % 1440) < 150
+    for row in page.locator("#segments tbody tr").all()[1:]:
+        expect(row.locator("td").last).to_have_text("")
+
+
+FALL = """async (steps) => {
+    const { fallOf, tail } = await import("./static/since.js");
+    const found = fallOf(steps);
+    return [found && [found.step.index, found.by, found.z], [0.1, 1, 1.96, 3, 5].map(tail)];
+}"""
+
+
+def brute_fall(steps: list[dict]) -> tuple[int, float, float] | None:
+    """Return the best split by trying all, with the standard library's normal tail."""
+    sized = [
+        (each["value"], ((each["upper"] - each["lower"]) / (2 * 1.959964)) ** -2) for each in steps
+    ]
+    best = None
+    for place in range(1, len(sized)):
+        means, variances = [], []
+        for part in (sized[:place], sized[place:]):
+            weight = math.fsum(each for _, each in part)
+            means.append(math.fsum(value * each for value, each in part) / weight)
+            variances.append(1 / weight)
+        z = (means[1] - means[0]) / math.sqrt(sum(variances))
+        if best is None or z < best[2]:
+            best = (place, means[1] - means[0], z)
+    p = (len(sized) - 1) * math.erfc(-best[2] / math.sqrt(2))
+    return best if best[2] < 0 and p < 0.05 else None
+
+
+def test_since_when_a_series_is_lower(served: Served, page: Page) -> None:
+    """The best split of all, by trying each; chance alone gives one in at most a twentieth."""
+    page.goto(served.url())
+    rng = np.random.default_rng(77)
+    alone = 0
+    for case in range(120):
+        size = int(rng.integers(3, 25))
+        widths = rng.uniform(0.02, 0.1, size)
+        values = rng.normal(0.7, widths)
+        if case % 2:
+            values[int(rng.integers(1, size)) :] -= rng.uniform(0, 0.5)
+        steps = [
+            {
+                "index": index,
+                "value": value,
+                "lower": value - 1.959964 * w,
+                "upper": value + 1.959964 * w,
+            }
+            for index, (value, w) in enumerate(zip(values.tolist(), widths.tolist()))
+        ]
+        found, tails = page.evaluate(FALL, steps)
+        wanted = brute_fall(steps)
+        alone += bool(found) and not case % 2
+        assert (found is None) == (wanted is None)
+        if found:
+            assert found == pytest.approx(list(wanted), rel=1e-6)
+    assert tails == pytest.approx(
+        [math.erfc(z / math.sqrt(2)) for z in (0.1, 1, 1.96, 3, 5)], abs=2e-7
+    )
+    assert alone <= 6
+
+
+def test_segments_of_one_key_and_a_least_size(served: Served, page: Page) -> None:
+    """The ranking is the client's with the same choice; the URL keeps it."""
+    page.goto(served.url(f"stream/{STREAM}?window=all"))
+    rows = page.locator("#segments tbody tr")
+    expect(rows.first).to_be_visible()
+    page.locator("#segment-least").select_option("50")
+    known = served.client.stream(STREAM).rank_segments(min_references=50)
+    expect(rows).to_have_count(len(known.segments))
+    assert known.num_left_out > 0
+    expect(page.locator("#segments .note").first).to_contain_text(
+        f"{known.num_left_out} smaller segments are left out."
+    )
+    expect(page.locator("#segments thead")).to_contain_text(
+        f"AUC-PR at {100 * known.prevalence:.1f} %"
+    )
+    assert "least=50" in page.url
+    page.reload()
+    expect(rows).to_have_count(len(known.segments))
