@@ -13,7 +13,6 @@ the quantiles of the pair (`pair_grid`).
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -36,30 +35,18 @@ from streameval._counts.columns import (
 from streameval._counts.weight_columns import check_units, check_weights_allowed
 from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import COMPARED_NAMES
-from streameval._uncertainty.compare import (
-    GRID_TOO_COARSE,
-    MIN_P_VALUE,
-    TOO_FEW,
-    Comparison,
-    p_value_of,
-)
-from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import PairGroups
-from streameval._uncertainty.pair_difference import Difference
+from streameval._uncertainty.pair_comparison import ComparedPair, check_compared
 from streameval._uncertainty.pair_grid import PairGrid
 from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
-from streameval._uncertainty.pair_variance import (
-    GridTooCoarseError,
-    PairVariance,
-    variance_of_difference,
-)
 from streameval._uncertainty.pair_verdict import verdict_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
+    from streameval._uncertainty.compare import Comparison
+    from streameval._uncertainty.pair_difference import Difference
     from streameval._uncertainty.pair_ids import WordArray
 
 _MAX_MODEL_CELLS = 65_536
@@ -435,42 +422,9 @@ class PairedEvaluator:
         self, metric: str, level: float, prevalence: float | None, *, anytime: bool
     ) -> tuple[Comparison, Difference]:
         """Return the answer of `compare`, and the difference that it is made of."""
-        check_level(level)
-        if metric not in COMPARED_NAMES:
-            raise InvalidInputError(
-                f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {metric!r}",
-                field="metric",
-            )
-        check_prevalence(prevalence, metric)
-        a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
-        reason = a.figure.refused or b.figure.refused
-        try:
-            variance = variance_of_difference(self._grid, (a, b), prevalence)
-        except GridTooCoarseError:
-            variance, reason = PairVariance(math.nan), reason or GRID_TOO_COARSE
-        value = math.nan if reason is not None else variance.value
-        difference = Difference(metric, a.figure, b.figure, value, variance.difference)
-        lower, upper = difference.limits(1 - level, anytime=anytime)
-        evidence = difference.e_value()
-        p_value = p_value_of(difference.estimate, difference.limits)
-        if anytime:
-            p_value = math.nan if math.isnan(evidence) else max(MIN_P_VALUE, min(1.0, 1 / evidence))
-        comparison = Comparison(
-            metric=metric,
-            difference=difference.estimate,
-            lower=lower,
-            upper=upper,
-            level=level,
-            p_value=p_value,
-            prevalence=prevalence,
-            a=a.widened(variance.a).interval(level, anytime=anytime),
-            b=b.widened(variance.b).interval(level, anytime=anytime),
-            reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
-            anytime=anytime,
-            e_value=evidence,
-            design_effect=difference.effect.value,
-        )
-        return comparison, difference
+        check_compared(metric, level, prevalence)
+        found = ComparedPair.of(self._grid, self._models, metric, prevalence)
+        return found.comparison(level, anytime=anytime), found.difference
 
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""

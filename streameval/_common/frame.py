@@ -139,14 +139,18 @@ class Reader:
         """Read `size` bytes, without a copy."""
         return self._take(size)
 
+    @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return len(self._body) - self._at
+
     def end(self) -> None:
         """Refuse a body that has bytes left."""
-        left = len(self._body) - self._at
-        if left:
-            raise_corrupt(f"{left} bytes are left after the {self._noun}")
+        if self.left:
+            raise_corrupt(f"{self.left} bytes are left after the {self._noun}")
 
     def _take(self, size: int) -> memoryview:
-        left = len(self._body) - self._at
+        left = self.left
         if not 0 <= size <= left:
             raise_corrupt(f"the {self._noun} announces {size} more bytes where {left} are left")
         part = self._body[self._at : self._at + size]

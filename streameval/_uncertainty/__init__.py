@@ -4,7 +4,9 @@
   `intervals` has the queries, `bootstrap` the other method.
 - `compare`: the difference of two independent evaluators; `pair_difference`: that of
   two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
-  cut into cells by `pair_cuts`), none of them twice (`pair_ids`).
+  cut into cells by `pair_cuts`), none of them twice (`pair_ids`). `pair_counts` has all of a
+  span of time, as bytes by `pair_codec`; `pair_comparison` answers, `pair_clusters` allows
+  for clusters, `pair_verdict` says it in a sentence.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
   `cluster_effect` by clusters of dependent cases, or those of a pane, `weighted_variance` by
   weights.
@@ -17,12 +19,33 @@
 # What the server may use; the library imports the modules themselves.
 from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
 from streameval._uncertainty.interval import Interval, dependence_warning
+from streameval._uncertainty.pair_codec import decode_pair, encode_pair
+from streameval._uncertainty.pair_comparison import (
+    DECIDING_E_VALUE,
+    ComparedPair,
+    Flags,
+    check_compared,
+    flags_of,
+)
+from streameval._uncertainty.pair_counts import PairCounts, PairRows, PairShape
+from streameval._uncertainty.pair_verdict import verdict_of
 
 __all__ = [
+    "DECIDING_E_VALUE",
+    "ComparedPair",
     "Comparison",
+    "Flags",
     "Interval",
+    "PairCounts",
+    "PairRows",
+    "PairShape",
+    "check_compared",
     "compare",
+    "decode_pair",
     "dependence_warning",
+    "encode_pair",
+    "flags_of",
     "holm",
     "pooled_prevalence",
+    "verdict_of",
 ]

@@ -77,7 +77,8 @@ class PairCells:
     a, b : float64[n]
         The scores under each model, or the middles of their cells.
     counts : int64[n]
-        Cases of each entry, at least 1 (signed in a change).
+        Cases of each entry, at least 1 (signed in a change, and in cells that were cut anew
+        and lost a case that had been in another one).
     weights : PairWeights or None
         What they weigh; None where each weighs 1.
     """
@@ -107,30 +108,44 @@ class PairCells:
             return self.counts.astype(np.float64)
         return squared_units(self.weights.high, self.weights.low)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns."""
+        weights = 0 if self.weights is None else sum(each.nbytes for each in self.weights)
+        return self.a.nbytes + self.b.nbytes + self.counts.nbytes + weights
+
+    def counted(self) -> PairCells:
+        """Return the entries without negative ones. O(n)."""
+        if (self.counts > 0).all():
+            return self
+        kept = np.flatnonzero(self.counts > 0)
+        weights = None if self.weights is None else self.weights.rows(kept)
+        return PairCells(self.a[kept], self.b[kept], self.counts[kept], weights)
+
     def weighted(self) -> PairCells:
         """Return the same cases with weights, of 1 where they have none. O(n)."""
         if self.weights is not None:
             return self
         return PairCells(self.a, self.b, self.counts, PairWeights.of_counts(self.counts))
 
-    def _check(self, max_cells: int | None) -> None:
+    def _check(self, max_cells: int | None, *, is_signed: bool = False) -> None:
         """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.counts)
         assert max_cells is None or len(self) <= max_cells, (len(self), max_cells)
-        assert (self.counts > 0).all()
-        if self.weights is not None:
+        assert (self.counts != 0 if is_signed else self.counts > 0).all()
+        if self.weights is not None and not is_signed:
             assert (self.weights.units > 0).all()
         rows = list(zip(self.a.tolist(), self.b.tolist()))
         assert rows == sorted(set(rows))
 
 
-def summed(parts: Sequence[PairCells]) -> PairCells:
+def summed(parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
     """Return the sum of signed counts. O(n log n) for n entries in all.
 
     Raises
     ------
     InvalidInputError
-        When it removes a case that was not added.
+        When it removes a case that was not added, unless `is_signed` keeps the entry.
     """
     has_weights = any(part.weights is not None for part in parts)
     if has_weights:
@@ -144,7 +159,7 @@ def summed(parts: Sequence[PairCells]) -> PairCells:
     first[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     starts = np.flatnonzero(first)
     counts = np.add.reduceat(counts, starts) if len(starts) else counts
-    kept = counts > 0
+    kept = counts != 0 if is_signed else counts > 0
     possible = counts >= 0
     weights = None
     if has_weights:
@@ -155,7 +170,7 @@ def summed(parts: Sequence[PairCells]) -> PairCells:
         possible &= (weights.units > 0) == kept
         if weights.same(PairWeights.of_counts(counts)):
             weights = None
-    if not possible.all():
+    if not is_signed and not possible.all():
         raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
     starts = starts[kept]
     if weights is not None:

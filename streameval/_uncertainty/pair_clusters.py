@@ -52,6 +52,15 @@ class GroupCounts:
         )
         return GroupCounts(negatives, positives)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns."""
+        return self.negatives.nbytes + self.positives.nbytes
+
+    def counted(self) -> GroupCounts:
+        """Return the counts without negative ones. O(n)."""
+        return GroupCounts(self.negatives.counted(), self.positives.counted())
+
     def blocks(
         self, scores: State, gradient_of: Callable[[State], Gradient], num_groups: int
     ) -> BlockSums:
@@ -106,6 +115,15 @@ class PairGroups:
         """Return the counts in cells, not summed. O(n log K)."""
         return PairGroups(self.num_groups, self.a.cut(cuts.a), self.b.cut(cuts.b))
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns."""
+        return self.a.nbytes + self.b.nbytes
+
+    def counted(self) -> PairGroups:
+        """Return the counts without negative ones. O(n)."""
+        return PairGroups(self.num_groups, self.a.counted(), self.b.counted())
+
     def blocks(
         self, scores: tuple[State, State], gradient_of: Callable[[State], Gradient]
     ) -> tuple[BlockSums, BlockSums]:
@@ -115,21 +133,21 @@ class PairGroups:
             self.b.blocks(scores[1], gradient_of, self.num_groups),
         )
 
-    def _check(self, totals: tuple[int, int]) -> None:
+    def _check(self, totals: tuple[int, int], *, is_signed: bool = False) -> None:
         """Assert all invariants, given the negatives and the positives."""
         for side in (self.a, self.b):
             for cells, total in zip((side.negatives, side.positives), totals):
-                cells._check(None)
+                cells._check(None, is_signed=is_signed)
                 assert cells.total == total
                 assert ((cells.b >= 0) & (cells.b < self.num_groups)).all()
 
 
-def summed_groups(parts: Sequence[PairGroups]) -> PairGroups:
+def summed_groups(parts: Sequence[PairGroups], *, is_signed: bool = False) -> PairGroups:
     """Return the sum of signed counts. O(n log n)."""
     a, b = (
         GroupCounts(
-            summed([getattr(part, name).negatives for part in parts]),
-            summed([getattr(part, name).positives for part in parts]),
+            summed([getattr(part, name).negatives for part in parts], is_signed=is_signed),
+            summed([getattr(part, name).positives for part in parts], is_signed=is_signed),
         )
         for name in ("a", "b")
     )

@@ -4,13 +4,14 @@ Bits of a score are a bad measure of a cell: of `1000 + x` the leading seven are
 for every case. So the axis of each model is cut where its cases are. A cell has an equal
 share of the mean of three distributions: the positives, the negatives, and the logarithm
 of the negatives' rank. An area depends on the precision, which the best negatives decide
-at every prevalence; the third distribution separates those.
+at every prevalence; the third distribution separates those. A declared threshold is a cut
+of its own, so that cells tell what it flags.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -38,6 +39,11 @@ class AxisCuts:
         """Return the middle of each score's cell; middles are their own. O(n log K)."""
         return self.middles[np.searchsorted(self.edges, scores, side="right")]
 
+    def separates(self, threshold: float) -> bool:
+        """Whether no cell has scores on both sides of a threshold. O(log K)."""
+        at = int(np.searchsorted(self.edges, threshold))
+        return at < len(self.edges) and bool(self.edges[at] == threshold)
+
     def same(self, other: AxisCuts) -> bool:
         """Whether the cells and their middles are the same. O(K)."""
         return np.array_equal(self.edges, other.edges) and np.array_equal(
@@ -61,17 +67,31 @@ class PairCuts:
         return self.a.same(other.a) and self.b.same(other.b)
 
 
-def cuts_of(negatives: PairCells, positives: PairCells, cells: int) -> PairCuts:
+Thresholds: TypeAlias = "tuple[float | None, float | None]"
+"""Of a and of b; None where none is declared."""
+
+NO_THRESHOLDS: Thresholds = (None, None)
+
+
+def cuts_of(
+    negatives: PairCells,
+    positives: PairCells,
+    cells: int,
+    thresholds: Thresholds = NO_THRESHOLDS,
+) -> PairCuts:
     """Return cuts of each model into at most `cells` cells; there are cases. O(n log n)."""
     counts = (negatives.counts, positives.counts)
     return PairCuts(
-        _axis_cuts((negatives.a, positives.a), counts, cells),
-        _axis_cuts((negatives.b, positives.b), counts, cells),
+        _axis_cuts((negatives.a, positives.a), counts, cells, thresholds[0]),
+        _axis_cuts((negatives.b, positives.b), counts, cells, thresholds[1]),
     )
 
 
 def _axis_cuts(
-    scores: tuple[FloatArray, FloatArray], counts: tuple[IntArray, IntArray], cells: int
+    scores: tuple[FloatArray, FloatArray],
+    counts: tuple[IntArray, IntArray],
+    cells: int,
+    threshold: float | None,
 ) -> AxisCuts:
     distinct, codes = np.unique(np.concatenate(scores), return_inverse=True)
     n, p = (
@@ -85,7 +105,17 @@ def _axis_cuts(
         + above_n / max(n.sum(), 1.0)
         + np.log1p(above_n) / np.log1p(max(n.sum(), 1.0))
     ) / 3
-    cell = np.minimum((position * cells).astype(np.int64), cells - 1)
+    least = 0 if threshold is None else int(np.searchsorted(distinct, threshold))
+    is_between = 0 < least < len(distinct)
+    cells = max(1, cells - is_between)
+    # In cells that were cut anew a count may be negative, and positions not in order.
+    cell = np.clip((position * cells).astype(np.int64), 0, cells - 1)
+    cell = np.minimum.accumulate(cell)
     starts = np.flatnonzero(np.diff(cell, prepend=cells))
+    if is_between:
+        starts = np.union1d(starts, least)
     ends = np.append(starts[1:], len(distinct))
-    return AxisCuts(distinct[starts[1:]], distinct[(starts + ends) // 2])
+    edges = distinct[starts[1:]]
+    if is_between:
+        edges[np.searchsorted(starts[1:], least)] = threshold
+    return AxisCuts(edges, distinct[(starts + ends) // 2])

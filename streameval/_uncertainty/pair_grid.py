@@ -4,7 +4,9 @@ Up to the cap the grid has every pair of scores, and the same cases give the sam
 any order and however they were merged. When one class exceeds the cap, both models'
 scores are cut at the quantiles that they have then (`pair_cuts`), into so few cells that
 every pair of them fits; later cases are counted in these cells. Grids with different cuts
-are cut anew when they are merged: a cell moves as a whole, to where its middle is.
+are cut anew when they are merged: a cell moves as a whole, to where its middle is. A case
+that is removed later may have been in a cell that moved elsewhere; a signed grid then has a
+negative entry, which sums of grids cancel and `counted` leaves out.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from streameval._uncertainty.pair_cells import PairCells, summed
 from streameval._uncertainty.pair_clusters import PairGroups, summed_groups
-from streameval._uncertainty.pair_cuts import PairCuts, cuts_of
+from streameval._uncertainty.pair_cuts import NO_THRESHOLDS, PairCuts, cuts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streameval._uncertainty.pair_cuts import Thresholds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +43,35 @@ class PairGrid:
     cuts: PairCuts | None = None
     groups: PairGroups | None = None
 
-    def merged(self, others: Sequence[PairGrid], max_cells: int | None) -> PairGrid:
+    @property
+    def nbytes(self) -> int:
+        """The memory of the entries."""
+        groups = 0 if self.groups is None else self.groups.nbytes
+        return self.negatives.nbytes + self.positives.nbytes + groups
+
+    def counted(self) -> PairGrid:
+        """Return the grid without negative entries. O(n)."""
+        groups = None if self.groups is None else self.groups.counted()
+        return PairGrid(self.negatives.counted(), self.positives.counted(), self.cuts, groups)
+
+    def merged(
+        self,
+        others: Sequence[PairGrid],
+        max_cells: int | None,
+        *,
+        thresholds: Thresholds = NO_THRESHOLDS,
+        is_signed: bool = False,
+    ) -> PairGrid:
         """Return the sum of all grids, within the cap; None is no cap. O(n log n).
+
+        Parameters
+        ----------
+        others, max_cells
+            The other grids; the most entries of a class.
+        thresholds
+            Where scores are cut besides, above the cap.
+        is_signed
+            Whether an entry may become negative once scores are cut.
 
         Raises
         ------
@@ -50,7 +81,8 @@ class PairGrid:
         grids = (self, *others)
         known = [grid.cuts for grid in grids if grid.cuts is not None]
         cuts = known[0] if known and all(known[0].same(each) for each in known) else None
-        total = _summed(grids, cuts)
+        has_cuts = is_signed and bool(known)
+        total = _summed(grids, cuts, is_signed=has_cuts)
         if not (len(total.negatives) or len(total.positives)):
             return replace(PairGrid(), groups=total.groups)
         if max_cells is None:
@@ -58,22 +90,27 @@ class PairGrid:
         # Cells with different cuts have to be cut anew.
         is_refitted = bool(known) and cuts is None
         if is_refitted or max(len(total.negatives), len(total.positives)) > max_cells:
-            cuts = cuts_of(total.negatives, total.positives, math.isqrt(max_cells))
-            return _summed((total,), cuts)
+            cells = math.isqrt(max_cells)
+            cuts = cuts_of(total.negatives, total.positives, cells, thresholds)
+            return _summed((total,), cuts, is_signed=has_cuts)
         return total
 
-    def _check(self, max_cells: int | None) -> None:
+    def _check(self, max_cells: int | None, *, is_signed: bool = False) -> None:
         """Assert all invariants. O(n log n)."""
+        is_signed &= self.cuts is not None
         if self.groups is not None:
-            self.groups._check((self.negatives.total, self.positives.total))
+            totals = (self.negatives.total, self.positives.total)
+            self.groups._check(totals, is_signed=is_signed)
         for cells in (self.negatives, self.positives):
-            cells._check(max_cells)
+            cells._check(max_cells, is_signed=is_signed)
             if self.cuts is not None:
                 assert (self.cuts.a.cut(cells.a) == cells.a).all()
                 assert (self.cuts.b.cut(cells.b) == cells.b).all()
 
 
-def _summed(grids: Sequence[PairGrid], cuts: PairCuts | None) -> PairGrid:
+def _summed(
+    grids: Sequence[PairGrid], cuts: PairCuts | None, *, is_signed: bool = False
+) -> PairGrid:
     """Return the sum of signed grids, in the cells of `cuts` where there are any. O(n log n)."""
     negatives = [grid.negatives for grid in grids]
     positives = [grid.positives for grid in grids]
@@ -83,5 +120,7 @@ def _summed(grids: Sequence[PairGrid], cuts: PairCuts | None) -> PairGrid:
     groups = [grid.groups for grid in grids if grid.groups is not None]
     if cuts is not None:
         groups = [each.cut(cuts) for each in groups]
-    whole = summed_groups(groups) if groups else None
-    return PairGrid(summed(negatives), summed(positives), cuts, whole)
+    whole = summed_groups(groups, is_signed=is_signed) if groups else None
+    return PairGrid(
+        summed(negatives, is_signed=is_signed), summed(positives, is_signed=is_signed), cuts, whole
+    )

@@ -15,6 +15,7 @@ from streameval.v1 import (
     admin_pb2_grpc,
     ingest_pb2,
     ingest_pb2_grpc,
+    pair_pb2_grpc,
     query_pb2,
     query_pb2_grpc,
     stream_pb2_grpc,
@@ -36,6 +37,7 @@ class Wire:
         self.ingest = ingest_pb2_grpc.IngestServiceStub(channel)
         self.query = query_pb2_grpc.QueryServiceStub(channel)
         self.streams = stream_pb2_grpc.StreamServiceStub(channel)
+        self.pairs = pair_pb2_grpc.PairServiceStub(channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(channel)
 
     def one(self, batch: ingest_pb2.Batch) -> ingest_pb2.IngestBatchResponse:

@@ -1,4 +1,4 @@
-"""The engine: all streams at an applied revision. The same log gives the same state bytes.
+"""The engine: all streams and pairs at a revision. The same log gives the same state bytes.
 
 No clocks, threads or disks: an entry carries its time. One thread applies. `view`, `streams`,
 `begin_checkpoint` and `state_hash` must not run at the same time as `apply` and `pass_time`
@@ -14,10 +14,12 @@ from __future__ import annotations
 import hashlib
 import heapq
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from streameval_server._core.engine_pairs import EnginePairs
 from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._log.checkpoint import Checkpoint, LazyParts
 from streameval_server._log.entries import Kind
@@ -25,9 +27,10 @@ from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.pair_settings import PairDeletion
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
-from streameval_server._state import stream_parts
+from streameval_server._state import pair_parts, stream_parts
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_state import NEVER, StreamState
 
@@ -37,12 +40,19 @@ if TYPE_CHECKING:
     from streameval._drift import Alarm
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
+    from streameval_server._state.frozen_delays import PaneRows
+    from streameval_server._state.pair_parts import PairPart
+    from streameval_server._state.pair_state import PairState
+    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pane_content import PartsEncoder
     from streameval_server._state.views import (
         AlarmsView,
         LazyCounts,
         StreamView,
         WaitingPredictions,
     )
+
+    Encoder = PartsEncoder | PaneRows | stream_parts.MadePart | PairPart
 
 MARKS_PART = "marks"
 HELD_PART = "held"
@@ -75,6 +85,7 @@ class Engine:
         self._passed_us = 0
         self._time = LogTime()
         self._streams: SortedDict[str, StreamState] = SortedDict()
+        self.pairs = EnginePairs(limits)
         self._memory_bytes = 0
         self._kept_ids = 0
         # These refer to streams by name, so a deleted stream is freed at once.
@@ -150,7 +161,10 @@ class Engine:
             state = self._apply_entry(entry, due_us)
             if state is not None:
                 touched[entry.stream] = None
-                self._schedule(state)
+                self._schedule(entry.stream, state)
+            for pair in self.pairs.apply(entry, due_us, self._streams):
+                touched[pair.info.key] = None
+                self._schedule(pair.info.key, pair)
             self.marks.record(
                 entry.producer,
                 entry.epoch,
@@ -202,11 +216,17 @@ class Engine:
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
             state.last_view = None  # invalidates it for a thread that has just looked it up
-            self._due.pop(entry.stream, None)
-            memory_bytes, kept_ids = self._sizes.pop(entry.stream, (0, 0))
-            self._memory_bytes -= memory_bytes
-            self._kept_ids -= kept_ids
+            self._forget(entry.stream)
+        elif isinstance(change, PairDeletion):
+            self._forget(self.pairs.key_of(change.a, change.b))
         return None
+
+    def _forget(self, name: str) -> None:
+        """Forget when a stream or pair that is deleted falls due, and its sizes."""
+        self._due.pop(name, None)
+        memory_bytes, kept_ids = self._sizes.pop(name, (0, 0))
+        self._memory_bytes -= memory_bytes
+        self._kept_ids -= kept_ids
 
     def _create_stream(self, entry: Entry, settings: StreamSettings, due_us: int) -> StreamState:
         info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
@@ -216,10 +236,10 @@ class Engine:
     def _update_sizes(self, touched: dict[str, None]) -> None:
         """Reschedule and measure the streams that changed and still exist."""
         for name in touched:
-            state = self._streams.get(name)
+            state = self._streams.get(name) or self.pairs.get(name)
             if state is not None:
-                self._schedule(state)
-                self._measure(state)
+                self._schedule(name, state)
+                self._measure(name, state)
         touched.clear()
 
     @property
@@ -238,7 +258,7 @@ class Engine:
             state = self._streams.get(name)
             if state is not None:
                 state.counts.count_idle()
-                self._measure(state)
+                self._measure(name, state)
 
     def merge(self) -> None:
         """Merge the counts whose merge `apply` deferred. O(n log n).
@@ -250,16 +270,16 @@ class Engine:
         for counts in unmerged:
             counts.merge()
 
-    def _measure(self, state: StreamState) -> None:
-        """Update the totals by a stream's sizes, and collect its deferred merges."""
-        name = state.info.name
-        self._unmerged += state.counts.take_due()
-        if state.counts.has_collected:
-            self._collected[name] = None
-        if state.alarms is not None and state.alarms.undelivered():
-            self._undelivered[name] = None
-        else:
-            self._undelivered.pop(name, None)
+    def _measure(self, name: str, state: StreamState | PairState) -> None:
+        """Update the totals by a stream's or pair's sizes, and collect its deferred merges."""
+        if isinstance(state, StreamState):
+            self._unmerged += state.counts.take_due()
+            if state.counts.has_collected:
+                self._collected[name] = None
+            if state.alarms is not None and state.alarms.undelivered():
+                self._undelivered[name] = None
+            else:
+                self._undelivered.pop(name, None)
         memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
         self._sizes[name] = sizes = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += sizes[0] - memory_bytes
@@ -267,9 +287,9 @@ class Engine:
 
     # -- time
 
-    def _schedule(self, state: StreamState) -> None:
-        """Schedule the next time at which a stream has something due."""
-        name, due_us = state.info.name, state.due_us
+    def _schedule(self, name: str, state: StreamState | PairState) -> None:
+        """Schedule the next time at which a stream or pair has something due."""
+        due_us = state.due_us
         if due_us < self._due.get(name, NEVER):
             self._due[name] = due_us
             heapq.heappush(self._agenda, (due_us, name))
@@ -289,15 +309,15 @@ class Engine:
             if self._due.get(name) != due_us:  # rescheduled since, or deleted
                 heapq.heappop(agenda)
                 continue
-            state = self._streams[name]
+            state = self._streams.get(name) or self.pairs[name]
             if state.due_us <= now_us:
                 budget -= state.pass_time(now_us, self.revision + 1, budget)
-                self._measure(state)
+                self._measure(name, state)
                 if state.due_us <= now_us:
                     continue
             heapq.heappop(agenda)
             del self._due[name]
-            self._schedule(state)
+            self._schedule(name, state)
         return False
 
     # -- reading
@@ -353,6 +373,10 @@ class Engine:
             if len(found) >= limit:
                 break
         return found
+
+    def pair_view(self, a: str, b: str) -> PairView | None:
+        """Return a pair's counts now; None without one. O(panes x slices) when it has changed."""
+        return self.pairs.view(a, b, *self._reached)
 
     def num_pieces(self, name: str) -> int:
         """Return how many calls of `count_piece` should precede `view`. O(1), in any thread.
@@ -457,7 +481,11 @@ class Engine:
         """Return the facts about each stream, for a committer. O(streams)."""
         return {
             name: StreamFacts(
-                state.total, state.info.settings, dict(state.sources) or NO_SOURCES, state.weighed
+                state.total,
+                state.info.settings,
+                dict(state.sources) or NO_SOURCES,
+                state.weighed,
+                self.pairs.names_with(name),
             )
             for name, state in self._streams.items()
         }
@@ -476,8 +504,11 @@ class Engine:
         """
         revision, received_us = self.revision, self.received_us
         held = self._held_parts()
-        states = list(self._streams.values())
-        pending = [each for state in states for each in stream_parts.checkpoint_parts(state, since)]
+        states, pairs = list(self._streams.values()), list(self.pairs.values())
+        pending: list[tuple[str, Encoder | None]] = [
+            each for state in states for each in stream_parts.checkpoint_parts(state, since)
+        ]
+        pending += [each for pair in pairs for each in pair_parts.pair_parts(pair, since)]
 
         def copy() -> Checkpoint:
             made = {MARKS_PART: self.marks.to_bytes(), **held}
@@ -489,12 +520,15 @@ class Engine:
                 else:
                     encoder.merge()
                     encoders[part] = encoder
-            for state in states:
-                for part, data in stream_parts.join_parts(state, revision, since):
-                    if data is None:
-                        unchanged.append(part)
-                    else:
-                        made[part] = data
+            ids = chain(
+                *(stream_parts.join_parts(state, revision, since) for state in states),
+                *(pair_parts.pair_id_parts(pair, revision, since) for pair in pairs),
+            )
+            for part, data in ids:
+                if data is None:
+                    unchanged.append(part)
+                else:
+                    made[part] = data
             changed = LazyParts(encoders | LazyParts.holding(made).makers)
             return Checkpoint(revision, received_us, changed, tuple(unchanged))
 
@@ -523,15 +557,24 @@ class Engine:
         engine._reached = (revision, engine._time.due_us)
         engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
         streams: dict[str, dict[str, str]] = {}
+        pairs: dict[str, dict[str, str]] = {}
         for part in parts:
-            if part not in {MARKS_PART, HELD_PART}:
+            if part.startswith(pair_parts.PAIR_PREFIX):
+                name, which = pair_parts.split_pair_part(part)
+                pairs.setdefault(name, {})[which] = part
+            elif part not in {MARKS_PART, HELD_PART}:
                 name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = part
         for name, own_parts in streams.items():
             state = stream_parts.restore_stream(limits, revision, parts.of(own_parts))
             engine._streams[name] = state
-            engine._schedule(state)
-            engine._measure(state)
+            engine._schedule(name, state)
+            engine._measure(name, state)
+        for name, own_parts in pairs.items():
+            pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
+            engine.pairs.put(pair)
+            engine._schedule(name, pair)
+            engine._measure(name, pair)
         return engine
 
     def _held_parts(self) -> dict[str, bytes]:
@@ -543,6 +586,8 @@ class Engine:
         yield from self._held_parts().items()
         for state in self._streams.values():
             yield from stream_parts.content_parts(state)
+        for pair in self.pairs.values():
+            yield from pair_parts.pair_content(pair)
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError
 from streameval._time import MAX_TIME_US
-from streameval.v1 import status_pb2, stream_pb2
+from streameval.v1 import pair_pb2, status_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
@@ -20,6 +20,7 @@ from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.entries import Entry, Format, Kind, keeps_delays
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
+from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._core.applier import Applier
-    from streameval_server._log.entries import LogRow, StreamChange
+    from streameval_server._log.entries import LogRow, PairChange, StreamChange
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
@@ -60,6 +61,8 @@ _FORMATS = {
     Kind.RELEASE: (Format.TICK,),
     Kind.OPEN: (Format.OPEN,),
     Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
+    Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST,),
+    Kind.DELETE_PAIR: (Format.DELETE_PAIR_REQUEST,),
 }
 """The formats that this version can replay, by kind."""
 
@@ -158,15 +161,8 @@ def entry_of(row: LogRow) -> Entry:
             rows = stored_merge(row.payload)
         elif row.kind == Kind.REFUSED:
             refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
-        elif row.kind == Kind.CREATE_STREAM:
-            created = stream_pb2.CreateStreamRequest.FromString(row.payload)
-            change = settings_of(created.stream.settings)
-        elif row.kind == Kind.UPDATE_STREAM:
-            change = update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
-        elif row.kind == Kind.IMPORT_STREAM:
-            change = StreamFile.from_bytes(row.payload)
-        elif row.kind == Kind.CHANGE_ALARM:
-            change = AlarmChange.from_bytes(row.payload)
+        else:
+            change = _change_of(row)
     except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
@@ -183,6 +179,29 @@ def entry_of(row: LogRow) -> Entry:
         content_checksum(row.format, row.payload) if row.producer else 0,
         keeps_delays(row.format, rows),
     )
+
+
+def _change_of(row: LogRow) -> StreamChange | None:
+    """Decode what a row changes of streams and pairs; None for a row of another kind."""
+    if row.kind == Kind.CREATE_STREAM:
+        created = stream_pb2.CreateStreamRequest.FromString(row.payload)
+        return settings_of(created.stream.settings)
+    if row.kind == Kind.UPDATE_STREAM:
+        return update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
+    if row.kind == Kind.IMPORT_STREAM:
+        return StreamFile.from_bytes(row.payload)
+    if row.kind == Kind.CHANGE_ALARM:
+        return AlarmChange.from_bytes(row.payload)
+    return _pair_change_of(row)
+
+
+def _pair_change_of(row: LogRow) -> PairChange | None:
+    if row.kind == Kind.CREATE_PAIR:
+        return PairCreation.of(pair_pb2.CreatePairRequest.FromString(row.payload))
+    if row.kind == Kind.DELETE_PAIR:
+        deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
+        return PairDeletion(deleted.a, deleted.b)
+    return None
 
 
 def replay(rows: Iterable[LogRow], applier: Applier) -> int:

@@ -90,7 +90,7 @@ def _own_rows(
     for row in rows:
         if row.revision > revision or stopping():
             return
-        if row.stream == name:
+        if row.stream == name and row.kind not in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
             yield row._replace(producer="", epoch=0, sequence=0)
         elif row.kind in {Kind.HOLD, Kind.RELEASE}:
             yield row

@@ -13,7 +13,13 @@ from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode
-from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
+from streameval_server._log.catalog import (
+    NEW,
+    StreamFacts,
+    add_rows,
+    apply_change,
+    apply_pair_change,
+)
 from streameval_server._log.entries import (
     REPEATABLE,
     Entry,
@@ -39,6 +45,7 @@ from streameval_server._model.errors import (
     sequence_gap,
     sequence_reused,
 )
+from streameval_server._model.pair_settings import PairCreation, PairDeletion, no_pair
 from streameval_server._model.request_ids import request_id_reused
 from streameval_server._model.rows import MergeRows
 from streameval_server._model.stream_settings import (
@@ -51,7 +58,7 @@ from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from streameval_server._log.catalog import Catalog
-    from streameval_server._log.entries import RowHead
+    from streameval_server._log.entries import PairChange, RowHead
     from streameval_server._log.producer_marks import Marks
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
@@ -291,7 +298,7 @@ class Transaction:
         return True
 
     def _change_stream(self, item: Item) -> None:
-        """Create, import, update or delete a stream.
+        """Create, import, update or delete a stream, or change a pair.
 
         New settings were checked when the request was parsed. Those after an update
         depend on the stream's present ones, so they are checked here.
@@ -302,6 +309,9 @@ class Transaction:
             When that is not possible.
         """
         name, change = item.stream, item.change
+        if isinstance(change, PairCreation | PairDeletion):
+            self._change_pair(change)
+            return
         facts = self._facts(name)
         if isinstance(change, StreamSettings | StreamFile):
             if facts is not None:
@@ -320,11 +330,53 @@ class Transaction:
         elif facts is None:
             raise no_stream(name)
         elif change is None:
+            if facts.pairs:
+                a, b = facts.pairs[0]
+                raise RequestError(
+                    Code.FAILED_PRECONDITION,
+                    f"stream {name} is in the pair of {a} and {b}: delete the pair first",
+                    reason="STREAM_IN_PAIR",
+                )
             self._num_streams -= 1
         after = apply_change(facts, change)
         if isinstance(change, SettingsUpdate) and after is not None:
             check(after.settings, self._limits)
         self._new[name] = after
+
+    def _change_pair(self, change: PairChange) -> None:
+        """Make or delete a pair.
+
+        Raises
+        ------
+        RequestError
+            When that is not possible.
+        """
+        sides = {name: self._facts(name) for name in (change.a, change.b)}
+        found = [facts for facts in sides.values() if facts is not None]
+        existing = next((facts.pair_with(change.a, change.b) for facts in found), None)
+        if isinstance(change, PairCreation):
+            for name, facts in sides.items():
+                if facts is None:
+                    raise no_stream(name)
+                if len(facts.pairs) >= self._limits.max_stream_pairs:
+                    raise RequestError(
+                        Code.RESOURCE_EXHAUSTED,
+                        f"stream {name} is in {len(facts.pairs)} pairs, the most allowed: "
+                        "delete one",
+                        reason="TOO_MANY_PAIRS",
+                    )
+            if existing is not None:
+                raise RequestError(
+                    Code.ALREADY_EXISTS,
+                    f"there is a pair of {existing[0]} and {existing[1]} already",
+                    reason="PAIR_EXISTS",
+                )
+            change.resolved(*(facts.settings for facts in found))
+        elif existing is None:
+            raise no_pair(change.a, change.b)
+        for name, facts in sides.items():
+            assert facts is not None
+            self._new[name] = apply_pair_change(facts, change)
 
     def _check_export_time(self, file: StreamFile) -> None:
         """Refuse a stream that was exported after this server's present time."""

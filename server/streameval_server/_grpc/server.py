@@ -10,13 +10,14 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2
 from streameval_server._core.committer import State
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.ingest_service import IngestService
 from streameval_server._grpc.interceptor import CallInterceptor
 from streameval_server._grpc.methods import Methods
+from streameval_server._grpc.pair_service import PairService
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.stream_service import StreamService
 from streameval_server._model.server_settings import SettingsError, is_loopback, split_address
@@ -34,6 +35,7 @@ SERVICES = tuple(
     for module, name in (
         (admin_pb2, "AdminService"),
         (ingest_pb2, "IngestService"),
+        (pair_pb2, "PairService"),
         (query_pb2, "QueryService"),
         (stream_pb2, "StreamService"),
     )
@@ -113,6 +115,7 @@ class Server:
             IngestService(self.runtime, settings.limits),
             QueryService(self.runtime),
             StreamService(self.runtime),
+            PairService(self.runtime),
             AdminService(self.runtime, settings.limits, lambda: self.address),
         )
         self.methods = Methods()

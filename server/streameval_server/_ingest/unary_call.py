@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, stream_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
+from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
 from streameval_server._model.request_ids import RequestMark, request_mark
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._model.stream_settings import (
@@ -44,6 +45,8 @@ Response = (
     | stream_pb2.DeleteStreamResponse
     | admin_pb2.ImportStreamResponse
     | alarm_pb2.AcknowledgeAlarmResponse
+    | pair_pb2.CreatePairResponse
+    | pair_pb2.DeletePairResponse
 )
 
 
@@ -178,6 +181,26 @@ class UnaryCall:
         item.change = change
         self._committer.submit(item)
 
+    def create_pair(self, frame: bytes) -> None:
+        """Submit an encoded CreatePairRequest. Raises RequestError."""
+        request = parse_message(pair_pb2.CreatePairRequest, frame)
+        creation = PairCreation.of(request)
+        creation.check(self._limits)
+        format_, mark = Format.CREATE_PAIR_REQUEST, request_mark(request)
+        self._administer(
+            Kind.CREATE_PAIR, format_, creation.a, frame, mark, change=creation, field="pair.a"
+        )
+
+    def delete_pair(self, frame: bytes) -> None:
+        """Submit an encoded DeletePairRequest. Raises RequestError."""
+        request = parse_message(pair_pb2.DeletePairRequest, frame)
+        check_names(request.a, request.b)
+        format_, mark = Format.DELETE_PAIR_REQUEST, request_mark(request)
+        change = PairDeletion(request.a, request.b)
+        self._administer(
+            Kind.DELETE_PAIR, format_, request.a, frame, mark, change=change, field="a"
+        )
+
     def _administer(
         self,
         kind: Kind,
@@ -208,36 +231,58 @@ class UnaryCall:
             raise outcome.error
         if outcome.refused is not None:
             raise outcome.refused.to_error()
-        item, revision = outcome.item, outcome.revision
-        duplicate = outcome.status is Status.DUPLICATE
-        if isinstance(item.change, StreamSettings):
-            # For a duplicate the service replaces the stream by the present one.
-            info = StreamInfo(item.stream, outcome.received_us, revision, item.change)
-            return stream_pb2.CreateStreamResponse(
-                stream=info_message(info), revision=revision, duplicate=duplicate
+        item = outcome.item
+        if item.kind in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
+            return _pair_response(outcome)
+        if item.kind in {Kind.BATCH, Kind.REFUSED, Kind.MERGE}:
+            made = (
+                ingest_pb2.MergeResponse
+                if item.kind == Kind.MERGE
+                else ingest_pb2.IngestBatchResponse
             )
-        if item.kind == Kind.UPDATE_STREAM:
-            # The service adds the stream's current settings.
-            stream = stream_pb2.Stream(name=item.stream)
-            return stream_pb2.UpdateStreamResponse(
-                stream=stream, revision=revision, duplicate=duplicate
-            )
-        if item.kind == Kind.IMPORT_STREAM:
-            return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
-        if item.kind == Kind.CHANGE_ALARM:
-            # The service adds the alarm.
-            return alarm_pb2.AcknowledgeAlarmResponse(revision=revision)
-        if item.kind == Kind.DELETE_STREAM:
-            return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
-        made = (
-            ingest_pb2.MergeResponse if item.kind == Kind.MERGE else ingest_pb2.IngestBatchResponse
-        )
-        return made(revision=revision, duplicate=duplicate)
+            duplicate = outcome.status is Status.DUPLICATE
+            return made(revision=outcome.revision, duplicate=duplicate)
+        return _stream_response(outcome)
 
     def settle(self, outcome: Outcome) -> None:
         """Accept the outcome."""
         self._outcome = outcome
         self._wake()
+
+
+def _pair_response(outcome: Outcome) -> Response:
+    change, duplicate = outcome.item.change, outcome.status is Status.DUPLICATE
+    if isinstance(change, PairCreation):
+        # The service adds the pair's settings.
+        return pair_pb2.CreatePairResponse(
+            pair=pair_pb2.Pair(a=change.a, b=change.b),
+            revision=outcome.revision,
+            duplicate=duplicate,
+        )
+    return pair_pb2.DeletePairResponse(revision=outcome.revision, duplicate=duplicate)
+
+
+def _stream_response(outcome: Outcome) -> Response:
+    item, revision = outcome.item, outcome.revision
+    duplicate = outcome.status is Status.DUPLICATE
+    if isinstance(item.change, StreamSettings):
+        # For a duplicate the service replaces the stream by the present one.
+        info = StreamInfo(item.stream, outcome.received_us, revision, item.change)
+        return stream_pb2.CreateStreamResponse(
+            stream=info_message(info), revision=revision, duplicate=duplicate
+        )
+    if item.kind == Kind.UPDATE_STREAM:
+        # The service adds the stream's current settings.
+        stream = stream_pb2.Stream(name=item.stream)
+        return stream_pb2.UpdateStreamResponse(
+            stream=stream, revision=revision, duplicate=duplicate
+        )
+    if item.kind == Kind.IMPORT_STREAM:
+        return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
+    if item.kind == Kind.CHANGE_ALARM:
+        # The service adds the alarm.
+        return alarm_pb2.AcknowledgeAlarmResponse(revision=revision)
+    return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
 
 
 def info_message(info: StreamInfo) -> stream_pb2.Stream:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.entries import Kind
 from streameval_server._model.alarm_change import AlarmChange
+from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile
@@ -19,7 +20,7 @@ from streameval_server._state.stream_file import StreamFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval_server._log.entries import Entry, StreamChange
+    from streameval_server._log.entries import Entry, PairChange, StreamChange
     from streameval_server._model.rows import Rows
 
 NO_SOURCES: Mapping[str, int] = MappingProxyType({})
@@ -37,12 +38,19 @@ class StreamFacts(NamedTuple):
         The last epoch of each source that merged.
     weighed : int or None
         What the references weigh together, in units of 2**-16; None while each weighs 1.
+    pairs : tuple of (str, str)
+        The names of the streams of each pair that it is in, in order.
     """
 
     total: int = 0
     settings: StreamSettings = DEFAULTS
     sources: Mapping[str, int] = NO_SOURCES
     weighed: int | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def pair_with(self, a: str, b: str) -> tuple[str, str] | None:
+        """Return the pair of two streams as it was made; None when there is none."""
+        return next((pair for pair in self.pairs if {*pair} == {a, b}), None)
 
 
 Catalog = dict[str, StreamFacts]
@@ -79,7 +87,15 @@ def add_rows(facts: StreamFacts, rows: Rows) -> StreamFacts:
     if isinstance(rows, MergeRows):
         sources = MappingProxyType({**sources, rows.source: rows.epoch})
     weighed = weighed_after(facts.weighed, facts.total, rows)
-    return StreamFacts(facts.total + rows.total, facts.settings, sources, weighed)
+    return facts._replace(total=facts.total + rows.total, sources=sources, weighed=weighed)
+
+
+def apply_pair_change(facts: StreamFacts, change: PairChange) -> StreamFacts:
+    """Return the facts of one stream of a pair after it is made or deleted."""
+    if isinstance(change, PairCreation):
+        return facts._replace(pairs=tuple(sorted((*facts.pairs, (change.a, change.b)))))
+    gone = facts.pair_with(change.a, change.b)
+    return facts._replace(pairs=tuple(pair for pair in facts.pairs if pair != gone))
 
 
 def record(catalog: Catalog, entry: Entry) -> None:
@@ -87,6 +103,9 @@ def record(catalog: Catalog, entry: Entry) -> None:
     name, rows = entry.stream, entry.rows
     if rows is not None:
         catalog[name] = add_rows(catalog.get(name, NEW), rows)
+    elif isinstance(entry.change, PairCreation | PairDeletion):
+        for each in (entry.change.a, entry.change.b):
+            catalog[each] = apply_pair_change(catalog[each], entry.change)
     elif entry.change is not None:
         after = apply_change(catalog.get(name), entry.change)
         assert after is not None

@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part in bytes, and about what one step writes."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the manifest.
 
-Format 4 has label delays, and is written only where there are any. Format 3 has refusals in the
-producers' marks; format 2, which has none, is read too. Format 1 has no panes, slices and joins,
-so the whole log is replayed to get them.
+Format 5 has pairs, and is written only where there are any; so has format 4 label delays. Format
+3 has refusals in the producers' marks; format 2, which has none, is read too. Format 1 has no
+panes, slices and joins, so the whole log is replayed to get them.
 """
 
 _OLDEST_FORMAT = 2
+_FORMAT_WITHOUT_PAIRS = 4
 _FORMAT_WITHOUT_DELAYS = 3
-_DELAY_PREFIX = "delay/"
-"""Begins the names of parts that a release which knows format 3 would not read."""
+_DELAY_PREFIX, _PAIR_PREFIX = "delay/", "pair/"
+"""Begin the names of parts that a release which knows format 3, or 4, would not read."""
 
 
 class LazyParts(Mapping[str, bytes]):
@@ -141,10 +142,14 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Encode it, preceded by its CRC-32."""
-        has_delays = any(name.startswith(_DELAY_PREFIX) for name in self.parts)
+        format_ = _FORMAT_WITHOUT_DELAYS
+        if any(name.startswith(_PAIR_PREFIX) for name in self.parts):
+            format_ = FORMAT
+        elif any(name.startswith(_DELAY_PREFIX) for name in self.parts):
+            format_ = _FORMAT_WITHOUT_PAIRS
         body = json.dumps(
             {
-                "format": FORMAT if has_delays else _FORMAT_WITHOUT_DELAYS,
+                "format": format_,
                 "revision": self.revision,
                 "received_us": self.received_us,
                 "parts": {

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.errors import Refused, RequestError
+    from streameval_server._model.pair_settings import PairCreation, PairDeletion
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
     from streameval_server._state.stream_file import StreamFile
 
-    StreamChange = StreamSettings | SettingsUpdate | StreamFile | AlarmChange
-    """What creates a stream, updates it, imports it, or changes one of its alarms."""
+    PairChange = PairCreation | PairDeletion
+    """What makes a pair of streams, or deletes it."""
+
+    StreamChange = StreamSettings | SettingsUpdate | StreamFile | AlarmChange | PairChange
+    """What creates a stream, updates it, imports it, or changes one of its alarms or pairs."""
 
 
 class Kind(enum.IntEnum):
@@ -53,9 +57,20 @@ class Kind(enum.IntEnum):
     """Starts an epoch of a producer: lower epochs are fenced from here on."""
     CHANGE_ALARM = 12
     """Acknowledges an alarm, or takes it as delivered."""
+    CREATE_PAIR = 13
+    """Makes a pair of its stream, a, and another."""
+    DELETE_PAIR = 14
 
 
-REPEATABLE = frozenset({Kind.CREATE_STREAM, Kind.UPDATE_STREAM, Kind.DELETE_STREAM})
+REPEATABLE = frozenset(
+    {
+        Kind.CREATE_STREAM,
+        Kind.UPDATE_STREAM,
+        Kind.DELETE_STREAM,
+        Kind.CREATE_PAIR,
+        Kind.DELETE_PAIR,
+    }
+)
 """Requests that a request id protects: their epoch tells them apart and does not count up."""
 
 
@@ -113,6 +128,10 @@ class Format(enum.IntEnum):
     """As UPDATE_STREAM_REQUEST, whose message has a detector's settings."""
     ALARM_CHANGE = 22
     """An `AlarmChange`."""
+    CREATE_PAIR_REQUEST = 23
+    """A streameval.v1.CreatePairRequest."""
+    DELETE_PAIR_REQUEST = 24
+    """A streameval.v1.DeletePairRequest."""
 
 
 STREAMED = frozenset(
@@ -243,9 +262,9 @@ class Entry:
     rows : Rows or None
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
-    change : StreamSettings, SettingsUpdate, StreamFile, AlarmChange or None
-        The parsed request to create, update or import a stream or to change an alarm; None for
-        other kinds.
+    change : StreamChange or None
+        The parsed request to create, update or import a stream, to change an alarm, or to make
+        or delete a pair; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int

@@ -27,6 +27,8 @@ class Limits:
         Longest stream name, in characters.
     max_streams : int
         A batch that would create one more stream is refused.
+    max_stream_pairs : int
+        Pairs that a stream may be in.
     max_producers : int
         About this many producers are remembered, some 900 B each. A new producer's
         batch is refused, to be retried, until others were idle for `marks_ttl_us`.
@@ -103,6 +105,7 @@ class Limits:
     max_id_bytes: int = 128
     max_stream_name: int = 128
     max_streams: int = 10_000
+    max_stream_pairs: int = 8
     max_producers: int = 1_000_000
     max_segment_keys: int = 8
     max_segment_values: int = 100

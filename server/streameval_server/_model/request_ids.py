@@ -14,12 +14,14 @@ from streameval._common import id_problem
 from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:
-    from streameval.v1 import stream_pb2
+    from streameval.v1 import pair_pb2, stream_pb2
 
     ChangeRequest = (
         stream_pb2.CreateStreamRequest
         | stream_pb2.UpdateStreamRequest
         | stream_pb2.DeleteStreamRequest
+        | pair_pb2.CreatePairRequest
+        | pair_pb2.DeletePairRequest
     )
 
 MAX_REQUEST_ID_BYTES = 64

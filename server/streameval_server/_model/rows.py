@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval import Evaluator
+    from streameval._common import IntArray
     from streameval._counts import ClusterChecksums
     from streameval._row_codec import EventTimes, Segments
 
@@ -199,6 +200,13 @@ class MergeRows:
 
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
+
+
+def event_column(event_us: EventTimes, size: int, received_us: int) -> IntArray:
+    """Return the event time of each of `size` rows, that of their arrival by default."""
+    if event_us is None or isinstance(event_us, int):
+        return np.full(size, received_us if event_us is None else event_us, dtype=np.int64)
+    return event_us
 
 
 def is_by_id(rows: Rows | None) -> bool:

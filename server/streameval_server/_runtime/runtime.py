@@ -25,6 +25,7 @@ from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, direc
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
 from streameval_server._model.errors import Code, DiskFullError, RequestError, no_stream
+from streameval_server._model.pair_settings import no_pair
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
     from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
+    from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
+    from streameval_server._state.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
 T = TypeVar("T")
@@ -454,6 +457,26 @@ class Runtime:
             engine = self.core.engine
             found = engine.alarms(prefix=prefix, after=after, limit=limit, open_only=open_only)
             return found, engine.revision
+
+    def pair_view(self, a: str, b: str) -> PairView:
+        """Return a pair's counts now. For query threads, as `view`.
+
+        Raises
+        ------
+        RequestError
+            NOT_FOUND when there is no such pair.
+        """
+        with self._engine_lock:
+            view = self.core.engine.pair_view(a, b)
+        if view is None:
+            raise no_pair(a, b)
+        return view
+
+    def list_pairs(self, *, stream: str, after: str, limit: int) -> tuple[list[PairInfo], int]:
+        """Return a page of pairs and its revision. For query threads, as `view`."""
+        with self._engine_lock:
+            engine = self.core.engine
+            return engine.pairs.page(stream=stream, after=after, limit=limit), engine.revision
 
     def undelivered_alarms(self, limit: int) -> list[tuple[StreamInfo, Alarm]]:
         """Return open alarms that no webhook has taken. For query threads, as `view`."""

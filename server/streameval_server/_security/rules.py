@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
 
@@ -80,6 +80,7 @@ class Rule:
 
 
 _SELECTION = ("selection.stream",)
+_SIDES = ("a", "b")
 _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 _READS_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True, read_only=True)
 
@@ -148,6 +149,21 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.StreamService/AcknowledgeAlarm": Rule(
         Scope.ADMIN, alarm_pb2.AcknowledgeAlarmRequest, ("stream",)
+    ),
+    # A token must cover both streams of a pair; ListPairs lists those of which it does.
+    "streameval.v1.PairService/CreatePair": Rule(
+        Scope.ADMIN, pair_pb2.CreatePairRequest, ("pair.a", "pair.b")
+    ),
+    "streameval.v1.PairService/DeletePair": Rule(Scope.ADMIN, pair_pb2.DeletePairRequest, _SIDES),
+    "streameval.v1.PairService/GetPair": Rule(Scope.QUERY, pair_pb2.GetPairRequest, _SIDES),
+    "streameval.v1.PairService/ListPairs": Rule(
+        Scope.QUERY, pair_pb2.ListPairsRequest, ("stream",), optional=True
+    ),
+    "streameval.v1.PairService/GetPairComparison": Rule(
+        Scope.QUERY, pair_pb2.GetPairComparisonRequest, _SIDES
+    ),
+    "streameval.v1.PairService/ListPairComparisons": Rule(
+        Scope.QUERY, pair_pb2.ListPairComparisonsRequest, _SIDES
     ),
     "streameval.v1.AdminService/GetServerStatus": _READS_WHOLE_SERVER,
     "streameval.v1.AdminService/GetStateHash": _READS_WHOLE_SERVER,

@@ -36,8 +36,8 @@ def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> 
     weights = [] if units is None else [units.astype("<i8").tobytes()]
     return (_WEIGHTED_FRAME if weights else FRAME).sealed(
         _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
-        *_ids_to_bytes(removed),
-        *_ids_to_bytes(table.ids(slots)),
+        *ids_to_bytes(removed),
+        *ids_to_bytes(table.ids(slots)),
         table.state[slots].tobytes(),
         table.score[slots].astype("<f8").tobytes(),
         table.event_us[slots].astype("<i8").tobytes(),
@@ -60,8 +60,8 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     num_removed: int
     rows: int
     num_removed, rows, keys = reader.fields(_HEADER)
-    removed = _read_ids(reader, num_removed)
-    ids = _read_ids(reader, rows)
+    removed = read_ids(reader, num_removed)
+    ids = read_ids(reader, rows)
     states = reader.column("u1", rows)
     scores = reader.column("<f8", rows)
     event_us = reader.column("<i8", rows)
@@ -90,11 +90,13 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     return num_removed + rows
 
 
-def _ids_to_bytes(ids: list[bytes]) -> tuple[bytes, bytes]:
+def ids_to_bytes(ids: list[bytes]) -> tuple[bytes, bytes]:
+    """Return ids as their lengths and their joined bytes. O(ids)."""
     return bytes(map(len, ids)), b"".join(ids)
 
 
-def _read_ids(reader: Reader, count: int) -> list[bytes]:
+def read_ids(reader: Reader, count: int) -> list[bytes]:
+    """Return ids that `ids_to_bytes` wrote. Raises CorruptStateError. O(ids)."""
     lengths: npt.NDArray[np.uint8] = reader.column("u1", count)
     joined = reader.blob(int(lengths.sum(dtype=np.int64))).tobytes()
     ends = accumulate(lengths.tolist(), initial=0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,7 +167,65 @@ class TrackedTable(JoinTable):
             column.resize(capacity, refcheck=False)
 
 
-class Joins:
+class IdSegments(ABC):
+    """The ids of one table as the join segments of checkpoints.
+
+    Attributes
+    ----------
+    table : TrackedTable
+    segments : dict of int to int
+        Rows of each segment of the last checkpoint, by the segment's number.
+    """
+
+    table: TrackedTable
+
+    def __init__(self) -> None:
+        self.segments: dict[int, int] = {}
+        self._taken = 0
+        self._rewrite = False
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @abstractmethod
+    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+        """Return a segment of slots and of removed ids. O(rows)."""
+
+    @abstractmethod
+    def decode(self, data: bytes) -> int:
+        """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
+
+    def take(self, revision: int, since: int) -> bytes | None:
+        """Return the new segment of a checkpoint at `revision`, if any. O(ids that changed).
+
+        `segments` then names all segments of the checkpoint. `since` is the revision of the
+        last checkpoint that was written; if a later one was taken and not written, the new
+        segment has all ids.
+        """
+        live = len(self.table)
+        changed, removed = self.table.changed(), self.table.removed
+        listed = sum(self.segments.values()) + changed.size + len(removed)
+        if self._rewrite or self._taken > since or listed > 2 * live + _MIN_REWRITE_ROWS:
+            self.segments = {}
+            changed, removed = self.table.used(), []
+        data = None
+        if changed.size or removed:
+            data = self.encode(changed, removed)
+            self.segments[revision] = changed.size + len(removed)
+        self.table.mark_saved()
+        self._taken = revision
+        self._rewrite = False
+        return data
+
+    def restore(self, revision: int, segments: dict[int, bytes]) -> None:
+        """Load the ids of a checkpoint's segments. Raises CorruptStateError. O(ids)."""
+        for number in sorted(segments):
+            self.segments[number] = self.decode(segments[number])
+        self.table.mark_saved()
+        self._taken = revision
+
+
+class Joins(IdSegments):
     """A stream's joiner.
 
     Parameters
@@ -178,16 +237,12 @@ class Joins:
     ----------
     joiner : Joiner
         The library's. `expire` advances it, within a budget.
-    segments : dict of int to int
-        Rows of each segment of the last checkpoint, by the segment's number.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
+        super().__init__()
         self.table = TrackedTable(len(settings.segment_keys) + bool(settings.cluster_groups))
         self.joiner = self._joiner(settings)
-        self.segments: dict[int, int] = {}
-        self._taken = 0
-        self._rewrite = False
 
     def _joiner(self, settings: StreamSettings) -> Joiner:
         joiner = Joiner(
@@ -197,9 +252,6 @@ class Joins:
         )
         joiner.table = self.table
         return joiner
-
-    def __len__(self) -> int:
-        return len(self.table)
 
     @property
     def memory_bytes(self) -> int:
@@ -236,34 +288,13 @@ class Joins:
 
     # -- checkpoints
 
-    def take(self, revision: int, since: int) -> bytes | None:
-        """Return the new segment of a checkpoint at `revision`, if any. O(ids that changed).
+    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+        """Return a segment of slots and of removed ids. O(rows)."""
+        return encode_segment(self.table, slots, removed)
 
-        `segments` then names all segments of the checkpoint. `since` is the revision of the
-        last checkpoint that was written; if a later one was taken and not written, the new
-        segment has all ids.
-        """
-        live = len(self.table)
-        changed, removed = self.table.changed(), self.table.removed
-        listed = sum(self.segments.values()) + changed.size + len(removed)
-        if self._rewrite or self._taken > since or listed > 2 * live + _MIN_REWRITE_ROWS:
-            self.segments = {}
-            changed, removed = self.table.used(), []
-        data = None
-        if changed.size or removed:
-            data = encode_segment(self.table, changed, removed)
-            self.segments[revision] = changed.size + len(removed)
-        self.table.mark_saved()
-        self._taken = revision
-        self._rewrite = False
-        return data
-
-    def restore(self, revision: int, segments: dict[int, bytes]) -> None:
-        """Load the ids of a checkpoint's segments. Raises CorruptStateError. O(ids)."""
-        for number in sorted(segments):
-            self.segments[number] = decode_segment(self.table, segments[number])
-        self.table.mark_saved()
-        self._taken = revision
+    def decode(self, data: bytes) -> int:
+        """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
+        return decode_segment(self.table, data)
 
     def state_to_bytes(self) -> bytes:
         """Return the counters, which segments do not have."""

@@ -18,6 +18,7 @@ from streameval_server._model.rows import (
     MergeRows,
     MissRows,
     PredictionRows,
+    event_column,
     weighed_after,
 )
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -32,8 +33,6 @@ from streameval_server._state.views import StreamView, WaitingPredictions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._common import IntArray
-    from streameval._row_codec import EventTimes
     from streameval._time import CodeArray, Effects
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
@@ -182,7 +181,7 @@ class StreamState:
             effects = joiner.predict(
                 rows.ids,
                 scores=rows.scores,
-                event_us=_column(rows.event_us, rows.size, received_us),
+                event_us=event_column(rows.event_us, rows.size, received_us),
                 now_us=received_us,
                 codes=None if columns is None else segment_codes([columns]).T,
                 clusters=self._groups_of(rows),
@@ -192,7 +191,7 @@ class StreamState:
                 rows.ids,
                 positives=rows.labels,
                 now_us=received_us,
-                event_us=_column(rows.event_us, rows.size, received_us),
+                event_us=event_column(rows.event_us, rows.size, received_us),
                 scores=rows.scores,
                 units=unless_one(rows.units),
             )
@@ -376,9 +375,3 @@ class StreamState:
             panes=self.counts.store.num_panes,
             state_bytes=self.memory_bytes,
         )
-
-
-def _column(event_us: EventTimes, size: int, received_us: int) -> IntArray:
-    if event_us is None or isinstance(event_us, int):
-        return np.full(size, received_us if event_us is None else event_us, dtype=np.int64)
-    return event_us

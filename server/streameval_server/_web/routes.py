@@ -13,6 +13,7 @@ _QUERY = "streameval.v1.QueryService"
 _STREAMS = "streameval.v1.StreamService"
 _ADMIN = "streameval.v1.AdminService"
 _INGEST = "streameval.v1.IngestService"
+_PAIRS = "streameval.v1.PairService"
 
 
 class Answer(enum.Enum):
@@ -71,6 +72,12 @@ ROUTES = (
         answer=Answer.EVENTS,
         event="snapshots",
     ),
+    Route("GET", "/v1/pairs", f"{_PAIRS}/ListPairs"),
+    Route("POST", "/v1/pairs", f"{_PAIRS}/CreatePair"),
+    Route("DELETE", "/v1/pairs", f"{_PAIRS}/DeletePair"),
+    Route("GET", "/v1/pairs:get", f"{_PAIRS}/GetPair"),
+    Route("GET", "/v1/pairs:compare", f"{_PAIRS}/GetPairComparison"),
+    Route("GET", "/v1/pairs:windows", f"{_PAIRS}/ListPairComparisons"),
     Route("GET", "/v1/alarms", f"{_STREAMS}/ListAlarms"),
     Route("POST", "/v1/streams/{name}:acknowledge", f"{_STREAMS}/AcknowledgeAlarm", "stream"),
     Route("POST", "/v1/streams/{name}:ingest", f"{_INGEST}/IngestBatch", "batch.stream"),

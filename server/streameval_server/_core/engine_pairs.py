@@ -1,0 +1,124 @@
+"""The pairs of an engine: made, deleted, and given the rows of their streams.
+
+A pair is in the engine's agenda and in its sizes under its key, beside the streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+from streameval_server._model.pair_settings import PairCreation, PairDeletion, PairInfo, pair_key
+from streameval_server._state.pair_state import PairState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from streameval_server._log.entries import Entry
+    from streameval_server._model.limits import Limits
+    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.stream_state import StreamState
+
+
+class EnginePairs:
+    """All pairs, by key and by stream."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pairs: SortedDict[str, PairState] = SortedDict()
+        self._by_stream: dict[str, tuple[PairState, ...]] = {}
+
+    def __getitem__(self, key: str) -> PairState:
+        pair: PairState = self._pairs[key]
+        return pair
+
+    def get(self, key: str) -> PairState | None:
+        """Return the pair of a key, if any. O(1)."""
+        return self._pairs.get(key)
+
+    def values(self) -> Iterator[PairState]:
+        """Yield all pairs, in order of their keys."""
+        yield from self._pairs.values()
+
+    def key_of(self, a: str, b: str) -> str:
+        """Return the key of the pair of two streams, named in either order."""
+        swapped = pair_key(b, a)
+        return swapped if swapped in self._pairs else pair_key(a, b)
+
+    def names_with(self, stream: str) -> tuple[tuple[str, str], ...]:
+        """Return the names of the pairs that a stream is in, in order."""
+        pairs = self._by_stream.get(stream, ())
+        return tuple(sorted((pair.info.a, pair.info.b) for pair in pairs))
+
+    def apply(
+        self, entry: Entry, due_us: int, streams: Mapping[str, StreamState]
+    ) -> Sequence[PairState]:
+        """Apply an entry that its stream has taken; return the pairs that changed.
+
+        O(1) where the stream is in no pair, else O(rows) for each.
+        """
+        change = entry.change
+        if isinstance(change, PairCreation):
+            a, b = streams[change.a].info.settings, streams[change.b].info.settings
+            info = PairInfo(
+                change.a, change.b, entry.received_us, entry.revision, change.resolved(a, b)
+            )
+            made = PairState(info, self._limits, due_us)
+            made.counts.thresholds = (a.threshold, b.threshold)
+            self.put(made)
+            return (made,)
+        if isinstance(change, PairDeletion):
+            self._delete(self.key_of(change.a, change.b))
+            return ()
+        pairs = self._by_stream.get(entry.stream, ())
+        for pair in pairs:
+            pair.on_time(due_us)
+            if entry.rows is not None:
+                pair.take(entry.stream, entry.rows, entry.revision, entry.received_us, due_us)
+            else:
+                pair.take_thresholds(
+                    streams[pair.info.a].info.settings.threshold,
+                    streams[pair.info.b].info.settings.threshold,
+                    entry.revision,
+                )
+        return pairs
+
+    def put(self, pair: PairState) -> None:
+        """Add a pair."""
+        self._pairs[pair.info.key] = pair
+        for name in (pair.info.a, pair.info.b):
+            self._by_stream[name] = (*self._by_stream.get(name, ()), pair)
+
+    def _delete(self, key: str) -> None:
+        gone: PairState = self._pairs.pop(key)
+        gone.last_view = None
+        for name in (gone.info.a, gone.info.b):
+            left = tuple(pair for pair in self._by_stream[name] if pair is not gone)
+            if left:
+                self._by_stream[name] = left
+            else:
+                del self._by_stream[name]
+
+    # -- reading
+
+    def info(self, a: str, b: str) -> PairInfo | None:
+        """Return the description of a pair, named in either order. O(1), safe in any thread."""
+        pair = self._pairs.get(self.key_of(a, b))
+        return None if pair is None else pair.info
+
+    def view(self, a: str, b: str, revision: int, now_us: int) -> PairView | None:
+        """Return a pair's counts; None without one. O(panes x slices) when it has changed."""
+        pair = self._pairs.get(self.key_of(a, b))
+        return None if pair is None else pair.view(revision, now_us)
+
+    def page(self, *, stream: str, after: str, limit: int) -> list[PairInfo]:
+        """Return at most `limit` pairs whose key sorts after one, in order. O(pairs)."""
+        found: list[PairInfo] = []
+        for key in self._pairs.irange(minimum=after, inclusive=(False, True)):
+            info = self._pairs[key].info
+            if not stream or stream in {info.a, info.b}:
+                found.append(info)
+            if len(found) == limit:
+                break
+        return found

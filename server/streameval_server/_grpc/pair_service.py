@@ -1,0 +1,191 @@
+"""PairService over gRPC: changes go through the log, reads do not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval.v1 import pair_pb2
+from streameval_server._grpc.pages import name_of_token, page_size, page_token
+from streameval_server._model.names import check_stream_name
+from streameval_server._model.pair_settings import check_names, no_pair
+from streameval_server._queries.pair_answer import pair_comparison, pair_series
+from streameval_server._queries.pair_request import parse_comparison, parse_series
+from streameval_server._security.access import current_access
+from streameval_server._security.tokens import covers
+
+if TYPE_CHECKING:
+    from streameval_server._model.pair_settings import PairInfo
+    from streameval_server._queries.pair_request import PairQuestion
+    from streameval_server._runtime.runtime import Runtime
+    from streameval_server._state.pair_view import PairView
+
+_FULL_NAME = pair_pb2.DESCRIPTOR.services_by_name["PairService"].full_name
+_PAGE_PAIRS = 1_000
+"""Pairs that are read at a time, some of which a token may not cover."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class PairService:
+    """Takes encoded requests for changes, because the log stores the frames themselves."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        unary = grpc.unary_unary_rpc_method_handler
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "CreatePair": unary(
+                self.create, response_serializer=pair_pb2.CreatePairResponse.SerializeToString
+            ),
+            "DeletePair": unary(
+                self.delete, response_serializer=pair_pb2.DeletePairResponse.SerializeToString
+            ),
+            "GetPair": unary(
+                self.get,
+                request_deserializer=pair_pb2.GetPairRequest.FromString,
+                response_serializer=pair_pb2.GetPairResponse.SerializeToString,
+            ),
+            "ListPairs": unary(
+                self.list,
+                request_deserializer=pair_pb2.ListPairsRequest.FromString,
+                response_serializer=pair_pb2.ListPairsResponse.SerializeToString,
+            ),
+            "GetPairComparison": unary(
+                self.compare,
+                request_deserializer=pair_pb2.GetPairComparisonRequest.FromString,
+                response_serializer=pair_pb2.GetPairComparisonResponse.SerializeToString,
+            ),
+            "ListPairComparisons": unary(
+                self.series,
+                request_deserializer=pair_pb2.ListPairComparisonsRequest.FromString,
+                response_serializer=pair_pb2.ListPairComparisonsResponse.SerializeToString,
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        )
+
+    async def create(self, frame: bytes, _context: Context) -> pair_pb2.CreatePairResponse:
+        """Make a pair; rows that are acknowledged after the answer meet in it."""
+        response = await self._runtime.settled(lambda call: call.create_pair(frame))
+        assert isinstance(response, pair_pb2.CreatePairResponse)
+        await self._runtime.visible(response.revision)
+        a, b = response.pair.a, response.pair.b
+        info = self._runtime.core.engine.pairs.info(a, b)
+        if info is not None:
+            response.pair.CopyFrom(info_message(info))
+        elif response.duplicate:
+            raise no_pair(a, b)
+        return response
+
+    async def delete(self, frame: bytes, _context: Context) -> pair_pb2.DeletePairResponse:
+        """Delete a pair; queries after the answer do not find it."""
+        response = await self._runtime.settled(lambda call: call.delete_pair(frame))
+        assert isinstance(response, pair_pb2.DeletePairResponse)
+        await self._runtime.visible(response.revision)
+        return response
+
+    async def get(
+        self, request: pair_pb2.GetPairRequest, _context: Context
+    ) -> pair_pb2.GetPairResponse:
+        """Describe one pair."""
+        check_names(request.a, request.b)
+        view = await self._view(request.a, request.b)
+        pair = info_message(view.info)
+        pair.counters.CopyFrom(view.counters)
+        return pair_pb2.GetPairResponse(pair=pair, revision=view.revision)
+
+    async def _view(self, a: str, b: str) -> PairView:
+        runtime = self._runtime
+        with runtime.calls.call():
+            return await runtime.answer(("pair", a, b), lambda: runtime.pair_view(a, b))
+
+    async def list(
+        self, request: pair_pb2.ListPairsRequest, _context: Context
+    ) -> pair_pb2.ListPairsResponse:
+        """Describe a page of the pairs of which the caller's token covers both streams."""
+        runtime = self._runtime
+        if request.stream:
+            check_stream_name(request.stream, "stream")
+        size, after = page_size(request.page_size), name_of_token(request.page_token)
+        with runtime.calls.call():
+            await runtime.visible(runtime.durable_revision())
+            streams = current_access().streams
+            found, revision = await runtime.queries.run(
+                ("pairs", request.stream, after, size, streams),
+                partial(_page, runtime, request.stream, after, size + 1, streams),
+            )
+        return pair_pb2.ListPairsResponse(
+            pairs=[
+                info_message(info)
+                for info in found[:size]
+                if _covers(current_access().streams, info)
+            ],
+            next_page_token=page_token(found[size - 1].key) if len(found) > size else "",
+            revision=revision,
+        )
+
+    async def compare(
+        self, request: pair_pb2.GetPairComparisonRequest, _context: Context
+    ) -> pair_pb2.GetPairComparisonResponse:
+        """Compare the streams of a pair on their shared ids."""
+        question = parse_comparison(request)
+
+        def compute() -> pair_pb2.GetPairComparisonResponse:
+            return pair_comparison(self._read(question), question, self._runtime.now_us())
+
+        runtime = self._runtime
+        with runtime.calls.call(), runtime.quota.query(current_access().token_id):
+            await runtime.visible(request.selection.min_revision)
+            return await runtime.answer(("pair comparison", question), compute)
+
+    async def series(
+        self, request: pair_pb2.ListPairComparisonsRequest, _context: Context
+    ) -> pair_pb2.ListPairComparisonsResponse:
+        """Compare them in each step of a span."""
+        question = parse_series(request)
+
+        def compute() -> pair_pb2.ListPairComparisonsResponse:
+            return pair_series(self._read(question), question, self._runtime.now_us())
+
+        runtime = self._runtime
+        with runtime.calls.call(), runtime.quota.query(current_access().token_id):
+            await runtime.visible(request.selection.min_revision)
+            return await runtime.answer(("pair series", question), compute, is_long=True)
+
+    def _read(self, question: PairQuestion) -> PairView:
+        return self._runtime.pair_view(question.a, question.b)
+
+
+def info_message(info: PairInfo) -> pair_pb2.Pair:
+    """Return a pair's description as a message."""
+    message = pair_pb2.Pair(
+        a=info.a,
+        b=info.b,
+        create_revision=info.create_revision,
+        settings=info.settings.to_message(),
+    )
+    message.create_time.FromMicroseconds(info.create_us)
+    return message
+
+
+def _covers(streams: tuple[str, ...] | None, info: PairInfo) -> bool:
+    return covers(streams, info.a) and covers(streams, info.b)
+
+
+def _page(
+    runtime: Runtime, stream: str, after: str, limit: int, streams: tuple[str, ...] | None
+) -> tuple[list[PairInfo], int]:
+    """Return at most `limit` pairs that a token covers. For query threads. O(pairs)."""
+    found: list[PairInfo] = []
+    while True:
+        page, revision = runtime.list_pairs(stream=stream, after=after, limit=_PAGE_PAIRS)
+        found += [info for info in page if _covers(streams, info)]
+        if len(found) >= limit or len(page) < _PAGE_PAIRS:
+            return found[:limit], revision
+        after = page[-1].key

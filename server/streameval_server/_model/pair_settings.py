@@ -1,0 +1,259 @@
+"""Pairs of streams: how each counts, and the changes that make and delete one.
+
+A request leaves settings out; `resolved` takes those of the two streams for them. The log
+has the request, so a pair's settings are a function of the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from streameval import InvalidInputError
+from streameval._time import tiers_of
+from streameval.v1 import pair_pb2
+from streameval_server._model.errors import Code, RequestError, invalid
+from streameval_server._model.names import check_stream_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval._counts import Scale
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.stream_settings import StreamSettings
+
+DEFAULT_MAX_CELLS = 4_096
+MIN_CELLS, MAX_CELLS = 16, 65_536
+"""Entries of the grid of a pane, for each class; all time has `MAX_CELLS`."""
+DEFAULT_MAX_PENDING = 2_000_000
+
+_SECOND_US = 1_000_000
+_MAX_SPAN_US = 3660 * 86_400 * _SECOND_US
+_SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
+
+
+def pair_key(a: str, b: str) -> str:
+    """Return what names a pair beside streams; no stream's name has a blank."""
+    return f"{a} {b}"
+
+
+@dataclass(frozen=True, slots=True)
+class PairSettings:
+    """How a pair counts.
+
+    Attributes
+    ----------
+    max_cells : int
+        Pairs of scores that a pane keeps of each class.
+    max_pending : int
+        Ids that are kept at most; above it those that are due first expire early.
+    prevalence : float or None
+        That areas in precision-recall space are rescaled to; None is that of the shared ids.
+    pane_us, retention_us, label_ttl_us, relabel_ttl_us : int
+        As of a stream.
+    segment_keys : tuple of str
+        Those that both streams declare.
+    cluster_groups : int
+        Groups of clusters, 0 unless both streams declare as many.
+    scale : {"plain", "probability"}
+        The latter where it is both streams'.
+    expired_negative : bool
+        Whether an id without a label is a negative case: it is in both streams.
+    """
+
+    max_cells: int
+    max_pending: int
+    prevalence: float | None
+    pane_us: int
+    retention_us: int
+    label_ttl_us: int
+    relabel_ttl_us: int
+    segment_keys: tuple[str, ...] = ()
+    cluster_groups: int = 0
+    scale: Scale = "plain"
+    expired_negative: bool = False
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return all settings by name, as checkpoints keep them."""
+        return asdict(self)
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the settings that `to_fields` returned, also after JSON."""
+        return cls(**{**fields, "segment_keys": tuple(fields["segment_keys"])})
+
+    def to_message(self) -> pair_pb2.PairSettings:
+        """Encode all settings as a message."""
+        message = pair_pb2.PairSettings(
+            max_cells=self.max_cells,
+            max_pending=self.max_pending,
+            prevalence=self.prevalence,
+            segment_keys=self.segment_keys,
+            cluster_groups=self.cluster_groups,
+            expired_negative=self.expired_negative,
+        )
+        for name in _SPANS:
+            getattr(message, name).FromMicroseconds(getattr(self, f"{name}_us"))
+        return message
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class PairInfo:
+    """A pair's description.
+
+    Attributes
+    ----------
+    a, b : str
+        Names of its streams.
+    create_us, create_revision : int
+        When it was made, in microseconds since 1970, and at which log revision.
+    settings : PairSettings
+    """
+
+    a: str
+    b: str
+    create_us: int
+    create_revision: int
+    settings: PairSettings
+
+    @property
+    def key(self) -> str:
+        """What names it beside streams."""
+        return pair_key(self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True)
+class PairCreation:
+    """Makes a pair.
+
+    Attributes
+    ----------
+    a, b : str
+        Names of its streams.
+    given : PairSettings message
+        The settings of the request.
+    """
+
+    a: str
+    b: str
+    given: pair_pb2.PairSettings
+
+    @classmethod
+    def of(cls, request: pair_pb2.CreatePairRequest) -> Self:
+        """Return the creation that a request asks for."""
+        return cls(request.pair.a, request.pair.b, request.pair.settings)
+
+    def check(self, limits: Limits) -> None:
+        """Refuse what no two streams could have.
+
+        Raises
+        ------
+        RequestError
+            INVALID_ARGUMENT with the field.
+        """
+        check_names(self.a, self.b, "pair.")
+        given: Any = self.given
+        _check_range("max_cells", given.max_cells, MIN_CELLS, MAX_CELLS)
+        _check_range("max_pending", given.max_pending, 1, limits.max_pending_total)
+        if given.HasField("prevalence") and not 0 < given.prevalence < 1:
+            raise _refused(
+                "prevalence", f"prevalence must be between 0 and 1, got {given.prevalence}"
+            )
+        for name in _SPANS:
+            span = getattr(given, name)
+            span_us = span.seconds * _SECOND_US + span.nanos // 1_000
+            if given.HasField(name) and not _SECOND_US <= span_us <= _MAX_SPAN_US:
+                raise _refused(name, f"{name} must be from 1 s to 3660 d, got {span_us / 1e6:g} s")
+        for name in ("segment_keys", "cluster_groups", "expired_negative"):
+            if getattr(given, name):
+                raise _refused(name, f"{name} follows from the two streams: leave it out")
+
+    def resolved(self, a: StreamSettings, b: StreamSettings) -> PairSettings:
+        """Return the settings, those left out by the two streams'.
+
+        Raises
+        ------
+        RequestError
+            INVALID_ARGUMENT when they contradict each other.
+        """
+        given = self.given
+        retention_us = self._span("retention", min(a.retention_us, b.retention_us))
+        label_ttl_us = max(a.label_ttl_us, b.label_ttl_us)
+        settings = PairSettings(
+            max_cells=given.max_cells or DEFAULT_MAX_CELLS,
+            max_pending=given.max_pending or DEFAULT_MAX_PENDING,
+            prevalence=given.prevalence if given.HasField("prevalence") else None,
+            pane_us=self._span("pane", max(a.pane_us, b.pane_us)),
+            retention_us=retention_us,
+            label_ttl_us=self._span("label_ttl", min(label_ttl_us, retention_us)),
+            relabel_ttl_us=self._span("relabel_ttl", max(a.relabel_ttl_us, b.relabel_ttl_us)),
+            segment_keys=tuple(key for key in a.segment_keys if key in b.segment_keys),
+            cluster_groups=a.cluster_groups if a.cluster_groups == b.cluster_groups else 0,
+            scale="probability" if a.scale == b.scale == "probability" else "plain",
+            expired_negative=a.expired == b.expired == "negative",
+        )
+        try:
+            tiers_of(settings.pane_us, settings.retention_us)
+        except InvalidInputError as error:
+            raise _refused(error.field or "pane", str(error)) from None
+        if settings.label_ttl_us > settings.retention_us:
+            raise _refused("label_ttl", "label_ttl must be at most retention")
+        return settings
+
+    def _span(self, name: str, default_us: int) -> int:
+        given: Any = self.given
+        return int(getattr(given, name).ToMicroseconds()) if given.HasField(name) else default_us
+
+
+@dataclass(frozen=True, slots=True)
+class PairDeletion:
+    """Deletes the pair of two streams, named in either order."""
+
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTally:
+    """How many rows and ids had no effect on a pair; as the fields of `PairCounters`."""
+
+    repeated_predictions: int = 0
+    repeated_labels: int = 0
+    relabelled: int = 0
+    retracted: int = 0
+    expired: int = 0
+    expired_early: int = 0
+    weighted_labels: int = 0
+    beyond_retention: int = 0
+
+
+def check_names(a: str, b: str, path: str = "") -> None:
+    """Refuse names that are not those of two streams.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field, below `path`.
+    """
+    check_stream_name(a, f"{path}a")
+    check_stream_name(b, f"{path}b")
+    if a == b:
+        raise invalid(f"{path}b", f"a pair is of two streams, and both are {a}")
+
+
+def no_pair(a: str, b: str) -> RequestError:
+    """Return the error of a call for a pair that does not exist."""
+    return RequestError(
+        Code.NOT_FOUND,
+        f"there is no pair of {a} and {b}: make it before both score the same ids",
+        reason="NO_PAIR",
+    )
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if value and not least <= value <= most:
+        raise _refused(name, f"{name} must be from {least} to {most}, got {value}")
+
+
+def _refused(name: str, problem: str) -> RequestError:
+    return invalid(f"pair.settings.{name}", problem)

@@ -1,0 +1,335 @@
+"""Predictions of two streams and labels joined by id, in any order.
+
+The label that comes to either stream is the id's. An id counts once both streams have
+predicted it and it has a label, at the time of the prediction that came first. Whatever
+came, the id is kept for the pair's `label_ttl` after its first row, and once it counts for
+`relabel_ttl`, in which it can be relabelled or retracted.
+
+Cost: two dict operations a row, the rest vectorised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval._joining import LAST_BUCKET, JoinSettings
+from streameval_server._model.pair_settings import PairTally
+from streameval_server._state.pair_table import (
+    BY_A,
+    BY_B,
+    BY_BOTH,
+    LABELLED,
+    NEGATIVE,
+    POSITIVE,
+    PairIds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._common import BoolArray, FloatArray, IntArray
+    from streameval._joining import SlotArray
+    from streameval._time import CodeArray
+    from streameval_server._model.pair_settings import PairSettings
+
+TALLIES = (
+    "repeated_predictions",
+    "repeated_labels",
+    "relabelled",
+    "retracted",
+    "expired",
+    "expired_early",
+    "weighted_labels",
+    "beyond_retention",
+)
+"""The names of `PairTally`, in the order of a joiner's tally."""
+
+
+class Predictions(NamedTuple):
+    """Predictions of one stream that arrived together.
+
+    Attributes
+    ----------
+    ids : sequence of bytes
+    scores : float64[n]
+    event_us : int64[n]
+    codes : uint16[n, keys]
+        Of segments, behind the group of the cluster where there is one.
+    """
+
+    ids: Sequence[bytes]
+    scores: FloatArray
+    event_us: IntArray
+    codes: CodeArray
+
+    def at(self, rows: IntArray) -> Predictions:
+        """Return some of the rows."""
+        ids = [self.ids[row] for row in rows.tolist()]
+        return Predictions(ids, self.scores[rows], self.event_us[rows], self.codes[rows])
+
+
+class CountedRows(NamedTuple):
+    """Ids that begin to count, or cease to.
+
+    Attributes
+    ----------
+    event_us : int64[n]
+    positive : bool[n]
+    a, b : float64[n]
+    signs : int64[n]
+        1 or -1.
+    codes : uint16[n, keys]
+        Of segments, behind the group of the cluster where there is one.
+    """
+
+    event_us: IntArray
+    positive: BoolArray
+    a: FloatArray
+    b: FloatArray
+    signs: IntArray
+    codes: CodeArray
+
+
+class PredictedRows(NamedTuple):
+    """Predictions that were added or retracted.
+
+    Attributes
+    ----------
+    event_us : int64[n]
+    by : uint8[n, 3]
+        Whether a has predicted the id with it, whether b has, and whether both have now.
+    signs : int64[n]
+    codes : uint16[n, keys]
+    """
+
+    event_us: IntArray
+    by: CodeArray
+    signs: IntArray
+    codes: CodeArray
+
+
+@dataclass(slots=True)
+class PairEffects:
+    """What operations did."""
+
+    counted: list[CountedRows]
+    predicted: list[PredictedRows]
+
+
+class PairJoiner:
+    """Joins the rows of two streams.
+
+    Attributes
+    ----------
+    ids : PairIds
+    tally : dict of str to int
+        By the names of `TALLIES`.
+    effects : PairEffects
+        What was done since they were taken.
+    """
+
+    def __init__(self, settings: PairSettings) -> None:
+        self.ids = PairIds(settings)
+        self.tally = dict.fromkeys(TALLIES, 0)
+        self.effects = PairEffects([], [])
+        self._ttl_us = settings.label_ttl_us
+        self._relabel_ttl_us = settings.relabel_ttl_us
+        self._most = settings.max_pending
+        self._expired_negative = settings.expired_negative
+        self.bucket_us = JoinSettings(
+            ttl_us=self._ttl_us, relabel_ttl_us=self._relabel_ttl_us, max_pending=self._most
+        ).bucket_us
+
+    def counts(self) -> PairTally:
+        """Return the tally."""
+        return PairTally(**self.tally)
+
+    def take_effects(self) -> PairEffects:
+        """Return what was done since the last call."""
+        effects, self.effects = self.effects, PairEffects([], [])
+        return effects
+
+    @property
+    def due_us(self) -> int | None:
+        """When the next id may fall due; None without ids. O(1)."""
+        oldest = self.ids.table.oldest_bucket()
+        return None if oldest is None else (oldest + 1) * self.bucket_us
+
+    # -- operations; each ends with `settle`
+
+    def predict(
+        self, side: int, rows: Predictions, now_us: int, *, is_told_again: bool = False
+    ) -> None:
+        """Take predictions of one stream: `BY_A` or `BY_B`. O(n).
+
+        `is_told_again`: they came with labels, so that repeated ones are none of a producer's.
+        """
+        if len(set(rows.ids)) < len(rows.ids):  # the first prediction of an id counts
+            backwards = range(len(rows.ids) - 1, -1, -1)
+            first = dict(zip(reversed(rows.ids), backwards, strict=True))
+            if not is_told_again:
+                self.tally["repeated_predictions"] += len(rows.ids) - len(first)
+            rows = rows.at(np.sort(np.fromiter(first.values(), np.int64)))
+        ids, scores, event_us, codes = rows
+        table = self.ids.table
+        slots = self._found_or_added(ids, event_us)
+        states = table.state[slots]
+        fresh = (states & side) == 0
+        if not fresh.all():
+            if not is_told_again:
+                self.tally["repeated_predictions"] += int((~fresh).sum())
+            slots, states = slots[fresh], states[fresh]
+            scores, event_us, codes = scores[fresh], event_us[fresh], codes[fresh]
+        first = (states & BY_BOTH) == 0
+        own = table.score if side == BY_A else table.score_b
+        own[slots] = scores + 0.0  # -0.0 is 0.0
+        at = slots[first]
+        table.event_us[at], table.codes[at] = event_us[first], codes[first]
+        self._schedule(at, event_us[first] + self._ttl_us)
+        states = table.state[slots] = states | np.uint8(side)
+        is_shared = ~first
+        by = np.zeros((slots.size, 3), dtype=np.uint16)
+        by[:, 0 if side == BY_A else 1] = 1
+        by[:, 2] = is_shared
+        signs = np.ones(slots.size, dtype=np.int64)
+        self.effects.predicted.append(
+            PredictedRows(table.event_us[slots], by, signs, table.codes[slots])
+        )
+        counting = slots[is_shared & ((states & LABELLED) != 0)]
+        self._count(counting, 1)
+        self._schedule(counting, np.full(counting.size, now_us + self._relabel_ttl_us))
+
+    def label(
+        self, ids: Sequence[bytes], positive: BoolArray, now_us: int, units: IntArray | None
+    ) -> None:
+        """Take labels of either stream; `units` is None where each weighs 1. O(n)."""
+        if units is not None:
+            plain = np.flatnonzero(units == _UNIT)
+            self.tally["weighted_labels"] += len(ids) - plain.size
+            ids, positive = [ids[row] for row in plain.tolist()], positive[plain]
+        first: dict[bytes, bool] = {}
+        now: dict[bytes, bool] = {}
+        last = dict(zip(ids, positive.tolist(), strict=True))
+        if len(last) == len(ids):
+            self._label(ids, positive, positive, now_us)
+            return
+        for id_, is_positive in zip(ids, positive.tolist(), strict=True):
+            if id_ in first:
+                name = "repeated_labels" if now[id_] == is_positive else "relabelled"
+                self.tally[name] += 1
+            else:
+                first[id_] = is_positive
+            now[id_] = is_positive
+        told, final = (np.fromiter(each.values(), np.bool_) for each in (first, last))
+        self._label(list(first), told, final, now_us)
+
+    def _label(self, ids: Sequence[bytes], first: BoolArray, last: BoolArray, now_us: int) -> None:
+        """Take the first and the last label of each of distinct ids."""
+        table = self.ids.table
+        slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64))
+        states = table.state[slots]
+        before = states & LABELLED
+        told = np.where(first, POSITIVE, NEGATIVE)
+        label = np.where(last, POSITIVE, NEGATIVE).astype(np.uint8)
+        self.tally["repeated_labels"] += int((before == told).sum())
+        self.tally["relabelled"] += int(((before != 0) & (before != told)).sum())
+        changed = before != label
+        is_shared = (states & BY_BOTH) == BY_BOTH
+        self._count(slots[is_shared & changed & (before != 0)], -1)
+        table.state[slots] = (states & BY_BOTH) | label
+        self._count(slots[is_shared & changed], 1)
+        counting = slots[is_shared & (changed | (before != told))]
+        self._schedule(counting, np.full(counting.size, now_us + self._relabel_ttl_us))
+
+    def retract(self, ids: Sequence[bytes]) -> None:
+        """Forget ids, whatever is known of them. O(n)."""
+        table = self.ids.table
+        slots = np.unique(table.find(ids))
+        slots = slots[slots >= 0]
+        self.tally["retracted"] += slots.size
+        states = table.state[slots]
+        self._count(slots[((states & BY_BOTH) == BY_BOTH) & ((states & LABELLED) != 0)], -1)
+        predicted = slots[(states & BY_BOTH) != 0]
+        if predicted.size:
+            states = table.state[predicted]
+            has_a, has_b = (states & BY_A) != 0, (states & BY_B) != 0
+            by = np.column_stack((has_a, has_b, has_a & has_b)).astype(np.uint16)
+            signs = np.full(predicted.size, -1, dtype=np.int64)
+            self.effects.predicted.append(
+                PredictedRows(table.event_us[predicted], by, signs, table.codes[predicted])
+            )
+        table.drop(slots)
+
+    def settle(self, due_us: int, budget: int | None = None) -> int:
+        """Expire what is due, at most `budget` ids, and what is above the cap; return how many."""
+        table = self.ids.table
+        expired = 0
+        before = due_us // self.bucket_us
+        oldest = table.oldest_bucket()
+        if oldest is not None and oldest < before:
+            table.budget = budget
+            try:
+                expired += self._expire(table.pop_due(before))
+            finally:
+                table.budget = None
+        above = len(table) - self._most
+        if above > 0:
+            slots = table.pop_due(LAST_BUCKET + 1, above)  # in whole buckets
+            self.tally["expired_early"] += slots.size
+            expired += self._expire(slots)
+        return expired
+
+    def _expire(self, slots: SlotArray) -> int:
+        """Count slots that were removed from the index as expired, and drop them."""
+        table = self.ids.table
+        states = table.state[slots]
+        is_shared, is_labelled = (states & BY_BOTH) == BY_BOTH, (states & LABELLED) != 0
+        self.tally["expired"] += int((~(is_shared & is_labelled)).sum())
+        if self._expired_negative:
+            unlabelled = slots[is_shared & ~is_labelled]
+            table.state[unlabelled] |= NEGATIVE
+            self._count(unlabelled, 1)
+        table.drop(slots)
+        return slots.size
+
+    def _found_or_added(self, ids: Sequence[bytes], event_us: IntArray) -> SlotArray:
+        """Return the slots of distinct ids; new ones have an empty state and are scheduled."""
+        table = self.ids.table
+        slots = table.find(ids)
+        new = np.flatnonzero(slots < 0)
+        if new.size:
+            added = table.add(ids if new.size == len(ids) else [ids[row] for row in new.tolist()])
+            slots[new] = added
+            table.state[added] = 0
+            table.score[added] = table.score_b[added] = np.nan
+            table.event_us[added] = event_us[new]
+            table.codes[added] = 0
+            self._schedule(added, event_us[new] + self._ttl_us)
+        return slots
+
+    def _count(self, slots: SlotArray, sign: int) -> None:
+        """Begin or cease to count ids that have everything."""
+        if slots.size:
+            table = self.ids.table
+            self.effects.counted.append(
+                CountedRows(
+                    table.event_us[slots],
+                    (table.state[slots] & POSITIVE) != 0,
+                    table.score[slots],
+                    table.score_b[slots],
+                    np.full(slots.size, sign, dtype=np.int64),
+                    table.codes[slots],
+                )
+            )
+
+    def _schedule(self, slots: SlotArray, due_us: IntArray) -> None:
+        if slots.size:
+            buckets = np.clip(due_us // self.bucket_us, 0, LAST_BUCKET).astype(np.uint32)
+            self.ids.table.schedule(slots, buckets)
+
+
+_UNIT = 1 << 16
+"""The weight 1 in units."""

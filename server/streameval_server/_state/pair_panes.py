@@ -1,0 +1,312 @@
+"""The counts of a pair by pane and slice, and of all time.
+
+Counted rows wait, and are counted in bulk. The grid's cells depend on what is counted at
+once, so that happens at moments that follow from the log alone: before an entry, once
+`MAX_WAITING_ROWS` wait, and before panes coarsen. A view counts the rest into copies of
+what it touches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._time import Panes, tiers_of
+from streameval._uncertainty import PairCounts, PairRows, PairShape
+from streameval_server._model.pair_settings import MAX_CELLS
+from streameval_server._state.pair_joiner import CountedRows, PredictedRows
+from streameval_server._state.segments import WHOLE, slices_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval._common import IntArray
+    from streameval._time import CodeArray
+    from streameval_server._model.pair_settings import PairSettings
+    from streameval_server._state.pair_joiner import PairEffects
+
+    Seen = tuple[int, int, int]
+    """Ids that a has predicted, that b has, and that both have."""
+
+    Thresholds = tuple[float | None, float | None]
+
+MAX_WAITING_ROWS = 32_768
+"""Rows that wait to be counted, before an entry."""
+
+_MAX_PREDICTED_ROWS = 16_384
+"""The same of predictions, whose numbers depend on no order."""
+
+NONE_SEEN: Seen = (0, 0, 0)
+
+_PANE_BYTES, _SEEN_BYTES = 600, 280
+"""Memory of a pane besides its counts; of the predictions of a slice of it."""
+
+
+class PairPane:
+    """One pane.
+
+    Attributes
+    ----------
+    counts : dict of int to PairCounts
+        By slice; `WHOLE` is the whole.
+    seen : dict of int to (int, int, int)
+    revision : int
+        Of its last change.
+    """
+
+    __slots__ = ("_thresholds", "counts", "revision", "seen", "shape")
+
+    def __init__(self, shape: PairShape, thresholds: Thresholds, revision: int) -> None:
+        self.shape = shape
+        self.counts: dict[int, PairCounts] = {}
+        self.seen: dict[int, Seen] = {}
+        self.revision = revision
+        self._thresholds = thresholds
+
+    def merge(self, *others: PairPane) -> None:
+        """Add the counts of others."""
+        for number in sorted({number for each in others for number in each.counts}):
+            parts = [each.counts[number] for each in others if number in each.counts]
+            own = self.counts.get(number) or PairCounts.empty(self.shape)
+            self.counts[number] = own.merged(parts, self._thresholds)
+        for each in others:
+            for number, seen in each.seen.items():
+                self.seen[number] = added(self.seen.get(number, NONE_SEEN), seen)
+
+    def copy(self) -> PairPane:
+        """Return an independent pane. O(slices)."""
+        other = PairPane(self.shape, self._thresholds, self.revision)
+        other.counts, other.seen = dict(self.counts), dict(self.seen)
+        return other
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(slices)."""
+        counts = sum(each.nbytes for each in self.counts.values())
+        return _PANE_BYTES + counts + _SEEN_BYTES * len(self.seen)
+
+
+def added(first: Seen, second: Seen) -> Seen:
+    """Return the sum."""
+    return first[0] + second[0], first[1] + second[1], first[2] + second[2]
+
+
+class PairPanes:
+    """All counts of a pair.
+
+    Attributes
+    ----------
+    panes : Panes of PairPane
+    totals : dict of int to PairCounts
+        All time, by slice.
+    total_seen : dict of int to (int, int, int)
+    revisions : dict of int to int
+        The revision of each slice's last change of all time.
+    waiting : list of CountedRows
+        Rows that are not counted yet.
+    beyond_retention : int
+        Rows whose pane was gone.
+    thresholds : (float or None, float or None)
+        That the streams declare now.
+    revision : int
+        Of the changes that follow.
+    """
+
+    def __init__(self, settings: PairSettings) -> None:
+        self.shape = PairShape(settings.max_cells, settings.scale, settings.cluster_groups)
+        self.total_shape = self.shape._replace(max_cells=max(MAX_CELLS, settings.max_cells))
+        self._has_groups = settings.cluster_groups > 0
+        self.thresholds: Thresholds = (None, None)
+        self.revision = 0
+        self.panes: Panes[PairPane] = Panes(
+            tiers_of(settings.pane_us, settings.retention_us), self._new_pane
+        )
+        self.totals: dict[int, PairCounts] = {}
+        self.total_seen: dict[int, Seen] = {}
+        self.revisions: dict[int, int] = {}
+        self.waiting: list[CountedRows] = []
+        self.num_waiting = 0
+        self.beyond_retention = 0
+        self._predicted: list[PredictedRows] = []
+        self._num_predicted = 0
+        self._counts_bytes = 0
+
+    def _new_pane(self) -> PairPane:
+        return PairPane(self.shape, self.thresholds, self.revision)
+
+    def shape_of(self, number: int) -> PairShape:
+        """Return the shape of a slice's counts of all time."""
+        return self.total_shape if number == WHOLE else self.shape
+
+    def add(self, effects: PairEffects) -> None:
+        """Take what joining did. O(rows) amortised."""
+        for rows in effects.counted:
+            self.waiting.append(rows)
+            self.num_waiting += rows.signs.size
+        for seen in effects.predicted:
+            self._predicted.append(seen)
+            self._num_predicted += seen.signs.size
+        if self._num_predicted >= _MAX_PREDICTED_ROWS:
+            self.count_predicted()
+
+    def count_full(self) -> None:
+        """Count what waits if it is enough; to be called before an entry."""
+        if self.num_waiting >= MAX_WAITING_ROWS:
+            self.count()
+
+    def count(self) -> None:
+        """Count what waits."""
+        waiting, self.waiting, self.num_waiting = self.waiting, [], 0
+        if not waiting:
+            return
+        rows = joined(waiting)
+        oldest_us = self.panes.grid.oldest_us
+        self.beyond_retention += int((rows.signs[rows.event_us < oldest_us] > 0).sum())
+        for number, part in self.by_slice(rows):
+            before = self.totals.get(number) or PairCounts.empty(self.shape_of(number))
+            self.totals[number] = after = before.changed(part, self.thresholds)
+            self.revisions[number] = self.revision
+            self._counts_bytes += after.nbytes - before.nbytes
+        for start, number, part in self.by_pane(rows):
+            pane = self.panes.at(start)
+            before = pane.counts.get(number) or PairCounts.empty(self.shape)
+            pane.counts[number] = after = before.changed(part, self.thresholds)
+            pane.revision = self.revision
+            self._counts_bytes += after.nbytes - before.nbytes
+
+    def by_slice(self, rows: CountedRows) -> Iterator[tuple[int, PairRows]]:
+        """Yield the rows of the whole and of each slice."""
+        all_rows = self._pair_rows(rows)
+        yield WHOLE, all_rows
+        for numbers, own in slices_by_key(self._segment_codes(rows)):
+            assert own is None  # the keys of a pair are declared when it is made
+            for number, at in _groups(numbers):
+                yield number, all_rows.at(at)
+
+    def by_pane(self, rows: CountedRows) -> Iterator[tuple[int, int, PairRows]]:
+        """Yield the rows of each pane that is kept, by its start and slice."""
+        kept = np.flatnonzero(rows.event_us >= self.panes.grid.oldest_us)
+        if not kept.size:
+            return
+        all_rows = self._pair_rows(rows)
+        starts = self.panes.grid.starts_of(rows.event_us[kept])
+        for start, at in _groups(starts):
+            of_pane = kept[at]
+            yield start, WHOLE, all_rows.at(of_pane)
+            for numbers, _ in slices_by_key(self._segment_codes(rows)[of_pane]):
+                for number, within in _groups(numbers):
+                    yield start, number, all_rows.at(of_pane[within])
+
+    def _pair_rows(self, rows: CountedRows) -> PairRows:
+        groups = rows.codes[:, 0] if self._has_groups else None
+        return PairRows(rows.positive, rows.a, rows.b, rows.signs, groups)
+
+    def _segment_codes(self, rows: CountedRows | PredictedRows) -> CodeArray:
+        return rows.codes[:, 1:] if self._has_groups else rows.codes
+
+    def count_predicted(self) -> None:
+        """Count predictions. O(rows log rows)."""
+        waiting, self._predicted, self._num_predicted = self._predicted, [], 0
+        if not waiting:
+            return
+        rows = PredictedRows(*map(np.concatenate, zip(*waiting, strict=True)))
+        signed = rows.by.astype(np.int64) * rows.signs[:, None]
+        codes = self._segment_codes(rows)
+        for number, at in _with_whole(codes, np.arange(rows.signs.size)):
+            before = self.total_seen.get(number, NONE_SEEN)
+            self.total_seen[number] = added(before, _sums(signed[at]))
+            self.revisions[number] = self.revision
+        kept = np.flatnonzero(rows.event_us >= self.panes.grid.oldest_us)
+        if kept.size:
+            starts = self.panes.grid.starts_of(rows.event_us[kept])
+            for start, at in _groups(starts):
+                pane = self.panes.at(start)
+                pane.revision = self.revision
+                for number, within in _with_whole(codes, kept[at]):
+                    before = pane.seen.get(number, NONE_SEEN)
+                    pane.seen[number] = added(before, _sums(signed[within]))
+
+    def advance(self, now_us: int) -> None:
+        """Let panes coarsen and expire; what waits is counted before."""
+        if now_us >= self.panes.until_us:
+            self.count_predicted()
+            self.count()
+            self.panes.advance(now_us)
+            self.recount_memory()
+
+    def copy(self) -> PairPanes:
+        """Return independent counts; predictions must be counted. O(panes x slices)."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.totals, other.total_seen = dict(self.totals), dict(self.total_seen)
+        other.revisions, other.waiting = dict(self.revisions), list(self.waiting)
+        other.panes = Panes(self.panes.tiers, other._new_pane)
+        other.panes.advance(self.panes.now_us)
+        for pane in self.panes:
+            other.panes.put(pane.start_us, pane.content.copy())
+        return other
+
+    @property
+    def due_us(self) -> int | None:
+        """When panes coarsen or expire next; None without anything in them."""
+        is_empty = not len(self.panes) and not self.waiting and not self._predicted
+        return None if is_empty else self.panes.until_us
+
+    def recount_memory(self) -> None:
+        """Measure all counts anew. O(panes x slices)."""
+        self._counts_bytes = sum(each.nbytes for each in self.totals.values())
+        for pane in self.panes:
+            self._counts_bytes += sum(each.nbytes for each in pane.content.counts.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1), O(panes) for what they have seen."""
+        row_bytes = 48 + 2 * 9
+        seen = _SEEN_BYTES * (len(self.total_seen) + sum(len(p.content.seen) for p in self.panes))
+        waiting = row_bytes * (self.num_waiting + self._num_predicted)
+        return self._counts_bytes + _PANE_BYTES * len(self.panes) + seen + waiting
+
+    def _check(self) -> None:
+        """Assert all invariants. O(everything)."""
+        self.panes._check()
+        assert self.num_waiting == sum(each.signs.size for each in self.waiting)
+        for number, total in self.totals.items():
+            assert total.shape == self.shape_of(number)
+            total._check()
+        for pane in self.panes:
+            for counts in pane.content.counts.values():
+                counts._check()
+        for slot in range(3):
+            kept = sum(p.content.seen.get(WHOLE, NONE_SEEN)[slot] for p in self.panes)
+            assert kept <= self.total_seen.get(WHOLE, NONE_SEEN)[slot]
+        bytes_before = self._counts_bytes
+        self.recount_memory()
+        assert self._counts_bytes == bytes_before, (self._counts_bytes, bytes_before)
+
+
+def joined(parts: Sequence[CountedRows]) -> CountedRows:
+    """Return all rows as one. O(rows)."""
+    return CountedRows(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _groups(numbers: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Yield each number, and the rows that have it, in order. O(n log n)."""
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
+    for part in np.split(order, cuts):
+        if part.size:
+            yield int(numbers[part[0]]), part
+
+
+def _with_whole(codes: CodeArray, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Yield the whole and each slice with its rows, among some."""
+    yield WHOLE, rows
+    for numbers, _ in slices_by_key(codes[rows]):
+        for number, at in _groups(numbers):
+            yield number, rows[at]
+
+
+def _sums(signed: IntArray) -> Seen:
+    a, b, both = signed.sum(axis=0).tolist()
+    return a, b, both

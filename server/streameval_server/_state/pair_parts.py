@@ -1,0 +1,238 @@
+"""A pair as the parts of a checkpoint.
+
+``pair/A B`` is its head (JSON: description, tallies, segment values, evidence) with the rows
+that wait to be counted; ``pairall/SLICE/A B`` a slice's counts of all time; ``pairpane/START/A
+B`` a pane; ``pairids/REVISION/A B`` a segment of its ids.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval import CorruptStateError, StreamEvalError
+from streameval._common import Frame
+from streameval._uncertainty import decode_pair, encode_pair
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.pair_settings import PairInfo, PairSettings
+from streameval_server._state.pair_joiner import CountedRows
+from streameval_server._state.pair_panes import NONE_SEEN, PairPane, joined
+from streameval_server._state.pair_state import PairState
+from streameval_server._state.pair_view import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streameval._common import Reader
+    from streameval_server._model.limits import Limits
+    from streameval_server._state.pair_panes import PairPanes
+
+PAIR_PREFIX = "pair"
+_HEAD, _TOTAL, _PANE, _IDS = "pair", "pairall", "pairpane", "pairids"
+
+_HEAD_FRAME = Frame(b"SEVH", 1, "a pair's head")
+_PANE_FRAME = Frame(b"SEVN", 1, "a pane of a pair")
+_LENGTHS = struct.Struct("<qqH")
+_SLICE = struct.Struct("<qqqqq")
+_TOTAL_SEEN = struct.Struct("<qqq")
+
+
+def split_pair_part(part: str) -> tuple[str, str]:
+    """Return the pair's key in a part's name, and the name without it."""
+    kind, _, rest = part.partition("/")
+    if kind == _HEAD:
+        return rest, kind
+    number, _, key = rest.partition("/")
+    return key, f"{kind}/{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PairPart:
+    """A part that is encoded when it is written, from immutable counts."""
+
+    encode: Callable[[], bytes]
+
+    def merge(self) -> None:
+        """Do nothing: the counts are merged."""
+
+    def __call__(self) -> bytes:
+        """Return the part."""
+        return self.encode()
+
+
+def pair_parts(state: PairState, since: int) -> Iterator[tuple[str, PairPart | None]]:
+    """Yield the parts of a checkpoint except those of ids; None for unchanged ones.
+
+    O(panes x slices), and O(rows that wait). The callables need no lock.
+    """
+    key, counts = state.info.key, state.counts
+    counts.count_predicted()
+    head = _head(state) if state.revision > since else None
+    yield f"{_HEAD}/{key}", None if head is None else PairPart(lambda: head)
+    for number in sorted(counts.revisions):
+        part = f"{_TOTAL}/{number}/{key}"
+        yield part, _total(counts, number) if counts.revisions[number] > since else None
+    for pane in counts.panes:
+        is_changed = pane.content.revision > since
+        yield f"{_PANE}/{pane.start_us}/{key}", _pane(pane.content.copy()) if is_changed else None
+
+
+def pair_id_parts(
+    state: PairState, revision: int, since: int
+) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed)."""
+    ids = state.joiner.ids
+    data = ids.take(revision, since)
+    for number in ids.segments:
+        yield f"{_IDS}/{number}/{state.info.key}", data if number == revision else None
+
+
+def pair_content(state: PairState) -> Iterator[tuple[str, bytes]]:
+    """Yield everything in a canonical form, equal for equal pairs. O(bytes)."""
+    for part, data in pair_parts(state, -1):
+        assert data is not None
+        yield part, data()
+    yield f"{_IDS}/{state.info.key}", state.joiner.ids.to_bytes()
+
+
+def _head(state: PairState) -> bytes:
+    info, counts = state.info, state.counts
+    fields = {
+        "a": info.a,
+        "b": info.b,
+        "create_us": info.create_us,
+        "create_revision": info.create_revision,
+        "settings": info.settings.to_fields(),
+        "revision": state.revision,
+        "now_us": counts.panes.now_us,
+        "tally": state.joiner.tally,
+        "beyond_retention": counts.beyond_retention,
+        "values": state.segments.values,
+        "overflowed": state.segments.overflowed,
+        "evidence": {name: list(each) for name, each in state.evidence.items()},
+        "look_us": state.look_us,
+        "thresholds": list(counts.thresholds),
+    }
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    columns: list[bytes] = []
+    keys = state.joiner.ids.table.codes.shape[1]
+    if counts.waiting:
+        rows = joined(counts.waiting)
+        # In a canonical order: expiry in pieces may have appended them in another one.
+        order = np.lexsort(
+            (*rows.codes.T, rows.signs, rows.positive, rows.b, rows.a, rows.event_us)
+        )
+        arrays: tuple[Any, ...] = rows
+        columns = [
+            each[order].astype(kind).tobytes() for each, kind in zip(arrays, _KINDS, strict=True)
+        ]
+    return _HEAD_FRAME.sealed(_LENGTHS.pack(len(text), counts.num_waiting, keys), text, *columns)
+
+
+_KINDS = ("<i8", "u1", "<f8", "<f8", "<i8", "<u2")
+
+
+def _total(counts: PairPanes, number: int) -> PairPart:
+    seen = _TOTAL_SEEN.pack(*counts.total_seen.get(number, NONE_SEEN))
+    cases = counts.totals.get(number)
+    return PairPart(lambda: seen + (b"" if cases is None else encode_pair(cases)))
+
+
+def _pane(pane: PairPane) -> PairPart:
+    def encode() -> bytes:
+        pieces: list[bytes] = []
+        for number in sorted({*pane.counts, *pane.seen}):
+            cases = pane.counts.get(number)
+            data = b"" if cases is None else encode_pair(cases)
+            pieces += [_SLICE.pack(number, *pane.seen.get(number, NONE_SEEN), len(data)), data]
+        return _PANE_FRAME.sealed(*pieces)
+
+    return PairPart(encode)
+
+
+def restore_pair(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
+    """Return the pair that a checkpoint at `revision` has, by names without its key.
+
+    Raises
+    ------
+    CorruptLogError
+        When they are not what was yielded.
+    """
+    try:
+        return _restored(limits, revision, parts)
+    except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
+        raise CorruptLogError(f"a pair in the checkpoint cannot be read: {error}") from error
+
+
+def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
+    reader = _HEAD_FRAME.reader(parts[_HEAD])
+    length, rows, keys = reader.fields(_LENGTHS)
+    fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
+    settings = PairSettings.of_fields(fields["settings"])
+    info = PairInfo(
+        fields["a"], fields["b"], fields["create_us"], fields["create_revision"], settings
+    )
+    state = PairState(info, limits, fields["now_us"])
+    state.revision = state.counts.revision = fields["revision"]
+    state.joiner.tally.update(fields["tally"])
+    state.segments.restore(fields["values"])
+    state.segments.overflowed = fields["overflowed"]
+    state.evidence = {name: Evidence(*each) for name, each in fields["evidence"].items()}
+    state.look_us = fields["look_us"]
+    counts = state.counts
+    counts.thresholds = (fields["thresholds"][0], fields["thresholds"][1])
+    counts.beyond_retention = fields["beyond_retention"]
+    if rows:
+        counts.waiting, counts.num_waiting = [_read_rows(reader, rows, keys)], rows
+    reader.end()
+    segments: dict[int, bytes] = {}
+    for part, data in parts.items():
+        kind, _, text = part.partition("/")
+        if kind == _TOTAL:
+            number = int(text)
+            counts.total_seen[number] = _TOTAL_SEEN.unpack_from(data)
+            if len(data) > _TOTAL_SEEN.size:
+                shape = counts.shape_of(number)
+                counts.totals[number] = decode_pair(data[_TOTAL_SEEN.size :], shape)
+            counts.revisions[number] = revision
+        elif kind == _PANE:
+            counts.panes.put(int(text), _read_pane(state, data, revision))
+        elif kind == _IDS:
+            segments[int(text)] = data
+        elif kind != _HEAD:
+            raise CorruptStateError(f"{part} is no part of a pair")
+    state.joiner.ids.restore(revision, segments)
+    counts.recount_memory()
+    return state
+
+
+def _read_rows(reader: Reader, rows: int, keys: int) -> CountedRows:
+    columns = [reader.column(kind, rows) for kind in _KINDS[:-1]]
+    codes = reader.column("<u2", rows * keys).reshape(rows, keys).astype(np.uint16)
+    event_us, positive, a, b, signs = columns
+    return CountedRows(
+        event_us.astype(np.int64),
+        positive.astype(np.bool_),
+        a.astype(np.float64),
+        b.astype(np.float64),
+        signs.astype(np.int64),
+        codes,
+    )
+
+
+def _read_pane(state: PairState, data: bytes, revision: int) -> PairPane:
+    counts = state.counts
+    pane = PairPane(counts.shape, counts.thresholds, revision)
+    reader = _PANE_FRAME.reader(data)
+    while reader.left:
+        number, a, b, both, length = reader.fields(_SLICE)
+        if a or b or both:
+            pane.seen[number] = (a, b, both)
+        if length:
+            pane.counts[number] = decode_pair(bytes(reader.blob(length)), counts.shape)
+    reader.end()
+    return pane

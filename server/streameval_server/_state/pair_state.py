@@ -1,0 +1,234 @@
+"""One pair of streams: its ids, its counts, and since when the evidence suffices.
+
+It takes the rows by id of both streams in the order of the log. As for streams, the engine
+calls `pass_time` before it gives rows at or after `due_us`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts import groups_of, unless_one
+from streameval._evaluator_queries import RevisionQueries
+from streameval._metric_registry import BY_NAME, COMPARED_NAMES
+from streameval._uncertainty import DECIDING_E_VALUE, ComparedPair, PairCounts
+from streameval_server._model.rows import (
+    LabelRows,
+    PredictionRows,
+    RetractionRows,
+    event_column,
+)
+from streameval_server._state.pair_joiner import PairJoiner, Predictions
+from streameval_server._state.pair_panes import PairPanes, joined
+from streameval_server._state.pair_table import BY_A, BY_B
+from streameval_server._state.pair_view import Evidence, PairView
+from streameval_server._state.segments import WHOLE, Segments, segment_codes
+
+if TYPE_CHECKING:
+    from streameval._common import IntArray
+    from streameval._time import CodeArray
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.pair_settings import PairInfo
+    from streameval_server._model.rows import Rows
+
+_PAIR_BYTES = 8_192
+"""Memory of a pair besides its counts and ids."""
+
+_MIN_LOOK_US = 60_000_000
+"""The evidence is not looked at more often than this, however narrow panes are."""
+
+_PANE_COST = 64
+"""Budget for a pane that coarsens, in ids that expire."""
+
+
+class PairState:
+    """A pair.
+
+    Parameters
+    ----------
+    info, limits
+        Of the pair, of the server.
+    now_us : int
+        The time up to which things fell due.
+
+    Attributes
+    ----------
+    info : PairInfo
+    revision : int
+        Log revision of its last change.
+    joiner : PairJoiner
+    counts : PairPanes
+    segments : Segments
+    evidence : dict of str to Evidence
+        Since when the evidence suffices, by metric; of all time at the pair's prevalence.
+    look_us : int or None
+        When it is looked at next; None where nothing was counted since the last look.
+    last_view : PairView or None
+    """
+
+    def __init__(self, info: PairInfo, limits: Limits, now_us: int) -> None:
+        self.info = info
+        self.revision = info.create_revision
+        self.joiner = PairJoiner(info.settings)
+        self.counts = PairPanes(info.settings)
+        self.counts.revision = self.revision
+        self.counts.advance(now_us)
+        self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
+        self.evidence: dict[str, Evidence] = {}
+        self.look_us: int | None = None
+        self.last_view: PairView | None = None
+
+    # -- changing
+
+    def take(self, stream: str, rows: Rows, revision: int, received_us: int, due_us: int) -> None:
+        """Take rows of one of the streams; those without an id do not concern a pair."""
+        if not isinstance(rows, PredictionRows | LabelRows | RetractionRows):
+            return
+        self.last_view = None
+        self.revision = self.counts.revision = revision
+        self.counts.count_full()
+        side = BY_A if stream == self.info.a else BY_B
+        joiner = self.joiner
+        joiner.settle(due_us)
+        if isinstance(rows, PredictionRows):
+            event_us = event_column(rows.event_us, rows.size, received_us)
+            predictions = Predictions(rows.ids, rows.scores, event_us, self._codes(rows))
+            joiner.predict(side, predictions, received_us)
+        elif isinstance(rows, LabelRows):
+            if rows.scores is not None:
+                event_us = event_column(rows.event_us, rows.size, received_us)
+                codes = np.zeros((rows.size, joiner.ids.table.codes.shape[1]), dtype=np.uint16)
+                predictions = Predictions(rows.ids, rows.scores, event_us, codes)
+                joiner.predict(side, predictions, received_us, is_told_again=True)
+            joiner.label(rows.ids, rows.labels, received_us, unless_one(rows.units))
+        else:
+            joiner.retract(rows.ids)
+        joiner.settle(due_us)
+        self._add_effects(received_us)
+
+    def take_thresholds(self, a: float | None, b: float | None, revision: int) -> None:
+        """Take what the streams declare after a change of one of them."""
+        if self.counts.thresholds != (a, b):
+            self.last_view = None
+            self.revision = self.counts.revision = revision
+            self.counts.thresholds = (a, b)
+
+    def _codes(self, rows: PredictionRows) -> CodeArray:
+        """Return the codes of segments, behind the group of the cluster. O(n)."""
+        columns = self.segments.read(rows.segments, rows.size)
+        codes = np.empty((rows.size, 0), dtype=np.uint16)
+        if columns is not None:
+            codes = segment_codes([columns]).T
+        if self.info.settings.cluster_groups:
+            groups = np.zeros(rows.size, dtype=np.uint16)
+            if rows.clusters is not None:
+                found: IntArray = groups_of(rows.clusters, self.info.settings.cluster_groups)
+                groups = found.astype(np.uint16)
+            codes = np.column_stack((groups, codes))
+        return codes
+
+    def _add_effects(self, now_us: int) -> None:
+        effects = self.joiner.take_effects()
+        self.counts.add(effects)
+        if effects.counted and self.look_us is None:
+            width_us = max(self.info.settings.pane_us, _MIN_LOOK_US)
+            self.look_us = now_us // width_us * width_us + width_us
+
+    # -- time
+
+    @property
+    def due_us(self) -> int:
+        """When `pass_time` is needed next. O(1)."""
+        due = (self.joiner.due_us, self.counts.due_us, self.look_us)
+        return min((each for each in due if each is not None), default=1 << 62)
+
+    def pass_time(self, now_us: int, revision: int, budget: int) -> int:
+        """Do some of what is due; return how much of the budget that took, as of a stream."""
+        self.last_view = None
+        self.counts.revision = revision
+        due_us = self.joiner.due_us
+        if due_us is not None and due_us <= now_us:
+            spent = self.joiner.settle(now_us, budget)
+            self._add_effects(now_us)
+            if spent:
+                self.revision = revision
+            return spent + 1
+        if self.look_us is not None and self.look_us <= now_us:
+            self._look(self.look_us)
+            self.look_us = None
+            self.revision = revision
+            return _PANE_COST
+        panes = len(self.counts.panes)
+        self.counts.advance(now_us)
+        self.revision = revision
+        return _PANE_COST * max(0, panes - len(self.counts.panes)) + 1
+
+    def on_time(self, now_us: int) -> None:
+        """Advance to the time of an entry; the caller has handled everything due by then."""
+        if now_us >= self.counts.panes.until_us:
+            self.last_view = None
+            self.counts.advance(now_us)
+
+    def _look(self, now_us: int) -> None:
+        """Note whether the evidence suffices. O(entries log entries)."""
+        counts = self.counts.totals.get(WHOLE) or PairCounts.empty(self.counts.total_shape)
+        if self.counts.waiting:
+            rows = next(self.counts.by_slice(joined(self.counts.waiting)))[1]
+            counts = counts.changed(rows, self.counts.thresholds)
+        for metric in COMPARED_NAMES:
+            compared = compare_counts(counts, metric, self.prevalence_of(metric))
+            change = compared.difference
+            e_value = change.e_value()
+            if math.isnan(e_value) or e_value < DECIDING_E_VALUE:
+                self.evidence.pop(metric, None)
+                continue
+            a_is_better = change.estimate > 0
+            known = self.evidence.get(metric)
+            if known is None or known.a_is_better != a_is_better:
+                self.evidence[metric] = Evidence(now_us, a_is_better)
+
+    def prevalence_of(self, metric: str) -> float | None:
+        """Return the pair's prevalence, for metrics that are rescaled."""
+        return self.info.settings.prevalence if BY_NAME[metric].is_rescaled else None
+
+    # -- reading
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound."""
+        return (
+            _PAIR_BYTES
+            + self.segments.memory_bytes
+            + self.counts.memory_bytes
+            + self.joiner.ids.memory_bytes
+        )
+
+    @property
+    def kept_ids(self) -> int:
+        """Number of ids that are kept."""
+        return len(self.joiner.ids)
+
+    def view(self, revision: int, now_us: int) -> PairView:
+        """Return its counts at this revision and time. O(panes) when it has changed."""
+        view = self.last_view
+        if view is None:
+            self.counts.count_predicted()
+            view = self.last_view = PairView.of(self, revision, now_us)
+        return view.at(revision, now_us)
+
+    def _check(self) -> None:
+        """Assert all invariants. O(everything)."""
+        self.joiner.ids.table._check()
+        assert len(self.joiner.ids) <= self.info.settings.max_pending
+        assert not self.joiner.effects.counted
+        assert not self.joiner.effects.predicted
+        self.counts._check()
+
+
+def compare_counts(counts: PairCounts, metric: str, prevalence: float | None) -> ComparedPair:
+    """Compare the models of a pair's counts. O(n log n)."""
+    models = RevisionQueries(counts.models[0]), RevisionQueries(counts.models[1])
+    return ComparedPair.of(counts.grid.counted(), models, metric, prevalence)

@@ -1,0 +1,130 @@
+"""The ids of a pair, and their segments of a checkpoint.
+
+An id has a score of each stream that has predicted it, and its label. Its time, segments and
+cluster are those of its first prediction. 160 B an id of 12 bytes, as in a stream, and 8 B.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common import Frame, raise_corrupt
+from streameval._joining import FREE_SLOT
+from streameval_server._state.join_segment import ids_to_bytes, read_ids
+from streameval_server._state.join_table import IdSegments, TrackedTable
+
+if TYPE_CHECKING:
+    from streameval._joining import SlotArray
+    from streameval._time import CodeArray
+    from streameval_server._model.pair_settings import PairSettings
+
+BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8
+"""Bits of an id's state: which streams have predicted it, and its label."""
+BY_BOTH, LABELLED = BY_A | BY_B, NEGATIVE | POSITIVE
+
+_FRAME = Frame(b"SEVP", 1, "a segment of a pair's ids")
+_HEADER = struct.Struct("<qqH")
+
+
+class PairTable(TrackedTable):
+    """A join table with a second score.
+
+    Attributes
+    ----------
+    score_b : float64[capacity]
+        b's; `score` is a's. nan where there is none.
+    """
+
+    def __init__(self, keys: int = 0) -> None:
+        super().__init__(keys)
+        self.score_b = np.empty(0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, with the second score. O(1)."""
+        return super().memory_bytes + self.score_b.nbytes
+
+    def _grow(self, capacity: int) -> None:
+        super()._grow(capacity)
+        self.score_b.resize(capacity, refcheck=False)
+
+    def _check(self) -> None:
+        """Assert all invariants. O(n)."""
+        super()._check()
+        slots = self.used()
+        states = self.state[slots]
+        assert ((states & LABELLED) != LABELLED).all()
+        assert (states != 0).all()
+        assert (states < FREE_SLOT).all()
+        for scores, bit in ((self.score, BY_A), (self.score_b, BY_B)):
+            assert (np.isnan(scores[slots]) == ((states & bit) == 0)).all()
+
+
+class PairIds(IdSegments):
+    """The ids of a pair.
+
+    Attributes
+    ----------
+    table : PairTable
+    """
+
+    table: PairTable
+
+    def __init__(self, settings: PairSettings) -> None:
+        super().__init__()
+        self.table = PairTable(len(settings.segment_keys) + bool(settings.cluster_groups))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the ids, with that of the segment that a checkpoint makes of all. O(1)."""
+        return self.table.memory_bytes + self.table.encoded_bytes + 8 * len(self.table)
+
+    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+        """Return a segment of slots and of removed ids. O(rows)."""
+        table = self.table
+        return _FRAME.sealed(
+            _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
+            *ids_to_bytes(removed),
+            *ids_to_bytes(table.ids(slots)),
+            table.state[slots].tobytes(),
+            table.score[slots].astype("<f8").tobytes(),
+            table.score_b[slots].astype("<f8").tobytes(),
+            table.event_us[slots].astype("<i8").tobytes(),
+            table.due[slots].astype("<u4").tobytes(),
+            table.codes[slots].astype("<u2").tobytes(),
+        )
+
+    def decode(self, data: bytes) -> int:
+        """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
+        table = self.table
+        reader = _FRAME.reader(data)
+        num_removed, rows, keys = reader.fields(_HEADER)
+        removed, ids = read_ids(reader, num_removed), read_ids(reader, rows)
+        states = reader.column("u1", rows)
+        scores, scores_b = reader.column("<f8", rows), reader.column("<f8", rows)
+        event_us = reader.column("<i8", rows)
+        due = reader.column("<u4", rows).astype(np.uint32)
+        codes: CodeArray = reader.column("<u2", rows * keys).reshape(rows, keys)
+        reader.end()
+        if keys != table.codes.shape[1] or (states >= 2 * POSITIVE).any():
+            raise_corrupt("the segment of a pair has ids in unknown states, or of unknown keys")
+        gone = table.find(removed)
+        if (gone < 0).any():
+            raise_corrupt("the segment of a pair removes ids that no earlier segment has")
+        table.drop(gone)
+        slots = table.find(ids)
+        new = np.flatnonzero(slots < 0)
+        if new.size:
+            slots[new] = table.add([ids[row] for row in new.tolist()])
+        table.state[slots] = states
+        table.score[slots], table.score_b[slots] = scores, scores_b
+        table.event_us[slots], table.codes[slots] = event_us, codes
+        table.schedule(slots, due)
+        return int(num_removed) + int(rows)
+
+    def to_bytes(self) -> bytes:
+        """Return all ids in a canonical form, equal for equal tables. O(n log n)."""
+        return self.encode(self.table.slots_by_id(), [])

@@ -1,0 +1,111 @@
+"""The counts of a pair as bytes: one versioned, checksummed format.
+
+Layout, little-endian: the grid as its cuts (a flag, then edges and middles of a and of b) and
+its entries (of negatives, then of positives: a, b, counts), with clusters those by group of
+a and of b; last both models' scores as evaluators. Equal counts have equal bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.frame import Frame, raise_corrupt
+from streameval._counts.codec import decode_state, encode_state
+from streameval._uncertainty.pair_cells import PairCells
+from streameval._uncertainty.pair_clusters import GroupCounts, PairGroups
+from streameval._uncertainty.pair_counts import PairCounts
+from streameval._uncertainty.pair_cuts import AxisCuts, PairCuts
+from streameval._uncertainty.pair_grid import PairGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval._common.frame import Reader
+    from streameval._uncertainty.pair_counts import PairShape
+
+_FRAME = Frame(b"SEVG", 1, "the counts of a pair")
+_SIZE = struct.Struct("<q")
+
+
+def encode_pair(counts: PairCounts) -> bytes:
+    """Return counts as bytes, without their shape. O(n)."""
+    parts = list(_grid_bytes(counts.grid))
+    for model in counts.models:
+        data = encode_state(model)
+        parts += [_SIZE.pack(len(data)), data]
+    return _FRAME.sealed(*parts)
+
+
+def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
+    """Return the counts that `encode_pair` wrote, of this shape. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    reader = _FRAME.reader(data)
+    grid = _read_grid(reader, shape.num_groups)
+    first, second = (decode_state(reader.blob(reader.fields(_SIZE)[0])) for _ in range(2))
+    reader.end()
+    counts = PairCounts(shape, grid, (first, second))
+    try:
+        counts._check()
+    except AssertionError:
+        raise_corrupt("the counts of a pair contradict each other")
+    return counts
+
+
+def _grid_bytes(grid: PairGrid) -> Iterator[bytes]:
+    yield bytes([grid.cuts is not None])
+    if grid.cuts is not None:
+        for axis in (grid.cuts.a, grid.cuts.b):
+            yield _SIZE.pack(len(axis.middles))
+            yield axis.edges.astype("<f8").tobytes()
+            yield axis.middles.astype("<f8").tobytes()
+    parts = [grid.negatives, grid.positives]
+    if grid.groups is not None:
+        for side in (grid.groups.a, grid.groups.b):
+            parts += [side.negatives, side.positives]
+    for cells in parts:
+        yield _SIZE.pack(len(cells))
+        yield cells.a.astype("<f8").tobytes()
+        yield cells.b.astype("<f8").tobytes()
+        yield cells.counts.astype("<i8").tobytes()
+
+
+def _read_grid(reader: Reader, num_groups: int) -> PairGrid:
+    flag = reader.column("u1", 1)[0]
+    if flag > 1:
+        raise_corrupt("the counts of a pair have unknown cells")
+    cuts = PairCuts(_read_axis(reader), _read_axis(reader)) if flag else None
+    negatives, positives = _read_cells(reader), _read_cells(reader)
+    groups = None
+    if num_groups:
+        a, b = (GroupCounts(_read_cells(reader), _read_cells(reader)) for _ in range(2))
+        groups = PairGroups(num_groups, a, b)
+    return PairGrid(negatives, positives, cuts, groups)
+
+
+def _read_axis(reader: Reader) -> AxisCuts:
+    (size,) = reader.fields(_SIZE)
+    if size < 1:
+        raise_corrupt(f"the counts of a pair announce {size} cells")
+    edges = reader.column("<f8", size - 1).astype(np.float64)
+    middles = reader.column("<f8", size).astype(np.float64)
+    if not (np.diff(edges) > 0).all() or not (np.diff(middles) > 0).all():
+        raise_corrupt("the cells of a pair are not ascending")
+    return AxisCuts(edges, middles)
+
+
+def _read_cells(reader: Reader) -> PairCells:
+    (size,) = reader.fields(_SIZE)
+    if size < 0:
+        raise_corrupt(f"the counts of a pair announce {size} entries")
+    a, b = (reader.column("<f8", size).astype(np.float64) for _ in range(2))
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise_corrupt("the counts of a pair have scores out of range")
+    return PairCells(a, b, reader.column("<i8", size).astype(np.int64))

@@ -1,0 +1,168 @@
+"""A comparison of two models on the same cases, from the counts of their pair.
+
+`PairedEvaluator` and the server ask here, each with its own way of counting.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._metric_registry import COMPARED_NAMES
+from streameval._uncertainty.compare import (
+    GRID_TOO_COARSE,
+    MIN_P_VALUE,
+    TOO_FEW,
+    Comparison,
+    p_value_of,
+)
+from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
+from streameval._uncertainty.pair_difference import Difference
+from streameval._uncertainty.pair_variance import (
+    GridTooCoarseError,
+    PairVariance,
+    variance_of_difference,
+)
+from streameval._uncertainty.student import E_VALUE_ALPHA
+
+if TYPE_CHECKING:
+    from streameval._uncertainty.intervals import UncertainMetric, UncertaintyQueries
+    from streameval._uncertainty.pair_cells import PairCells
+    from streameval._uncertainty.pair_cuts import PairCuts, Thresholds
+    from streameval._uncertainty.pair_grid import PairGrid
+
+DECIDING_E_VALUE = 1 / E_VALUE_ALPHA
+"""The evidence that decides: equal models ever reach it with a probability of 0.05."""
+
+
+def check_compared(metric: str, level: float, prevalence: float | None) -> None:
+    """Refuse a metric by which pairs are not compared, and values out of range."""
+    check_level(level)
+    if metric not in COMPARED_NAMES:
+        raise InvalidInputError(
+            f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {shown(metric)}",
+            field="metric",
+        )
+    check_prevalence(prevalence, metric)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPair:
+    """Two models' figures of the same cases, and their difference, at every level.
+
+    Attributes
+    ----------
+    metric : str
+    prevalence : float or None
+    a, b : UncertainMetric
+    difference : Difference
+    reason : str or None
+        Why the difference has no variance.
+    """
+
+    metric: str
+    prevalence: float | None
+    a: UncertainMetric
+    b: UncertainMetric
+    difference: Difference
+    reason: str | None
+
+    @classmethod
+    def of(
+        cls,
+        grid: PairGrid,
+        models: tuple[UncertaintyQueries, UncertaintyQueries],
+        metric: str,
+        prevalence: float | None,
+    ) -> ComparedPair:
+        """Compare the models of a grid. O(n log n) in its entries.
+
+        Parameters
+        ----------
+        grid : PairGrid
+            All cases of the models.
+        models : UncertaintyQueries
+            The cases of a and of b, with their own scores.
+        metric, prevalence
+            As `check_compared` takes them.
+        """
+        a, b = (uncertain_metric(model, metric, prevalence) for model in models)
+        reason = a.figure.refused or b.figure.refused
+        try:
+            variance = variance_of_difference(grid, (a, b), prevalence)
+        except GridTooCoarseError:
+            variance, reason = PairVariance(math.nan), reason or GRID_TOO_COARSE
+        value = math.nan if reason is not None else variance.value
+        difference = Difference(metric, a.figure, b.figure, value, variance.difference)
+        a, b = a.widened(variance.a), b.widened(variance.b)
+        return cls(metric, prevalence, a, b, difference, reason)
+
+    def growth_to_decide(self) -> float:
+        """Return how many times as many cases a decision takes; as `Difference`. O(1)."""
+        return self.difference.growth_to_decide()
+
+    def comparison(self, level: float, *, anytime: bool) -> Comparison:
+        """Return the comparison at a level. O(1)."""
+        difference, reason = self.difference, self.reason
+        lower, upper = difference.limits(1 - level, anytime=anytime)
+        evidence = difference.e_value()
+        p_value = p_value_of(difference.estimate, difference.limits)
+        if anytime:
+            p_value = math.nan if math.isnan(evidence) else max(MIN_P_VALUE, min(1.0, 1 / evidence))
+        return Comparison(
+            metric=self.metric,
+            difference=difference.estimate,
+            lower=lower,
+            upper=upper,
+            level=level,
+            p_value=p_value,
+            prevalence=self.prevalence,
+            a=self.a.interval(level, anytime=anytime),
+            b=self.b.interval(level, anytime=anytime),
+            reason=TOO_FEW if math.isnan(lower) and reason is None else reason,
+            anytime=anytime,
+            e_value=evidence,
+            design_effect=difference.effect.value,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How many cases each model flags, each at its threshold, by class.
+
+    Attributes
+    ----------
+    positives, negatives : (int, int, int, int)
+        Flagged by both, by a alone, by b alone, by neither.
+    is_approximate : bool
+        Whether a threshold is inside a cell.
+    """
+
+    positives: tuple[int, int, int, int]
+    negatives: tuple[int, int, int, int]
+    is_approximate: bool
+
+
+def flags_of(grid: PairGrid, thresholds: tuple[float, float]) -> Flags:
+    """Return what two thresholds flag; a score at its threshold is flagged. O(n)."""
+    positives, negatives = (_flagged(each, thresholds) for each in (grid.positives, grid.negatives))
+    return Flags(positives, negatives, not _separated(grid.cuts, thresholds))
+
+
+def _flagged(cells: PairCells, thresholds: tuple[float, float]) -> tuple[int, int, int, int]:
+    by_a, by_b = cells.a >= thresholds[0], cells.b >= thresholds[1]
+    sums = np.bincount(2 * (~by_a) + (~by_b), weights=cells.counts, minlength=4)
+    both, only_a, only_b, neither = (int(each) for each in sums)
+    return both, only_a, only_b, neither
+
+
+def _separated(cuts: PairCuts | None, thresholds: Thresholds) -> bool:
+    return cuts is None or all(
+        threshold is not None and axis.separates(threshold)
+        for axis, threshold in zip((cuts.a, cuts.b), thresholds, strict=True)
+    )

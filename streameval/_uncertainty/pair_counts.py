@@ -1,0 +1,214 @@
+"""The counts of a pair in one span of time: immutable, mergeable, signed.
+
+The two models' own scores, from which the figures come, and the grid of their pairs, from
+which the variance of a difference comes.
+
+The grid depends on the order of changes once it is in cells. So a caller who needs equal
+bytes on replay makes the same changes in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval._counts.merge import merge_states, subtract_states
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run
+from streameval._counts.state import State
+from streameval._uncertainty.pair_cells import PairCells
+from streameval._uncertainty.pair_clusters import PairGroups
+from streameval._uncertainty.pair_cuts import NO_THRESHOLDS
+from streameval._uncertainty.pair_grid import PairGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.resolution import Scale
+    from streameval._uncertainty.pair_cuts import Thresholds
+
+    GroupCodes = npt.NDArray[np.uint16]
+
+_MODEL_CELLS_PER_CELL = 2
+"""Distinct scores that each model keeps, for each entry that the grid may have."""
+_COUNTS_BYTES = 1_500
+"""Memory of counts besides their columns."""
+
+
+class PairShape(NamedTuple):
+    """What counts of one pair have in common.
+
+    Attributes
+    ----------
+    max_cells : int
+        The most entries of the grid, for each class.
+    scale : {"plain", "probability"}
+        On which bits of the models' own scores are dropped above twice as many.
+    num_groups : int
+        Groups of clusters; 0 where cases have none.
+    """
+
+    max_cells: int
+    scale: Scale = "plain"
+    num_groups: int = 0
+
+    @property
+    def model_cells(self) -> int:
+        """The most distinct scores of each model."""
+        return _MODEL_CELLS_PER_CELL * self.max_cells
+
+
+class PairRows(NamedTuple):
+    """Cases that are added or removed.
+
+    Attributes
+    ----------
+    positive : bool[n]
+    a, b : float64[n]
+        Finite, without -0.0.
+    signs : int64[n]
+        1 to add the case, -1 to remove it.
+    groups : uint16[n] or None
+        The groups of their clusters, where the pair has any.
+    """
+
+    positive: BoolArray
+    a: FloatArray
+    b: FloatArray
+    signs: IntArray
+    groups: GroupCodes | None
+
+    def at(self, rows: IntArray) -> PairRows:
+        """Return some of the rows, by index."""
+        groups = None if self.groups is None else self.groups[rows]
+        return PairRows(self.positive[rows], self.a[rows], self.b[rows], self.signs[rows], groups)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairCounts:
+    """The cases of a pair.
+
+    Attributes
+    ----------
+    shape : PairShape
+    grid : PairGrid
+        With groups where cases have clusters.
+    models : (State, State)
+    """
+
+    shape: PairShape
+    grid: PairGrid = field(default_factory=PairGrid)
+    models: tuple[State, State] = (State(), State())
+
+    @classmethod
+    def empty(cls, shape: PairShape) -> PairCounts:
+        """Return no cases."""
+        model = State(max_cells=shape.model_cells, scale=shape.scale)
+        groups = PairGroups(shape.num_groups) if shape.num_groups else None
+        return cls(shape, PairGrid(groups=groups), (model, model))
+
+    @property
+    def num_positives(self) -> int:
+        """The positive cases."""
+        return self.models[0].P
+
+    @property
+    def num_negatives(self) -> int:
+        """The negative cases."""
+        return self.models[0].N
+
+    @property
+    def num_cases(self) -> int:
+        """All cases."""
+        return self.models[0].total
+
+    @property
+    def nbytes(self) -> int:
+        """The memory, an upper bound. O(1)."""
+        total = _COUNTS_BYTES + self.grid.nbytes
+        for model in self.models:
+            for run in (model.counts.positives, model.counts.negatives):
+                total += run.scores.nbytes + (0 if run.counts is None else run.counts.nbytes)
+        return total
+
+    def changed(self, rows: PairRows, thresholds: Thresholds = NO_THRESHOLDS) -> PairCounts:
+        """Return the counts after cases are added and removed. O(n log n).
+
+        Raises
+        ------
+        InvalidInputError
+            When a case is removed that was not added.
+        """
+        if not rows.signs.size:
+            return self
+        models = (
+            _model_changed(self.models[0], rows, rows.a),
+            _model_changed(self.models[1], rows, rows.b),
+        )
+        grid = self.grid.merged(
+            [self._change_of(rows)], self.shape.max_cells, thresholds=thresholds, is_signed=True
+        )
+        return replace(self, grid=grid, models=models)
+
+    def _change_of(self, rows: PairRows) -> PairGrid:
+        """Return a change as a grid, whose entries may repeat."""
+        classes = ~rows.positive, rows.positive
+        cells = [PairCells(rows.a[each], rows.b[each], rows.signs[each]) for each in classes]
+        groups = None
+        if self.shape.num_groups:
+            assert rows.groups is not None
+            of_class = [rows.groups[each].astype(np.int64) for each in classes]
+            groups = PairGroups.of(self.shape.num_groups, cells, of_class)
+        return PairGrid(cells[0], cells[1], groups=groups)
+
+    def merged(
+        self, others: Sequence[PairCounts], thresholds: Thresholds = NO_THRESHOLDS
+    ) -> PairCounts:
+        """Return the sum, in the shape of this one. O(n log n)."""
+        if not others:
+            return self
+        grid = self.grid.merged(
+            [each.grid for each in others],
+            self.shape.max_cells,
+            thresholds=thresholds,
+            is_signed=True,
+        )
+        return replace(
+            self, grid=grid, models=(self._model_merged(0, others), self._model_merged(1, others))
+        )
+
+    def _model_merged(self, model: int, others: Sequence[PairCounts]) -> State:
+        # The others' caps may be smaller, and do not apply to the sum.
+        uncapped = [replace(each.models[model], max_cells=None) for each in others]
+        return merge_states([self.models[model], *uncapped], revision=0)
+
+    def _check(self) -> None:
+        """Assert all invariants. O(n log n)."""
+        self.grid._check(self.shape.max_cells, is_signed=True)
+        assert (self.grid.groups is None) == (self.shape.num_groups == 0)
+        for model in self.models:
+            assert model.is_consistent()
+            assert self.grid.positives.total == model.P, (self.grid.positives.total, model.P)
+            assert self.grid.negatives.total == model.N, (self.grid.negatives.total, model.N)
+
+
+def _model_changed(model: State, rows: PairRows, scores: FloatArray) -> State:
+    """Return a model's own scores after a change."""
+    for sign in (1, -1):
+        chosen = rows.signs == sign
+        if chosen.any():
+            part = State(
+                counts=ScoreCounts(
+                    Run.of(scores[chosen & rows.positive]), Run.of(scores[chosen & ~rows.positive])
+                )
+            )
+            if sign > 0:
+                model = merge_states([model, part], revision=0)
+            else:
+                model = subtract_states(model, part)
+    return model
