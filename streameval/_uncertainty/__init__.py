@@ -19,6 +19,7 @@
 # What the server may use; the library imports the modules themselves.
 from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
 from streameval._uncertainty.interval import Interval, dependence_warning
+from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
 from streameval._uncertainty.pair_codec import decode_pair, encode_pair
 from streameval._uncertainty.pair_comparison import (
     DECIDING_E_VALUE,
@@ -32,6 +33,7 @@ from streameval._uncertainty.pair_verdict import verdict_of
 
 __all__ = [
     "DECIDING_E_VALUE",
+    "MIN_ANYTIME_POSITIVES",
     "ComparedPair",
     "Comparison",
     "Flags",

@@ -173,6 +173,10 @@ def fill(target: Target) -> None:
         path = "/streameval.v1.StreamService/CreateStream"
         answer = target.call(path, [made.SerializeToString()])
         assert answer.code is grpc.StatusCode.OK, answer
+    pair = exemplars_module.pair_request()
+    answer = target.call("/streameval.v1.PairService/CreatePair", [pair.SerializeToString()])
+    assert answer.code is grpc.StatusCode.OK, answer
+    for name in exemplars_module.STREAMS:
         for batch in exemplars_module.batches(name):
             request = ingest_pb2.IngestBatchRequest(batch=batch)
             path = "/streameval.v1.IngestService/IngestBatch"

@@ -15,7 +15,15 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import Evaluator
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import (
+    admin_pb2,
+    alarm_pb2,
+    ingest_pb2,
+    pair_pb2,
+    query_pb2,
+    stream_pb2,
+    types_pb2,
+)
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -321,6 +329,37 @@ def _import() -> Iterator[list[Message]]:
     yield [*import_frames("t/3", exported())]
 
 
+def pair_request() -> pair_pb2.CreatePairRequest:
+    """Return a pair of both streams, in few cells."""
+    settings = pair_pb2.PairSettings(max_cells=16, prevalence=0.1, pane=Duration(seconds=60))
+    pair = pair_pb2.Pair(a="s", b="t/1", settings=settings)
+    return pair_pb2.CreatePairRequest(pair=pair)
+
+
+def _compare_pair() -> Iterator[Message]:
+    for chosen in selections():
+        chosen.stream = ""
+        if not chosen.HasField("half_life"):
+            yield pair_pb2.GetPairComparisonRequest(
+                a="s", b="t/1", selection=chosen, metric="auc_roc", level=0.9
+            )
+    yield pair_pb2.GetPairComparisonRequest(a="t/1", b="s", by_segment="country", prevalence=0.1)
+
+
+def _series_of_pair() -> Iterator[Message]:
+    between = types_pb2.TimeRange(
+        start_time=Timestamp(seconds=NOW - 3_600), end_time=Timestamp(seconds=NOW)
+    )
+    for cumulative in (False, True):
+        yield pair_pb2.ListPairComparisonsRequest(
+            a="s",
+            b="t/1",
+            selection=types_pb2.Selection(between=between),
+            step=Duration(seconds=900),
+            cumulative=cumulative,
+        )
+
+
 _SERVICE = "streameval.v1."
 _MAKERS = {
     _SERVICE + "IngestService.Ingest": _ingest,
@@ -353,6 +392,12 @@ _MAKERS = {
     _SERVICE + "StreamService.AcknowledgeAlarm": lambda: [
         alarm_pb2.AcknowledgeAlarmRequest(stream="s", number=1)
     ],
+    _SERVICE + "PairService.CreatePair": lambda: [pair_request()],
+    _SERVICE + "PairService.GetPair": lambda: [pair_pb2.GetPairRequest(a="t/1", b="s")],
+    _SERVICE + "PairService.ListPairs": lambda: [pair_pb2.ListPairsRequest(page_size=1)],
+    _SERVICE + "PairService.DeletePair": lambda: [pair_pb2.DeletePairRequest(a="s", b="t/1")],
+    _SERVICE + "PairService.GetPairComparison": _compare_pair,
+    _SERVICE + "PairService.ListPairComparisons": _series_of_pair,
     _SERVICE + "StreamService.UpdateStream": _update,
     _SERVICE + "StreamService.DeleteStream": lambda: [stream_pb2.DeleteStreamRequest(name="t/2")],
 }

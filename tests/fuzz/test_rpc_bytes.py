@@ -13,7 +13,7 @@ REACHED = {
     grpc.StatusCode.UNIMPLEMENTED,
     grpc.StatusCode.ALREADY_EXISTS,  # the stream of the previous call
     grpc.StatusCode.FAILED_PRECONDITION,  # a stream cannot be compared with itself
-    grpc.StatusCode.NOT_FOUND,  # no alarm was raised
+    grpc.StatusCode.NOT_FOUND,  # no alarm was raised; the pair was deleted
 }
 
 

@@ -10,7 +10,15 @@ import pytest
 from google.protobuf import json_format
 
 from streameval import Evaluator
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import (
+    admin_pb2,
+    alarm_pb2,
+    ingest_pb2,
+    pair_pb2,
+    query_pb2,
+    stream_pb2,
+    types_pb2,
+)
 from streameval_server._web.routes import ROUTES, Answer
 
 from .conftest import Site, as_json
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 QUERY, STREAMS = "streameval.v1.QueryService", "streameval.v1.StreamService"
+PAIRS = "streameval.v1.PairService"
 NOW_S = int(time.time())
 SPAN = {
     "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW_S - 1800)),
@@ -43,6 +52,10 @@ def filled(served: Site) -> Site:
         body = {"batch": rows}
         assert served.http.post("/v1/streams/fraud/v3:ingest", json=body).status_code == 200
     revision = served.push("fraud/v2", "-+-+--+-+-")
+    served.called(
+        f"{PAIRS}/CreatePair",
+        pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a="fraud/v3", b="fraud/v2")),
+    )
     wait = {"selection.minRevision": revision}
     assert served.http.get("/v1/streams/fraud/v2:snapshot", params=wait).status_code == 200
     return served
@@ -126,6 +139,22 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
     ("alarms", {"stream": "fraud/v3", "openOnly": "true"}, f"{STREAMS}/ListAlarms",
      lambda: from_text(alarm_pb2.ListAlarmsRequest(),
                        '{"stream": "fraud/v3", "openOnly": true}')),
+    ("pairs", {"stream": "fraud/v3"}, f"{PAIRS}/ListPairs",
+     lambda: from_text(pair_pb2.ListPairsRequest(), '{"stream": "fraud/v3"}')),
+    ("pairs:get", {"a": "fraud/v2", "b": "fraud/v3"}, f"{PAIRS}/GetPair",
+     lambda: from_text(pair_pb2.GetPairRequest(), '{"a": "fraud/v2", "b": "fraud/v3"}')),
+    ("pairs:compare", {"a": "fraud/v3", "b": "fraud/v2", "metric": "auc_roc"},
+     f"{PAIRS}/GetPairComparison",
+     lambda: from_text(pair_pb2.GetPairComparisonRequest(),
+                       '{"a": "fraud/v3", "b": "fraud/v2", "metric": "auc_roc"}')),
+    ("pairs:windows",
+     {"a": "fraud/v3", "b": "fraud/v2", "step": "900s",
+      "selection.between.startTime": SPAN["startTime"],
+      "selection.between.endTime": SPAN["endTime"]},
+     f"{PAIRS}/ListPairComparisons",
+     lambda: from_text(pair_pb2.ListPairComparisonsRequest(),
+                       '{"a": "fraud/v3", "b": "fraud/v2", "step": "900s", '
+                       f'"selection": {{"between": {BETWEEN}}}}}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},
      f"{QUERY}/CompareStreams",
      lambda: from_text(query_pb2.CompareStreamsRequest(),

@@ -213,20 +213,6 @@ class PairDeletion:
     b: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairTally:
-    """How many rows and ids had no effect on a pair; as the fields of `PairCounters`."""
-
-    repeated_predictions: int = 0
-    repeated_labels: int = 0
-    relabelled: int = 0
-    retracted: int = 0
-    expired: int = 0
-    expired_early: int = 0
-    weighted_labels: int = 0
-    beyond_retention: int = 0
-
-
 def check_names(a: str, b: str, path: str = "") -> None:
     """Refuse names that are not those of two streams.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._joining import LAST_BUCKET, JoinSettings
-from streameval_server._model.pair_settings import PairTally
 from streameval_server._state.pair_table import (
     BY_A,
     BY_B,
@@ -43,9 +42,8 @@ TALLIES = (
     "expired",
     "expired_early",
     "weighted_labels",
-    "beyond_retention",
 )
-"""The names of `PairTally`, in the order of a joiner's tally."""
+"""The fields of `PairCounters` that a joiner counts."""
 
 
 class Predictions(NamedTuple):
@@ -142,10 +140,6 @@ class PairJoiner:
         self.bucket_us = JoinSettings(
             ttl_us=self._ttl_us, relabel_ttl_us=self._relabel_ttl_us, max_pending=self._most
         ).bucket_us
-
-    def counts(self) -> PairTally:
-        """Return the tally."""
-        return PairTally(**self.tally)
 
     def take_effects(self) -> PairEffects:
         """Return what was done since the last call."""

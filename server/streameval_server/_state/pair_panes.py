@@ -151,12 +151,12 @@ class PairPanes:
             self.count_predicted()
 
     def count_full(self) -> None:
-        """Count what waits if it is enough; to be called before an entry."""
+        """Count the waiting rows if they are many; to be called before an entry."""
         if self.num_waiting >= MAX_WAITING_ROWS:
             self.count()
 
     def count(self) -> None:
-        """Count what waits."""
+        """Count the waiting rows."""
         waiting, self.waiting, self.num_waiting = self.waiting, [], 0
         if not waiting:
             return
@@ -164,16 +164,20 @@ class PairPanes:
         oldest_us = self.panes.grid.oldest_us
         self.beyond_retention += int((rows.signs[rows.event_us < oldest_us] > 0).sum())
         for number, part in self.by_slice(rows):
-            before = self.totals.get(number) or PairCounts.empty(self.shape_of(number))
-            self.totals[number] = after = before.changed(part, self.thresholds)
+            self._count_into(self.totals, number, self.shape_of(number), part)
             self.revisions[number] = self.revision
-            self._counts_bytes += after.nbytes - before.nbytes
         for start, number, part in self.by_pane(rows):
             pane = self.panes.at(start)
-            before = pane.counts.get(number) or PairCounts.empty(self.shape)
-            pane.counts[number] = after = before.changed(part, self.thresholds)
+            self._count_into(pane.counts, number, self.shape, part)
             pane.revision = self.revision
-            self._counts_bytes += after.nbytes - before.nbytes
+
+    def _count_into(
+        self, table: dict[int, PairCounts], number: int, shape: PairShape, rows: PairRows
+    ) -> None:
+        before = table.get(number)
+        after = (before or PairCounts.empty(shape)).changed(rows, self.thresholds)
+        table[number] = after
+        self._counts_bytes += after.nbytes - (0 if before is None else before.nbytes)
 
     def by_slice(self, rows: CountedRows) -> Iterator[tuple[int, PairRows]]:
         """Yield the rows of the whole and of each slice."""
@@ -228,7 +232,7 @@ class PairPanes:
                     pane.seen[number] = added(before, _sums(signed[within]))
 
     def advance(self, now_us: int) -> None:
-        """Let panes coarsen and expire; what waits is counted before."""
+        """Let panes coarsen and expire; waiting rows are counted before."""
         if now_us >= self.panes.until_us:
             self.count_predicted()
             self.count()

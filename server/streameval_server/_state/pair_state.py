@@ -14,7 +14,13 @@ import numpy as np
 from streameval._counts import groups_of, unless_one
 from streameval._evaluator_queries import RevisionQueries
 from streameval._metric_registry import BY_NAME, COMPARED_NAMES
-from streameval._uncertainty import DECIDING_E_VALUE, ComparedPair, PairCounts
+from streameval._uncertainty import (
+    DECIDING_E_VALUE,
+    MIN_ANYTIME_POSITIVES,
+    ComparedPair,
+    PairCounts,
+)
+from streameval.v1 import pair_pb2
 from streameval_server._model.rows import (
     LabelRows,
     PredictionRows,
@@ -178,6 +184,9 @@ class PairState:
         if self.counts.waiting:
             rows = next(self.counts.by_slice(joined(self.counts.waiting)))[1]
             counts = counts.changed(rows, self.counts.thresholds)
+        if min(counts.num_positives, counts.num_negatives) < MIN_ANYTIME_POSITIVES:
+            self.evidence.clear()
+            return
         for metric in COMPARED_NAMES:
             compared = compare_counts(counts, metric, self.prevalence_of(metric))
             change = compared.difference
@@ -216,8 +225,25 @@ class PairState:
         view = self.last_view
         if view is None:
             self.counts.count_predicted()
-            view = self.last_view = PairView.of(self, revision, now_us)
+            view = self.last_view = PairView(
+                self.info,
+                revision,
+                now_us,
+                dict(self.evidence),
+                self.segments.names(),
+                self._counters(),
+                self.counts.copy(),
+            )
         return view.at(revision, now_us)
+
+    def _counters(self) -> pair_pb2.PairCounters:
+        tally = {**self.joiner.tally, "beyond_retention": self.counts.beyond_retention}
+        return pair_pb2.PairCounters(
+            **tally,
+            kept_ids=self.kept_ids,
+            panes=len(self.counts.panes),
+            state_bytes=self.memory_bytes,
+        )
 
     def _check(self) -> None:
         """Assert all invariants. O(everything)."""

@@ -6,18 +6,16 @@ pair are counted into these copies by the first query that needs them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
-
-from streameval.v1 import pair_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval.v1 import pair_pb2
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._state.pair_panes import PairPanes
-    from streameval_server._state.pair_state import PairState
 
 
 class Evidence(NamedTuple):
@@ -59,19 +57,6 @@ class PairView:
     counters: pair_pb2.PairCounters
     _counts: PairPanes
     _lock: Lock = field(default_factory=Lock)
-
-    @classmethod
-    def of(cls, state: PairState, revision: int, now_us: int) -> PairView:
-        """Return the view of a pair now; its predictions are counted. O(panes x slices)."""
-        counters = pair_pb2.PairCounters(
-            **asdict(state.joiner.counts()),
-            kept_ids=state.kept_ids,
-            panes=len(state.counts.panes),
-            state_bytes=state.memory_bytes,
-        )
-        names = state.segments.names()
-        copied = state.counts.copy()
-        return cls(state.info, revision, now_us, dict(state.evidence), names, counters, copied)
 
     def at(self, revision: int, now_us: int) -> PairView:
         """Return the view at a later revision, up to which the pair has not changed."""
