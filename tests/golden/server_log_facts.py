@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from streameval_server._model.limits import Limits
 from streameval_server._model.request_ids import PRODUCER_PREFIX
+from streameval_server._state.pair_state import compare_counts
 
 if TYPE_CHECKING:
     from streameval import Evaluator
+    from streameval._uncertainty import PairCounts
     from streameval_server._core.recovery import ServerCore
     from streameval_server._state.coverage import PaneCoverage
     from streameval_server._state.views import SliceView, StreamView
@@ -56,6 +60,43 @@ def alarm_facts(core: ServerCore) -> dict[str, Any]:
         }
         for info, view in core.engine.alarms()
     }
+
+
+def pair_facts(core: ServerCore) -> dict[str, Any]:
+    """Return every pair that the core has, with its figures, as plain values."""
+    found = {}
+    for info in core.engine.pairs.page(stream="", after="", limit=100):
+        view = core.engine.pair_view(info.a, info.b)
+        assert view is not None
+        counts = view.counts()
+        counters = MessageToDict(view.counters)
+        counters.pop("stateBytes")
+        found[info.key] = {
+            "settings": json.loads(json.dumps(info.settings.to_fields())),
+            "counters": counters,
+            "evidence": sorted([name, *each] for name, each in view.evidence.items()),
+            "seen": {str(number): list(each) for number, each in counts.total_seen.items()},
+            "total": _pair(counts.totals[0]),
+            "panes": {str(p.start_us): _pair(p.content.counts.get(0)) for p in counts.panes},
+            "slices": {str(n): _pair(each) for n, each in counts.totals.items() if n},
+        }
+    return found
+
+
+def _pair(counts: PairCounts | None) -> dict[str, Any] | None:
+    if counts is None:
+        return None
+    grid = counts.grid
+    return {
+        "positives": counts.num_positives,
+        "negatives": counts.num_negatives,
+        "entries": [len(grid.negatives), len(grid.positives)],
+        "is_cut": grid.cuts is not None,
+    } | {name: repr(_difference(counts, name)) for name in METRICS}
+
+
+def _difference(counts: PairCounts, metric: str) -> float:
+    return compare_counts(counts, metric, None).comparison(0.95, anytime=False).difference
 
 
 def delivery_facts(core: ServerCore) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def acted(log: Log, seed: int, steps: int) -> None:
 
 
 def applied(entries: list[Entry], pieces: int = 1) -> Engine:
-    """Return an engine with all entries, in pieces of so many."""
+    """Return an engine with all entries, in pieces of this length."""
     engine = Engine(Limits())
     for at in range(0, len(entries), pieces):
         engine.apply(entries[at : at + pieces])
