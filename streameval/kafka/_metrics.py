@@ -86,7 +86,14 @@ class ConsumerMetrics:
     def count_rows(self, mapping: str, outcome: str, number: int = 1) -> None:
         """Count rows; a reason of a mapping is told once in the log, without values."""
         self._rows.labels(mapping, outcome).inc(number)
-        if outcome not in (COUNTED, IGNORED, ELSEWHERE):
+        if outcome == IGNORED:
+            self._tell(
+                (mapping, outcome),
+                "no mapping takes a message, by its type or `when`, or it has no value; more are "
+                "counted in streameval_kafka_rows_total",
+                level=logging.INFO,
+            )
+        elif outcome not in (COUNTED, ELSEWHERE):
             self._tell(
                 (mapping, outcome),
                 "rows of %s are refused (%s); more are counted in streameval_kafka_rows_total",
@@ -120,9 +127,11 @@ class ConsumerMetrics:
             self._lag.labels(topic, partition).set(lag)
         self._assigned.set(len(lags))
 
-    def _tell(self, key: tuple[str, str], text: str, *values: str) -> None:
+    def _tell(
+        self, key: tuple[str, str], text: str, *values: str, level: int = logging.WARNING
+    ) -> None:
         with self._lock:
             is_new = key not in self._told
             self._told.add(key)
         if is_new:
-            _log.warning(text, *values)
+            _log.log(level, text, *values)

@@ -314,6 +314,8 @@ def _size_of(columns: Mapping[str, Any]) -> tuple[int, Collection[str]]:
     names = [name for name, each in columns.items() if isinstance(each, list)]
     if not names:
         return 1, names
+    if names == _SCORE:  # as a rule
+        return len(columns["score"]), names
     lists = {name: len(columns[name]) for name in names}
     main = next((name for name in ("score", "label") if name in lists), None)
     size = 1 if main is None else lists[main]

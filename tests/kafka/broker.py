@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -19,12 +20,22 @@ _POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>streameval</groupId><artifactId>broker</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-    <version>{VERSION}</version>
-  </dependency></dependencies>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+  </dependencies>
 </project>
 """
+_SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+}
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _START_S = 60.0
 
@@ -92,6 +103,13 @@ auto.create.topics.enable=false
         except KafkaException:
             return False
         return True
+
+    def add_scripts(self, directory: Path) -> None:
+        """Write the commands of Kafka's distribution that docs/kafka.md has; Maven has none."""
+        for name, class_ in _SCRIPTS.items():
+            script = directory / name
+            script.write_text(f'#!/bin/sh\nexec {shlex.join(self._command)} {class_} "$@"\n')
+            script.chmod(0o755)
 
     def admin(self) -> AdminClient:
         """Return a client."""

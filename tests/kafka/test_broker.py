@@ -6,8 +6,12 @@ asserted too.
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +24,12 @@ from confluent_kafka import Producer
 from streameval import Evaluator
 from streameval.client import Client, ClientError
 
+from ..pages import codes
 from .broker import Broker, fetch
 from .conftest import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
@@ -33,6 +37,7 @@ ROWS = 500_000
 """Predictions, and as many labels."""
 
 KILLS = 6
+PAGE = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
 AWAY = "WARNING kafka: "
 STREAM = "fraud/v3"
 CONFIGURATION = """\
@@ -198,6 +203,79 @@ def test_kills(broker: Broker, tmp_path: Path, free_address: str) -> None:
     finally:
         consumers.kill()
         server.kill()
+
+
+def test_the_page(
+    broker: Broker,
+    tmp_path: Path,
+    free_port: Callable[[], int],
+    require_command: Callable[[str], str],
+) -> None:
+    """docs/kafka.md, followed to the letter from an empty broker; `...` matches any text."""
+    require_command("curl")
+    broker.add_scripts(tmp_path)
+    grpc, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
+
+    def here(text: str) -> str:
+        for shown, actual in ((":9092", broker.address), (":50051", grpc), (":9464", metrics)):
+            text = text.replace(f"127.0.0.1{shown}", actual)
+        return text
+
+    (configuration,) = codes(PAGE, "toml", "consumer")
+    text = here(configuration).replace("[kafka]", f'[kafka]\nmetrics = "{metrics}"')
+    (tmp_path / "consumer.toml").write_text(text)
+    topics, mapping, messages = codes(PAGE, "console", "kafka")
+    server = Server(grpc, tmp_path / "data", tmp_path / "server.log")
+    (command,) = re.findall(r"^streameval (consume kafka .*)$", PAGE, re.MULTILINE)
+    try:
+        server.start()
+        follow(here(topics), tmp_path)
+        follow(here(mapping), tmp_path)
+        with (tmp_path / "consumer.log").open("wb") as log:
+            consumer = subprocess.Popen(
+                [sys.executable, "-m", "streameval", *command.split()],
+                cwd=tmp_path,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            follow(here(messages), tmp_path)
+        finally:
+            consumer.terminate()
+            assert consumer.wait(30) == 0, (tmp_path / "consumer.log").read_text()
+    finally:
+        server.kill()
+
+
+def follow(console: str, directory: Path) -> None:
+    """Run the commands of a block; what is shown comes at once, or a moment later."""
+    environment = {**os.environ, "COLUMNS": "100", "PATH": f"{directory}:{os.environ['PATH']}"}
+    python = f"{shlex.quote(sys.executable)} -m streameval "
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", console, re.MULTILINE):
+        line = re.sub(r"^streameval ", lambda _: python, command)
+        # The words of each line, wherever they are: `...` between the lines of the page.
+        pattern = ".*".join(
+            r"\s+".join(map(re.escape, part.split())) for part in re.split(r"\.\.\.|\n", shown)
+        )
+
+        def is_shown() -> bool:
+            done = subprocess.run(
+                ["sh", "-c", line],  # noqa: B023 - called at once
+                check=False,
+                cwd=directory,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            printed.append(done.stdout + done.stderr)  # noqa: B023
+            return done.returncode == 0 and bool(re.search(pattern, done.stdout, re.DOTALL))  # noqa: B023
+
+        printed: list[str] = []
+        if shown and command.startswith(("streameval query", "curl")):
+            wait_for(is_shown, f"{command}: {printed[-1:]}")
+        else:
+            assert is_shown(), (command, printed)
 
 
 def check(address: str, scores: np.ndarray, positives: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from streameval_server import Settings
 from streameval_server._model.limits import Limits
 from streameval_server.testing import running_server
 
-from .conftest import DEAD_LETTERS, LABELS, PREDICTIONS, consuming, wait_for
+from .conftest import DEAD_LETTERS, INGEST, LABELS, PREDICTIONS, consuming, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,6 +213,22 @@ def test_bad_rows_are_dead_letters(cluster: Cluster, caplog: pytest.LogCaptureFi
     assert {each.key() for each in letters} == {b"k"}
     told = [each.getMessage() for each in caplog.records if "are refused" in each.getMessage()]
     assert len(told) == len(set(told)) == len(bad)
+
+
+def test_an_unknown_type(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Counted and told once, as a message without a value is; the others count."""
+    caplog.set_level(logging.INFO)
+    ingest = [{**INGEST[0], "types": ["scored"]}]
+    row = {"id": "r0", "score": 0.5, "label": True}
+    for kind in (b"unheard-of", b"scored", b"unheard-of"):
+        cluster.send(PREDICTIONS, row, headers=[("type", kind)])
+    cluster.producer.produce(PREDICTIONS, value=None, key=b"k", partition=0)
+    cluster.flush()
+    with running_server() as address, consuming(cluster, address, ingest=ingest) as running:
+        wait_for(lambda: running.rows("ignored", "") == 3, "ignored messages")
+        wait_for(lambda: running.rows() == 2, "the row")
+    told = [each for each in caplog.records if "no mapping takes" in each.getMessage()]
+    assert len(told) == 1
 
 
 def test_a_topic_that_comes_later(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import sys
 import tomllib
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,10 @@ from streameval import InvalidInputError, StreamEvalError
 from streameval.kafka import KafkaConfiguration
 from streameval.kafka._metrics import ConsumerMetrics
 from tests.pages import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 PAGE = Path(__file__).parents[2] / "docs/kafka.md"
 KAFKA = {"brokers": "a:9092", "topics": ["scores"]}
@@ -33,6 +37,20 @@ def test_configurations_of_the_page(name: str, stream: str) -> None:
     configuration = KafkaConfiguration.of(tomllib.loads(code))
     assert configuration.topics == ["scores", "labels"]
     assert configuration.mappings[0].stream == stream
+
+
+def test_what_it_says_to_paste(require: Callable[[str], ModuleType]) -> None:
+    """The Deployment is valid, and reads the file of the ConfigMap that its command makes."""
+    yaml, schemas = require("yaml"), require("kubernetes_validate")
+    (manifest,) = codes(PAGE.read_text(), "yaml")
+    deployment = yaml.safe_load(manifest)
+    schemas.validate(deployment, "1.29", strict=True)
+    spec = deployment["spec"]["template"]["spec"]
+    (volume,), (container,) = spec["volumes"], spec["containers"]
+    (mount,) = container["volumeMounts"]
+    made = f"kubectl create configmap {volume['configMap']['name']} --from-file=consumer.toml"
+    assert f"\n{made}\n" in PAGE.read_text()
+    assert container["command"][-1] == f"{mount['mountPath']}/consumer.toml"
 
 
 @pytest.mark.parametrize(

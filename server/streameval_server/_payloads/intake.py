@@ -274,7 +274,7 @@ class PayloadIntake:
                 reason, message = unfit
                 refused.append((mapping, Refused(place, reason.value, message, id=each.id)))
         result = IntakeResult(ignored=read.ignored)
-        self.counts["", "ignored"] += result.ignored
+        self._ignore(result.ignored)
         for mapping, why in refused:
             self._refuse(result, mapping, why)
         batches = [
@@ -317,6 +317,15 @@ class PayloadIntake:
         for stream, rows in counted.items():
             result.rows += rows
             self.counts[stream, "counted"] += rows
+
+    def _ignore(self, events: int) -> None:
+        """Count events that no mapping takes; the first one is told, as a type may be wrong."""
+        if events and not self.counts["", "ignored"]:
+            _log.info(
+                "no mapping takes an event, by its type or `when`; more are counted in "
+                "streameval_payload_rows_total"
+            )
+        self.counts["", "ignored"] += events
 
     def _refuse(self, result: IntakeResult, mapping: PayloadMapping, refused: Refused) -> None:
         result.refused.append(refused)
