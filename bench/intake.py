@@ -2,6 +2,7 @@
 
     python bench/intake.py [--quick]
     python bench/intake.py --minutes 10
+    python bench/intake.py --minutes 10 --kafka
 
 The server is a process of its own with a log on disk; an answer means that the rows are
 durable. Clients are this process: connections that are kept open, each with one request under
@@ -13,7 +14,8 @@ bodies in this process, in the same rounds, by its own processor time; the table
 
 With `--minutes` it sends 1,200 rows a second, and 10,000 more every fifth, each with its label,
 one row a request and in batches, and prints the server's resident memory every minute. Ids are
-kept for ten seconds after their labels, so that what is kept does not grow.
+kept for ten seconds after their labels, so that what is kept does not grow. With `--kafka` it is a
+consumer's memory, of 4,000 messages a second: predictions and labels in four partitions each.
 """
 
 from __future__ import annotations
@@ -191,22 +193,30 @@ def _consumed(address: str) -> float:
     return sum(float(each.rpartition(" ")[2]) for each in found if 'outcome="counted"' in each)
 
 
+def _configuration(
+    directory: Path, server: str, producer: Producer, topics: list[str], mapping: str
+) -> Path:
+    """Write the file of a consumer."""
+    brokers = producer.list_topics(timeout=10).brokers.values()
+    addresses = ",".join(f"{each.host}:{each.port}" for each in brokers)
+    file = directory / "consumer.toml"
+    file.write_text(
+        f'[kafka]\nbrokers = "{addresses}"\ntopics = {topics}\nserver = "{server}"\n'
+        f'metrics = "127.0.0.1:0"\n[[ingest]]\n{mapping}\nstream = "kafka/{topics[0]}"\n'
+    )
+    return file
+
+
 def _consume(directory: Path, server: str, topic: Topic, name: str) -> Rates:
     """Fill a topic, and let a consumer read it."""
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0, "linger.ms": 50})
-    brokers = producer.list_topics(timeout=10).brokers.values()
     messages = [message_of(topic, number) for number in range(topic.messages)]
     for number, message in enumerate(messages):
         producer.produce(name, message, partition=number % 4)
         if number % 1_000 == 0:
             producer.poll(0)
     producer.flush()
-    configuration = directory / "consumer.toml"
-    addresses = ",".join(f"{each.host}:{each.port}" for each in brokers)
-    configuration.write_text(
-        f'[kafka]\nbrokers = "{addresses}"\ntopics = ["{name}"]\nserver = "{server}"\n'
-        f'metrics = "127.0.0.1:0"\n[[ingest]]\n{topic.mapping}\nstream = "kafka/{name}"\n'
-    )
+    configuration = _configuration(directory, server, producer, [name], topic.mapping)
     consumer = Process("-m", "streameval", "consume", "kafka", "--config", str(configuration))
     try:
         metrics = consumer.address
@@ -232,6 +242,32 @@ def _kafka_table(directory: Path, server: str, rounds: int) -> None:
             for number in range(rounds)
         ]
         _print_row(topic.label, found, topic.floor)
+
+
+def _steady_kafka(directory: Path, server: str, minutes: int) -> None:
+    """Send messages at a steady rate; print the memory of their consumer every half minute."""
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0, "linger.ms": 20})
+    consumer = Process(
+        *("-m", "streameval", "consume", "kafka", "--config"),
+        str(_configuration(directory, server, producer, ["scores", "labels"], TOPICS[0].mapping)),
+    )
+    number, process = 0, psutil.Process(consumer.pid)
+    start_s = time.monotonic()
+    print(f"{'minutes':>8}{'rows sent':>12}{'counted':>12}{'resident, MiB':>16}")
+    try:
+        for half in range(2 * minutes + 1):
+            counted, memory = _consumed(consumer.address), process.memory_info().rss / 2**20
+            print(f"{half / 2:8}{2 * number:12,}{counted:12,.0f}{memory:16.1f}", flush=True)
+            while time.monotonic() < start_s + 30 * (half + 1):
+                for each in range(number, number + 500):
+                    label = b'{"id": "r%d", "label": %d}' % (each, each % 3 == 0)
+                    producer.produce("scores", message_of(TOPICS[0], each), partition=each % 4)
+                    producer.produce("labels", label, partition=each % 4)
+                number += 500
+                producer.poll(0)
+                time.sleep(0.25)
+    finally:
+        consumer.stop()
 
 
 def _print_row(label: str, found: list[Rates], floor: int) -> None:
@@ -283,8 +319,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     parser.add_argument("--minutes", type=int, default=0, help="measure memory for so long")
+    parser.add_argument("--kafka", action="store_true", help="with --minutes: of a consumer")
     options = parser.parse_args()
     quick, minutes = options.quick, options.minutes
+    if minutes and options.kafka:
+        with scratch() as directory:
+            evaluator = serve(directory / "data")
+            try:
+                _steady_kafka(directory, evaluator.address, minutes)
+            finally:
+                evaluator.stop()
+        return
     if minutes:
         with scratch() as directory, _served(directory, CONFIGURATION + LABELLED) as (server, port):
             _create(port)
