@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+from host import print_host_at_exit
 from load import Process
 
 from streameval.client import AlreadyExistsError, Client
@@ -132,6 +133,7 @@ def _append(labels: list[bool], scores: list[float]) -> float:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     quick = parser.parse_args().quick

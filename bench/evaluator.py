@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from host import print_host_at_exit
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator
@@ -372,6 +373,7 @@ def print_columns(lines: list[tuple[str, ...]]) -> None:
 
 
 def main() -> int:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repeats")
     parser.add_argument("--large", action="store_true", help="the live snapshot at 10 M too")

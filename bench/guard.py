@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from guard_works import works
+from host import print_host_at_exit
 from load import Work, ingest
 from rich.console import Console
 from rich.table import Table
@@ -125,6 +126,7 @@ def show(seconds: dict[str, dict[str, list[float]]], release: str) -> None:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()

@@ -20,6 +20,7 @@ import asyncio
 import statistics
 
 import grpc
+from host import print_host_at_exit
 from load import Work, ingest, percentiles_ms, served_beside_bare, sync_seconds
 
 from streameval.v1 import stream_pb2, stream_pb2_grpc
@@ -88,6 +89,7 @@ def _table(rounds: int, seconds: float, addresses: dict[str, str]) -> None:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     arguments = parser.parse_args()

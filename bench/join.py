@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
+from host import print_host_at_exit
 
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import JoinSettings
@@ -198,6 +199,7 @@ def memory(evaluators: int) -> None:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="1 M pending ids")
     parser.add_argument("--pending", type=int, default=10_000_000, help="ids that wait for labels")

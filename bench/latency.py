@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from load import Steal, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
+from host import Steal
+from load import Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
-import psutil
 
 from streameval.v1 import ingest_pb2
 from streameval_server._service.serve import new_event_loop
@@ -299,28 +298,6 @@ def sync_seconds(directory: Path, count: int = 200) -> list[float]:
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - start)
     return times
-
-
-class Steal:
-    """Share of CPU time that the machine's host gave to others (steal) since construction.
-
-    A stopped CPU delays everything on it, which shows in the 99th percentiles.
-    """
-
-    def __init__(self) -> None:
-        self._start = psutil.cpu_times()
-
-    def __str__(self) -> str:
-        spent = {
-            name: now - before
-            for name, now, before in zip(
-                self._start._fields, psutil.cpu_times(), self._start, strict=True
-            )
-        }
-        if "steal" not in spent:
-            return "unknown"
-        wanted = sum(spent[name] for name in ("user", "nice", "system", "irq", "softirq", "steal"))
-        return f"{spent['steal'] / wanted:.1%}" if wanted else "none"
 
 
 def percentiles_ms(seconds: list[float]) -> str:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 import psutil
+from host import print_host_at_exit
 from load import Process, scratch
 from rich.console import Console
 from rich.table import Table
@@ -423,6 +424,7 @@ def measure(shape: Shape, scale: float) -> tuple[list[str], bool]:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", action="append", help="only shapes whose names contain this")
     parser.add_argument("--scale", type=float, default=1.0, help="size of each shape")

@@ -4,20 +4,20 @@
     python bench/queries.py --streams 200 --cases 100_000
 
 An answer is a whole snapshot: six metrics, their intervals and bounds, the hull and
-coverage, as an encoded message. Merging is compared with an argsort of all cells in the
-same run. Streams share panes, which does not affect the times, because caches use the
-identity of the panes.
+coverage, as an encoded message. Times are those of the processor. Merging is compared with
+an argsort of all cells in the same run. Streams share panes, which does not affect the times,
+because caches use the identity of the panes.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
+from host import cpu_seconds, print_host_at_exit
 
 from streameval import Evaluator
 from streameval._counts.merge import merge_states
@@ -25,12 +25,13 @@ from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE
 from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
 PANES = 60
+COVERAGE = EMPTY_COVERAGE["plain"]
 WARM_UP_CHANGES = 2
 """After this number of changes of one pane the sum of the other panes is cached."""
 
@@ -43,16 +44,28 @@ def evaluator(rng: np.random.Generator, cases: int) -> Evaluator:
     return pane
 
 
-def view(name: str, evaluators: list[Evaluator]) -> StreamView:
+def counts_of(pane: Evaluator) -> LazyCounts:
+    """Return a pane's counts as a view has them, merged."""
+    counts = LazyCounts(pane, Evaluator._view)
+    counts.merge()
+    return counts
+
+
+def with_one_more(counts: LazyCounts, score: float) -> LazyCounts:
+    """Return a pane's counts with one more positive."""
+    changed = counts.evaluator.copy()
+    changed.add_case(True, score)
+    return counts_of(changed)
+
+
+def view(name: str, counts: list[LazyCounts]) -> StreamView:
     """Return a stream whose last hour has these panes."""
     first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
     panes = tuple(
-        {0: PaneView(at, at + MINUTE, LazyCounts(pane, Evaluator._view), PaneCoverage())}
-        for at, pane in zip(range(first, NOW, MINUTE), evaluators, strict=True)
+        {0: PaneView(at, at + MINUTE, pane, COVERAGE)}
+        for at, pane in zip(range(first, NOW, MINUTE), counts, strict=True)
     )
-    frozen = FrozenStream(
-        {0: (LazyCounts(evaluators[0], Evaluator._view), PaneCoverage())}, panes, {}
-    )
+    frozen = FrozenStream({0: (counts[0], COVERAGE)}, panes, {})
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
 
 
@@ -63,23 +76,17 @@ def encoded_snapshot(answers: QueryEngine, name: str) -> bytes:
     return snapshot(answers, parse_snapshot_request(request)).SerializeToString()
 
 
-def seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
 def time_one_window(rng: np.random.Generator, cases: int) -> None:
     """Print the time of merging sixty panes, and of the whole answer."""
-    panes = [evaluator(rng, cases) for _ in range(PANES)]
-    states = [pane._view() for pane in panes]
+    panes = [counts_of(evaluator(rng, cases)) for _ in range(PANES)]
+    states = [pane.evaluator._view() for pane in panes]
     runs = [run for each in states for run in (each.counts.positives, each.counts.negatives)]
     cells = np.concatenate([run.scores for run in runs])
     window: list[Window] = []
     took: dict[str, list[float]] = {}
 
     def timed(name: str, work: Callable[[], object]) -> None:
-        took.setdefault(name, []).append(seconds(work))
+        took.setdefault(name, []).append(cpu_seconds(work))
 
     for _ in range(5):
         timed("argsort of all cells", lambda: np.argsort(cells))
@@ -89,8 +96,7 @@ def time_one_window(rng: np.random.Generator, cases: int) -> None:
         timed("answer, cold", lambda of=answers: encoded_snapshot(of, "s"))
         timed("answer, unchanged", lambda of=answers: encoded_snapshot(of, "s"))
         for number in range(6):
-            newest = panes[-1].copy()
-            newest.add_case(True, 1.25 + number / 64)
+            newest = with_one_more(panes[-1], 1.25 + number / 64)
             views["s"] = view("s", [*panes[:-1], newest])
             if number < WARM_UP_CHANGES:
                 encoded_snapshot(answers, "s")
@@ -104,7 +110,7 @@ def time_one_window(rng: np.random.Generator, cases: int) -> None:
 
 def time_many_streams(rng: np.random.Generator, streams: int) -> None:
     """Print the time of all answers: cold, unchanged, 1 % of streams or of panes changed."""
-    pool = [evaluator(rng, 1_000) for _ in range(300)]
+    pool = [counts_of(evaluator(rng, 1_000)) for _ in range(300)]
     names = [str(number) for number in range(streams)]
     of = {
         name: [pool[(7 * number + i) % len(pool)] for i in range(PANES)]
@@ -114,8 +120,7 @@ def time_many_streams(rng: np.random.Generator, streams: int) -> None:
     answers = QueryEngine(views.__getitem__, lambda: NOW)
 
     def change(name: str, pane: int) -> None:
-        of[name][pane] = of[name][pane].copy()
-        of[name][pane].add_case(True, 1.25)
+        of[name][pane] = with_one_more(of[name][pane], 1.25)
         views[name] = view(name, of[name])
 
     def every() -> None:
@@ -123,17 +128,18 @@ def time_many_streams(rng: np.random.Generator, streams: int) -> None:
             encoded_snapshot(answers, name)
 
     print(f"{streams:,} streams x {PANES} panes of 1,000 cases: all answers")
-    print(f"  {'cold':<24}{seconds(every):>10.3f} s")
-    print(f"  {'unchanged':<24}{seconds(every):>10.3f} s")
+    print(f"  {'cold':<24}{cpu_seconds(every):>10.3f} s")
+    print(f"  {'unchanged':<24}{cpu_seconds(every):>10.3f} s")
     for name in names[: max(1, streams // 100)]:
         change(name, PANES - 1)
-    print(f"  {'1 % of streams changed':<24}{seconds(every):>10.3f} s")
+    print(f"  {'1 % of streams changed':<24}{cpu_seconds(every):>10.3f} s")
     for number in rng.choice(streams * PANES, streams * PANES // 100, replace=False).tolist():
         change(names[number // PANES], number % PANES)
-    print(f"  {'1 % of panes changed':<24}{seconds(every):>10.3f} s")
+    print(f"  {'1 % of panes changed':<24}{cpu_seconds(every):>10.3f} s")
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1_000_000, help="in each of sixty panes")
     parser.add_argument("--streams", type=int, default=1_000)

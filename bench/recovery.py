@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from host import print_host_at_exit
 from load import Work, bodies, frame, percentiles_ms, scratch, sync_seconds
 
 from streameval.v1 import ingest_pb2, stream_pb2
@@ -134,6 +135,7 @@ def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
 
 
 def main() -> None:
+    print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1 M cases")
     parser.add_argument("--cases", type=int, default=10_000_000, help="cases in each log")

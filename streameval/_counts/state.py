@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -166,6 +166,19 @@ class State:
         except KeyError:
             # No second look-up: another thread may call `forget` meanwhile.
             return cast("T", self._answers.setdefault(key, compute()))
+
+    def known(self, key: Hashable) -> Any:
+        """Return the cached answer for `key`, None before `cached` has computed it. O(1)."""
+        return self._answers.get(key)
+
+    def keep(self, key: Hashable, answer: T) -> T:
+        """Cache an answer that was computed with those of other states. O(1)."""
+        return cast("T", self._answers.setdefault(key, answer))
+
+    @property
+    def num_derived(self) -> int:
+        """How many things were computed from the counts and are cached here. O(1)."""
+        return len(self.__dict__) + len(self.counts.ranks_cache) + len(self._answers)
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.

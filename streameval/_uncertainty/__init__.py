@@ -8,8 +8,8 @@
   span of time, as bytes by `pair_codec`; `pair_comparison` answers, `pair_clusters` allows
   for clusters, `pair_verdict` says it in a sentence.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
-  `cluster_effect` by clusters of dependent cases, or those of a pane, `weighted_variance` by
-  weights.
+  `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window,
+  `weighted_variance` by weights.
 - `calibration`: the calibration error, and observed against expected positives.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
   kept few bits.

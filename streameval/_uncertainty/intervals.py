@@ -21,7 +21,7 @@ from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.calibration import bin_limits, calibration_interval
-from streameval._uncertainty.cluster_effect import cluster_effect, pane_effect
+from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.estimates import (
     figure_of,
@@ -33,6 +33,7 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
+from streameval._uncertainty.pane_blocks import pane_effect
 from streameval._uncertainty.rates import rate_limits, share_counts, share_figure
 from streameval._uncertainty.weighted_variance import (
     MIN_EFFECTIVE_CASES,

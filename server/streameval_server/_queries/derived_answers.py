@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from streameval._counts import State
 
 _ENTRY_BYTES = 300
+
+
+class _Measured(NamedTuple):
+    state: weakref.ref[State]
+    size: int
+    num_derived: int
 
 
 class DerivedAnswers:
@@ -31,7 +37,8 @@ class DerivedAnswers:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._sizes: dict[int, tuple[weakref.ref[State], int]] = {}
+        # By state: its size, and how many answers it had when it was measured.
+        self._sizes: dict[int, _Measured] = {}
         self._bytes = 0
         # Reentrant: a state may be collected, which drops its entry, while the lock is held.
         self._lock = threading.RLock()
@@ -59,16 +66,24 @@ class DerivedAnswers:
             self._measure(state)
 
     def _measure(self, state: State) -> None:
+        key, num_derived = id(state), state.num_derived
+        with self._lock:
+            known = self._sizes.get(key)
+            if known is not None and known.num_derived == num_derived:
+                # Nothing was computed since: as large as before, and now the most recent.
+                self._sizes[key] = self._sizes.pop(key)
+                return
         size = _ENTRY_BYTES + state.derived_bytes()
-        key = id(state)
         forgotten = []
         with self._lock:
             self._drop(key)
-            self._sizes[key] = weakref.ref(state, lambda _: self._drop(key)), size
+            self._sizes[key] = _Measured(
+                weakref.ref(state, lambda _: self._drop(key)), size, num_derived
+            )
             self._bytes += size
             while self._bytes > self._max_bytes and len(self._sizes) > 1:
                 oldest = next(iter(self._sizes))
-                found = self._sizes[oldest][0]()
+                found = self._sizes[oldest].state()
                 self._drop(oldest)
                 if found is not None:
                     forgotten.append(found)
@@ -79,4 +94,4 @@ class DerivedAnswers:
         with self._lock:
             entry = self._sizes.pop(key, None)
             if entry is not None:
-                self._bytes -= entry[1]
+                self._bytes -= entry.size

@@ -75,6 +75,14 @@ def test_delays_merge_exactly():
     assert Delays.merged([]).quantiles_us([0.5, 1]) == []
 
 
+def test_delays_of_none_and_of_a_microsecond_merge():
+    """Parts with and without labels that came at once."""
+    parts = [np.array([0, 0]), np.array([0]), np.array([1]), np.array([0, 1, 10**15])]
+    for chosen in (parts[:2], parts[1:3], parts):
+        whole = Delays.of(np.concatenate(chosen))
+        assert Delays.merged(map(Delays.of, chosen)).to_bytes() == whole.to_bytes()
+
+
 def test_labels_that_come_at_once_have_no_delay():
     """The same holds for labels before their prediction."""
     delays = Delays.of(np.array([0, -5, 0]))

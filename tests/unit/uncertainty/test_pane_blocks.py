@@ -1,0 +1,71 @@
+"""The panes of a window as blocks: the same counts, however many panes are counted at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator
+from streameval._counts.cluster_cells import coarse_cells
+from streameval._counts.merge import merge_states
+from streameval._counts.state import State
+from streameval._uncertainty import pane_blocks
+from streameval._uncertainty.pane_blocks import PaneBlocks
+
+
+def panes(seed: int, *, is_weighted: bool = False) -> list[State]:
+    """Return panes of all kinds: without cases, with misses, ties, both signs, weights."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for pane in range(7):
+        evaluator = Evaluator()
+        size = int(rng.integers(0, 60)) if pane else 0
+        scores = np.round(rng.normal(scale=3, size=size), int(rng.integers(0, 9)))
+        labels = rng.random(size) < 0.4
+        weights = rng.choice([0.5, 1.0, 2.0], size) if is_weighted and pane > 2 else None
+        evaluator.add_cases(labels=labels, scores=scores, weights=weights)
+        evaluator.add_misses(pane % 3)
+        evaluator.add_negative_misses(pane % 2)
+        found.append(evaluator._view())
+    return found
+
+
+def brute_force(states: list[State], unit: int) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Return the cells, best first, and the tables, case by case."""
+    rows = []
+    for pane, state in enumerate(states):
+        for label in (False, True):
+            run = state.weighted_counts().run(label)
+            scale = 1 if unit > 1 else 1 / 2**16
+            for score, units, square in zip(run.scores, run.units, run.squares(), strict=True):
+                edge = float(coarse_cells(np.array([score]), 5)[0][0])
+                rows.append((edge, pane, label, units * scale, square * scale**2))
+            missed = (state.missed_positives if label else state.missed_negatives) // state.unit
+            if missed:
+                rows.append((-np.inf, pane, label, missed * unit, missed * unit**2))
+    edges = sorted({row[0] for row in rows}, reverse=True)
+    counts, squares = np.zeros((2, 2, len(states), len(edges)))
+    for edge, pane, label, count, square in rows:
+        counts[int(label), pane, edges.index(edge)] += count
+        squares[int(label), pane, edges.index(edge)] += square
+    return edges, counts, squares
+
+
+@pytest.mark.parametrize("max_scores", [1, 40, 10_000])
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_are_the_cases_counted_one_by_one(
+    seed: int, max_scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one pass or in several, with panes that are known and panes that are new."""
+    monkeypatch.setattr(pane_blocks, "_MAX_COUNTED_SCORES", max_scores)
+    states = panes(seed, is_weighted=seed % 2 == 1)
+    for known in (states[:3], states):
+        whole = merge_states(known, revision=0)
+        blocks = PaneBlocks.of(whole, known)
+        edges, counts, squares = brute_force(known, whole.unit)
+        assert blocks.cells.scores.tolist() == edges
+        assert blocks.counts.tolist() == counts.tolist()
+        if whole.unit > 1:
+            assert blocks.squares.tolist() == squares.tolist()
+        assert (blocks.cells.P, blocks.cells.N) == (whole.P, whole.N)
+        assert np.array_equal(blocks.cells.tp, np.cumsum(blocks.cells.p) - blocks.cells.p)
