@@ -51,6 +51,13 @@ def counts_of(pane: Evaluator) -> LazyCounts:
     return counts
 
 
+def closed(pane: Evaluator) -> LazyCounts:
+    """Return the counts of a pane that is closed, as a server keeps them."""
+    counts = counts_of(pane)
+    counts.state.pack()
+    return counts
+
+
 def with_one_more(counts: LazyCounts, score: float) -> LazyCounts:
     """Return a pane's counts with one more positive."""
     changed = counts.evaluator.copy()
@@ -78,8 +85,8 @@ def encoded_snapshot(answers: QueryEngine, name: str) -> bytes:
 
 def time_one_window(rng: np.random.Generator, cases: int) -> None:
     """Print the time of merging sixty panes, and of the whole answer."""
-    panes = [counts_of(evaluator(rng, cases)) for _ in range(PANES)]
-    states = [pane.evaluator._view() for pane in panes]
+    panes = [closed(evaluator(rng, cases)) for _ in range(PANES)]
+    states = [pane.state for pane in panes]
     runs = [run for each in states for run in (each.counts.positives, each.counts.negatives)]
     cells = np.concatenate([run.scores for run in runs])
     window: list[Window] = []
@@ -110,7 +117,7 @@ def time_one_window(rng: np.random.Generator, cases: int) -> None:
 
 def time_many_streams(rng: np.random.Generator, streams: int) -> None:
     """Print the time of all answers: cold, unchanged, 1 % of streams or of panes changed."""
-    pool = [counts_of(evaluator(rng, 1_000)) for _ in range(300)]
+    pool = [closed(evaluator(rng, 1_000)) for _ in range(300)]
     names = [str(number) for number in range(streams)]
     of = {
         name: [pool[(7 * number + i) % len(pool)] for i in range(PANES)]

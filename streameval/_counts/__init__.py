@@ -9,7 +9,8 @@ From the bottom up:
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
 - `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
   protocol by which queries read them.
-- `state`: one immutable revision with its cached answers. `merge`: sums and
+- `state`: one immutable revision with its cached answers. `packed_counts`, `packed_merge`: its
+  counts as bytes, and sums of these; `opened_counts`: which of them are open. `merge`: sums and
   differences of states. `codec`: a state as bytes; `evaluator_codec`: one that may have
   clusters or weights.
 - `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
@@ -50,6 +51,7 @@ from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluato
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.opened_counts import OPENED
 from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, locate
@@ -71,6 +73,7 @@ __all__ = [
     "MAX_BITS",
     "MAX_TOTAL",
     "MAX_WEIGHTED_CASES",
+    "OPENED",
     "WEIGHT_UNITS",
     "ClusterChecksums",
     "ClusterCounts",

@@ -12,6 +12,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.packed_merge import merge_packed
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.scatter import merge_cells
 from streameval._counts.state import (
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.resolution import Scale
+
+_MIN_PACKED_STATES = 3
+"""Fewer packed states than this are opened to be merged."""
 
 
 def merge_states(states: Sequence[State], *, revision: int) -> State:
@@ -172,6 +176,13 @@ def _merged(states: Sequence[State], label: bool, resolution: int | None, scale:
     """Return one class's sum at a common resolution."""
     if resolution is None:
         return merge_runs([state.run(label) for state in states])
+    packed = [state.packed for state in states if state.packed is not None]
+    if len(packed) >= _MIN_PACKED_STATES and resolution >= 1:
+        closed = merge_packed(packed, label, resolution, scale)
+        if closed is not None:
+            rest = [state for state in states if state.packed is None]
+            runs = [at_resolution(state.run(label), resolution, scale) for state in rest]
+            return merge_cells([closed, *runs], resolution, scale)
     runs = [
         state.run(label)
         if state.resolution == resolution

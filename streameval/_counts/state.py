@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.opened_counts import OPENED
+from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._counts.run import Run
 from streameval._counts.weights import (
@@ -76,15 +78,55 @@ class State:
     clusters: ClusterCounts | None = None
     _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
+    packed: ClassVar[PackedCounts | None] = None
+    """The counts as bytes, once `pack` was called: then an entry of the state's `__dict__`."""
+
+    def pack(self) -> None:
+        """Keep the counts as bytes, which take less memory until they are read. O(n).
+
+        The content stays the same, so the state is still immutable to its readers. States whose
+        counts cannot be packed stay as they are: exact and weighted ones, those by clusters, and
+        those of cells below one bit.
+        """
+        is_plain = self.weighted is None and self.clusters is None and self.packed is None
+        if is_plain and self.resolution is not None and self.resolution >= 1:
+            packed = PackedCounts.of(self.counts, self.resolution, self.scale)
+            if packed is not None:
+                self.__dict__["packed"] = packed
+                self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Open the counts of a packed state; no other attribute is ever missing. O(n)."""
+        packed = self.packed
+        if name != "counts" or packed is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        counts = self.__dict__["counts"] = packed.open()
+        OPENED.add(self, len(counts))
+        return counts
+
+    def close(self) -> None:
+        """Drop the open counts of a packed state; the next reader opens them again. O(1)."""
+        if self.packed is not None:
+            self.__dict__.pop("counts", None)
+
+    @property
+    def num_scores(self) -> int:
+        """How many distinct scores are kept, counted by class; opens nothing. O(1)."""
+        return len(self.counts if self.packed is None else self.packed)
+
     @property
     def P(self) -> int:
         """All positives, misses included."""
-        return self.counts.positives.total + self.missed_positives
+        return self._scored(True) + self.missed_positives
 
     @property
     def N(self) -> int:
         """All negatives, misses included."""
-        return self.counts.negatives.total + self.missed_negatives
+        return self._scored(False) + self.missed_negatives
+
+    def _scored(self, label: bool) -> int:
+        """Return how much one class's scores count; opens nothing. O(1)."""
+        return self.run(label).total if self.packed is None else self.packed.total(label)
 
     @property
     def total(self) -> int:
@@ -100,7 +142,7 @@ class State:
     def num_scored(self) -> tuple[int, int]:
         """How many negatives and positives have a score, whatever they weigh. O(n), once."""
         if self.weighted is None:
-            return self.counts.negatives.total, self.counts.positives.total
+            return self._scored(False), self._scored(True)
         return self.weighted.num_cases(False), self.weighted.num_cases(True)
 
     @property
@@ -178,7 +220,7 @@ class State:
     @property
     def num_derived(self) -> int:
         """How many things were computed from the counts and are cached here. O(1)."""
-        return len(self.__dict__) + len(self.counts.ranks_cache) + len(self._answers)
+        return len(self.__dict__) + len(self._open_counts.ranks_cache) + len(self._answers)
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.
@@ -186,14 +228,20 @@ class State:
         O(cached objects).
         """
         cached = [self.__dict__.get("groups"), self.__dict__.get("cumulative")]
-        return _bytes_of([*cached, *self.counts.ranks_cache, *list(self._answers.values())])
+        ranks = self._open_counts.ranks_cache
+        return _bytes_of([*cached, *ranks, *list(self._answers.values())])
+
+    @property
+    def _open_counts(self) -> ScoreCounts:
+        """The counts; empty ones of a packed state that is not open."""
+        return cast("ScoreCounts", self.__dict__.get("counts") or ScoreCounts())
 
     def forget(self) -> None:
         """Drop what was computed from the counts; the next query computes it again."""
         for name in ("groups", "cumulative"):
             self.__dict__.pop(name, None)
         self._answers.clear()
-        self.counts.ranks_cache.clear()
+        self._open_counts.ranks_cache.clear()
 
     def same_content(self, other: State) -> bool:
         """Return whether both have the same counts and settings; revisions may differ. O(n)."""

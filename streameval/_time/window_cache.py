@@ -96,15 +96,15 @@ def _merged(states: Sequence[State], max_cells: int) -> State:
     for state in states:
         if chunk and state.max_cells is not None and cells > max_cells:
             total = [merge_states([*total, *chunk], revision=0)]
-            chunk, cells = [], len(total[0].counts)
+            chunk, cells = [], total[0].num_scores
         chunk.append(state)
-        cells += len(state.counts)
+        cells += state.num_scores
     return merge_states([*total, *chunk], revision=0)
 
 
 def _num_cells(state: State) -> int:
     """Return how many distinct scores take as much as a state, counted by class. O(1)."""
-    return len(state.counts) + _cluster_cells(state)
+    return state.num_scores + _cluster_cells(state)
 
 
 def _cluster_cells(state: State) -> int:
@@ -125,7 +125,7 @@ class _PartialSum:
     """
 
     def __init__(self, states: Sequence[State]) -> None:
-        cells = sum(len(state.counts) for state in states)
+        cells = sum(state.num_scores for state in states)
         # A cap limits distinct scores; each may occur in both classes.
         caps = [2 * state.max_cells for state in states if state.max_cells is not None]
         by_cluster = sum(_cluster_cells(state) for state in states)

@@ -5,7 +5,7 @@ is replaced by another object, whatever the log's revision is by then. The revis
 warnings are added to each answer at the end.
 
 Cost: an unchanged answer takes O(panes), below 0.3 ms for sixty; a new one takes a merge of
-its panes and a pass for each metric, about 28 ms for sixty full ones, and 10 ms where only
+its panes and a pass for each metric, about 24 ms for sixty full ones, and 12 ms where only
 one pane changes. Any thread may call it.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
+from streameval._counts import OPENED
 from streameval._metric_registry import PROJECTED_NAMES
 from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import query_pb2, types_pb2
@@ -218,7 +219,7 @@ class QueryEngine:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of all caches, an upper bound. O(1), safe to read from any thread."""
+        """Memory of all caches and of open counts, an upper bound. O(1), from any thread."""
         small = (self._snapshots, self._projections, self._coverages, self._typical_delays)
         coverages = _COVERAGE_BYTES * len(self._coverages)
         return (
@@ -227,6 +228,7 @@ class QueryEngine:
             + self._snapshots.cost
             + self._projections.cost
             + coverages
+            + OPENED.memory_bytes
             + sum(cache.overhead_bytes for cache in small)
         )
 
@@ -254,7 +256,7 @@ class QueryEngine:
         span_us, states = resolved.span_us, [pane.state for pane in resolved.states]
         if span_us is None:
             return Window(
-                resolved.slice.all_time._view(), resolved.view.info.create_us, resolved.now_us
+                resolved.slice.counts.state, resolved.view.info.create_us, resolved.now_us
             )
         half_life_us = resolved.half_life_us
         if half_life_us is not None:
@@ -401,9 +403,7 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
             now_us=now_us,
             empty=empty_pane(resolved.view)._view(),
             # A slice is compared with the rest of the whole, so both have one form.
-            has_weights=any(
-                pane.evaluator._view().weighted is not None for pane in resolved.view.whole.panes
-            ),
+            has_weights=any(pane.state.weighted is not None for pane in resolved.view.whole.panes),
         )
     except InvalidInputError as error:
         raise RequestError(

@@ -77,23 +77,21 @@ class ResolvedSelection:
     @cached_property
     def states(self) -> tuple[PaneState, ...]:
         """The counts of the panes."""
-        return tuple(
-            PaneState(pane.start_us, pane.end_us, pane.evaluator._view()) for pane in self.panes
-        )
+        return tuple(PaneState(pane.start_us, pane.end_us, pane.state) for pane in self.panes)
 
     @property
     def num_cells(self) -> int:
         """Distinct scores of the panes, or of all time, counted by class. O(panes)."""
         if self.span_us is None:
-            return len(self.slice.all_time._view().counts)
-        return sum(len(each.state.counts) for each in self.states)
+            return self.slice.counts.state.num_scores
+        return sum(each.state.num_scores for each in self.states)
 
     @cached_property
     def parts(self) -> tuple[object, ...]:
         """The immutable objects that determine the answer; caches compare them by identity."""
         whole = () if self.whole is None else self.whole.parts
         if self.span_us is None:
-            return (self.slice.all_time._view(), self.slice.coverage, *whole)
+            return (self.slice.counts.state, self.slice.coverage, *whole)
         if not self.panes:  # then the answer is valid as long as the stream
             return (self.view.info,)
         states = (each.state for each in self.states)
@@ -227,7 +225,7 @@ def _is_within(pane: PaneView, span_us: tuple[int, int]) -> bool:
 def _of_newest(panes: Iterable[PaneView], count: int, latest_us: int) -> tuple[int, int]:
     """Return the span of the newest panes that together hold `count` cases."""
     kept = [
-        PaneState(pane.start_us, pane.end_us, pane.evaluator._view())
+        PaneState(pane.start_us, pane.end_us, pane.state)
         for pane in panes
         if pane.end_us <= latest_us
     ]

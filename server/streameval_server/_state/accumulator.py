@@ -62,6 +62,9 @@ PIECE_BYTES = 640
 _STATE_BYTES = 640
 """Memory of a state besides its columns: its objects, and the heads of its arrays."""
 
+_PACKED_STATE_BYTES = 400
+"""Memory of a packed state besides its packed counts; measured."""
+
 _MAX_PIECES = 8
 """Additions that may wait for a merge, however small: they take more than their rows."""
 
@@ -139,8 +142,8 @@ class Accumulator:
         self._state = state
         # Whether the state, or a pending change, has weights: then there is no table.
         self._has_weights = state.weighted is not None
-        self._state_scores = len(state.counts)
-        self._state_bytes = _columns_bytes(state) + (_STATE_BYTES if self._state_scores else 0)
+        self._state_scores = state.num_scores
+        self._state_bytes = _state_bytes(state)
         self._state_bytes += table_bytes(state.clusters)
         # None where the slice has no clusters.
         self._clusters = None if state.clusters is None else PendingClusters()
@@ -238,7 +241,7 @@ class Accumulator:
             return
         source: _Source | None = frozen.source
         if source is None:
-            self._adopt(frozen.evaluator._view())
+            self._adopt(frozen.state)
         else:
             self._state, self._table = source.state, source.table
             self._pending = list(source.pending)
@@ -316,10 +319,18 @@ class Accumulator:
         self._adopt(merge_states([mine, *others], revision=0))
         return self.memory_bytes - before
 
+    def pack(self) -> int:
+        """Keep the counts as bytes until the next change; return by how much memory grew. O(n)."""
+        before = self.memory_bytes
+        state = self.state()
+        state.pack()
+        self._state_bytes = _state_bytes(state)
+        return self.memory_bytes - before
+
     def state(self) -> State:
         """Return the counts with all changes merged. O(n) when some are pending."""
         frozen = self.frozen()
-        state = frozen.evaluator._view()
+        state = frozen.state
         self._adopt(state)
         self._frozen = frozen
         return state
@@ -365,6 +376,13 @@ def piece_bytes(change: Addition) -> int:
         # What it takes once it is merged, which no reader counts.
         return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def _state_bytes(state: State) -> int:
+    """Return the memory of a state's counts. O(1)."""
+    if state.packed is not None:
+        return _PACKED_STATE_BYTES + state.packed.memory_bytes
+    return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
 
 
 def _columns_bytes(state: State) -> int:

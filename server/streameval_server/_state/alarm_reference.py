@@ -66,7 +66,7 @@ def _segments(counts: FrozenStream, span_us: tuple[int, int]) -> dict[str, Refer
 
 def _cases(part: SliceView, span_us: tuple[int, int]) -> ReferenceCases:
     states = [
-        pane.evaluator._view()
+        pane.state
         for pane in part.panes
         if span_us[0] <= pane.start_us and pane.end_us <= span_us[1]
     ]

@@ -172,8 +172,12 @@ class StreamCounts:
 
     @property
     def has_collected(self) -> bool:
-        """Whether enough is collected to count it in idle time. O(1)."""
-        return self._collected_rows >= MIN_IDLE_COUNT_ROWS or bool(self._deferred)
+        """Whether there is enough to count, or to pack, in idle time. O(1)."""
+        return (
+            self._collected_rows >= MIN_IDLE_COUNT_ROWS
+            or bool(self._deferred)
+            or self.store.has_unpacked
+        )
 
     def flush(self) -> None:
         """Count everything that was collected, without a visible effect. O(rows log rows)."""
@@ -203,12 +207,14 @@ class StreamCounts:
         self.store.freeze(settled)
 
     def count_idle(self) -> None:
-        """Count a part of what was collected, in idle time, without a visible effect."""
+        """Count a part of what was collected, or pack a pane, in idle time, invisibly."""
         if self._collected_rows >= MIN_IDLE_COUNT_ROWS:
             self.count()
         self._settle_all_time()
         for content in list(self._deferred)[:_MIN_SETTLED_PANES]:
             self._settle(content)
+        if not self._deferred:
+            self.store.pack_pane()
 
     def _settle(self, content: PaneContent) -> None:
         """Count a pane's deferred rows in its slices. O(rows + slices)."""

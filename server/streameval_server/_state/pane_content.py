@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _PART = struct.Struct("<IIII")
 
+_NONE_DEFERRED = DeferredRows()
+"""Stands for no deferred rows, which most panes have. Never add to it."""
+
 
 @dataclass(slots=True, eq=False)
 class Part:
@@ -104,10 +107,12 @@ class PaneContent:
         self.parts: dict[int, Part] = {}
         self.revision = usage.revision
         self.is_open = False
-        self.deferred = DeferredRows()
+        self.deferred = _NONE_DEFERRED
 
     def defer(self, rows: CodedCases | Effects) -> int:
         """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
+        if self.deferred is _NONE_DEFERRED:
+            self.deferred = DeferredRows()
         return self.deferred.add(
             rows, slices=self._usage.num_slices, existing=max(len(self.parts) - 1, 0)
         )
@@ -116,7 +121,9 @@ class PaneContent:
         """Return all deferred rows, to be counted in this order. O(rows + slices)."""
         self._frozen = None
         slices = (part.counts for number, part in self.parts.items() if number != WHOLE)
-        return self.deferred.pop(slices, max_cells)
+        rows = self.deferred.pop(slices, max_cells)
+        self.deferred = _NONE_DEFERRED
+        return rows
 
     def touch(self) -> None:
         """Record a change at the current revision."""
@@ -181,7 +188,7 @@ class PartsEncoder:
         """Return the bytes. O(cells)."""
         pieces: list[bytes] = [b""]
         for number, frozen, covered in self.parts:
-            counts = encode_evaluator(frozen.evaluator._view())
+            counts = encode_evaluator(frozen.state)
             coverage = b"" if covered.is_empty else covered.cell.to_bytes()
             delays = covered.delays.to_bytes()
             pieces += (

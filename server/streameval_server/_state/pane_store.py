@@ -81,6 +81,8 @@ class PaneStore:
         usage.memory_bytes = self.whole.memory_bytes
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
+        # Panes that are not open, and may have counts that are not packed; by their last change.
+        self._unpacked: dict[PaneContent, None] = {}
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
@@ -113,8 +115,31 @@ class PaneStore:
                 if len(starts_us) <= _MAX_OPEN_PANES:
                     self._open_pane(content)
             content.touch()
+            if not content.is_open:
+                self._note_change(content)
             found.append(content)
         return found
+
+    def _note_change(self, content: PaneContent) -> None:
+        self._unpacked.pop(content, None)
+        self._unpacked[content] = None
+
+    @property
+    def has_unpacked(self) -> bool:
+        """Whether panes that are not open may have counts that are not packed. O(1)."""
+        return bool(self._unpacked)
+
+    def pack_pane(self) -> None:
+        """Pack the counts of the pane that was changed longest ago. O(cells).
+
+        A pane is filled while its time lasts, then read by windows that sum it, if at all. Late
+        rows open what they change.
+        """
+        content = next(iter(self._unpacked), None)
+        if content is not None:
+            del self._unpacked[content]
+            for part in content.parts.values():
+                self._usage.memory_bytes += part.counts.pack()
 
     def _open_pane(self, content: PaneContent) -> None:
         content.is_open = True
@@ -129,12 +154,16 @@ class PaneStore:
             return [self._slice(number)]
         if content.is_open:
             return [content.part(number)]
+        self._note_change(content)
         return [self._slice(number), content.part(number)]
 
-    @staticmethod
-    def in_pane(content: PaneContent | None, number: int) -> list[Part]:
+    def in_pane(self, content: PaneContent | None, number: int) -> list[Part]:
         """Return the part in a pane, for rows that are in the all-time counts already."""
-        return [] if content is None else [content.part(number)]
+        if content is None:
+            return []
+        if not content.is_open:
+            self._note_change(content)
+        return [content.part(number)]
 
     def parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return the parts that count one reference, by its time and its code of each key."""
@@ -166,6 +195,7 @@ class PaneStore:
 
     def _close(self, content: PaneContent) -> None:
         content.is_open = False
+        self._note_change(content)
         for number, part in content.parts.items():
             if number != WHOLE:
                 before = part.memory_bytes
@@ -250,6 +280,9 @@ class PaneStore:
             parts += pane.content.parts.values()
             deferred += pane.content.deferred.memory_bytes
         self._usage.memory_bytes = deferred + sum(part.memory_bytes for part in parts)
+        # Panes that coarsened or were restored are new, and others are gone.
+        contents = (pane.content for pane in self.panes)
+        self._unpacked = {each: None for each in contents if not each.is_open}
 
     # -- reading
 

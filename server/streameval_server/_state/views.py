@@ -81,23 +81,28 @@ class LazyCounts:
         Returns the counts of a source.
     """
 
-    __slots__ = ("__weakref__", "_evaluator", "_merge", "_source")
+    __slots__ = ("__weakref__", "_merge", "_source", "_state")
 
     def __init__(self, source: Any, merge: Callable[[Any], State]) -> None:
         self._source = source
         self._merge = merge
-        self._evaluator: Evaluator | None = None
+        self._state: State | None = None
+
+    @property
+    def state(self) -> State:
+        """The counts, always the same object. O(cells) the first time."""
+        # Two threads may both merge; they get equal states. The source is dropped after the
+        # state is there, so a reader that misses one finds the other.
+        if self._state is None and (source := self._source) is not None:
+            self._state = self._merge(source)
+            self._source = None
+        assert self._state is not None
+        return self._state
 
     @property
     def evaluator(self) -> Evaluator:
-        """The counts as an evaluator, always the same one. Never mutate it."""
-        # Two threads may both merge; they get evaluators of equal counts. The source is
-        # dropped after the evaluator is there, so a reader that misses one finds the other.
-        if self._evaluator is None and (source := self._source) is not None:
-            self._evaluator = Evaluator._of(self._merge(source))
-            self._source = None
-        assert self._evaluator is not None
-        return self._evaluator
+        """The counts as an evaluator. Never mutate it. As `state`."""
+        return Evaluator._of(self.state)
 
     @property
     def source(self) -> Any:
@@ -106,12 +111,12 @@ class LazyCounts:
 
     def merge(self) -> None:
         """Merge the counts now, unless they are merged."""
-        _ = self.evaluator
+        _ = self.state
 
     @property
     def is_merged(self) -> bool:
         """Whether the counts are merged."""
-        return self._evaluator is not None
+        return self._state is not None
 
     @classmethod
     def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
@@ -120,7 +125,7 @@ class LazyCounts:
 
 
 def _sum(parts: Sequence[LazyCounts]) -> State:
-    return merge_states([part.evaluator._view() for part in parts], revision=0)
+    return merge_states([part.state for part in parts], revision=0)
 
 
 class PaneView:
@@ -147,8 +152,13 @@ class PaneView:
 
     @property
     def evaluator(self) -> Evaluator:
-        """The counts, always the same object. Never mutate it. O(cells) the first time."""
+        """The counts as an evaluator. Never mutate it. O(cells) the first time."""
         return self._counts.evaluator
+
+    @property
+    def state(self) -> State:
+        """The counts, always the same object. O(cells) the first time."""
+        return self._counts.state
 
     def __repr__(self) -> str:
         return f"<PaneView {self.start_us} to {self.end_us}>"
@@ -174,7 +184,7 @@ class SliceView:
 
     @property
     def all_time(self) -> Evaluator:
-        """All counts, always the same object. Never mutate it. O(cells) the first time."""
+        """All counts as an evaluator. Never mutate it. O(cells) the first time."""
         return self.counts.evaluator
 
 

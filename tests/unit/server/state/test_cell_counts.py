@@ -145,7 +145,7 @@ def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
             frozen = cells.frozen()
             assert cells.frozen() is frozen
             assert frozen.evaluator == peer
-            assert frozen.evaluator is frozen.evaluator
+            assert frozen.state is frozen.state
         if step % 20 == 10:
             gone = np.concatenate([scores[labels][:5], scores[~labels][:5]])
             cells.remove(UnsortedCases(np.arange(10) < 5, gone, None))

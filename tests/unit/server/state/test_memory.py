@@ -197,3 +197,45 @@ def test_rows_of_closed_panes_wait_together(monkeypatch):
     before = later.memory_bytes
     later.counts.store.recount_memory()
     assert later.memory_bytes == before
+
+
+@pytest.mark.parametrize("keys", [0, 2])
+def test_closed_panes_are_packed_in_idle_time(keys):
+    """The same bytes and answers in less memory; late rows open what they change."""
+    state, rng = stream(keys), np.random.default_rng(4)
+    peer, again = stream(keys), np.random.default_rng(4)
+    for revision in range(2, 5):
+        state.take(cases(rng, 3_000, keys, 2.9), revision, NOW)
+        peer.take(cases(again, 3_000, keys, 2.9), revision, NOW)
+        view = state.counts.frozen({})
+        kept = [pane.state for pane in view.slice(0).panes]
+        before = state.memory_bytes
+        while state.counts.has_collected:
+            state.counts.count_idle()
+        assert state.memory_bytes < before
+        # A view that was taken before reads the same states, which are packed now.
+        assert [pane.state for pane in state.counts.frozen({}).slice(0).panes] == kept
+        assert all(each.packed is not None and "counts" not in each.__dict__ for each in kept)
+        assert dict(content_parts(state)) == dict(content_parts(peer))
+        counted = state.memory_bytes
+        state.counts.store.recount_memory()
+        assert state.memory_bytes == counted
+    for pane in state.counts.frozen({}).slice(0).panes:
+        pane.state._check()
+
+
+def test_the_memory_of_packed_panes_is_counted():
+    """Panes of a few and of many cases, with slices, that were read before."""
+    tracemalloc.start()
+    try:
+        state, rng = stream(1), np.random.default_rng(5)
+        for revision in range(2, 12):
+            state.take(cases(rng, 20_000, 1, 2.9), revision, NOW)
+        state.counts.frozen({})
+        while state.counts.has_collected:
+            state.counts.count_idle()
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= BUDGET * state.memory_bytes, (taken, state.memory_bytes)

@@ -1,0 +1,66 @@
+"""The packed states whose counts are open: at most so large together, the oldest closed first.
+
+A packed state opens its counts when they are read, and its next reader finds them open. What
+has not been closed by then is bounded here, for all states of the process. Closing is safe at
+any time: a reader keeps the counts that it holds, and the next one opens them again.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Protocol
+
+
+class Packed(Protocol):
+    """A packed state."""
+
+    def close(self) -> None:
+        """Drop its open counts."""
+
+
+_CELL_BYTES = 16
+"""Memory of an open cell: its score and its multiplicity."""
+
+MAX_OPEN_CELLS = 1 << 20
+"""Cells of all open counts; the newest may exceed it alone."""
+
+
+class OpenedCounts:
+    """The states that are open, in the order in which they were opened. Any thread may call it.
+
+    Parameters
+    ----------
+    max_cells : int
+        The most that all may have together.
+    """
+
+    def __init__(self, max_cells: int) -> None:
+        self._max_cells = max_cells
+        self._states: deque[tuple[weakref.ref[Packed], int]] = deque()
+        self._cells = 0
+        self._lock = threading.Lock()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of open counts, an upper bound. O(1)."""
+        return _CELL_BYTES * self._cells
+
+    def add(self, state: Packed, cells: int) -> None:
+        """Note that a state was opened; close the oldest beyond the limit. Amortised O(1)."""
+        closed = []
+        with self._lock:
+            self._states.append((weakref.ref(state), cells))
+            self._cells += cells
+            while self._cells > self._max_cells and len(self._states) > 1:
+                oldest, size = self._states.popleft()
+                self._cells -= size
+                closed.append(oldest())
+        for each in closed:
+            if each is not None:
+                each.close()
+
+
+OPENED = OpenedCounts(MAX_OPEN_CELLS)
+"""Those of this process."""

@@ -1,0 +1,151 @@
+"""Packed states: the same content in less memory, in whatever order they are read."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import Evaluator
+from streameval._counts import encode_evaluator
+from streameval._counts.merge import merge_states
+from streameval._counts.opened_counts import OpenedCounts
+from streameval._counts.resolution import Scale
+from streameval._counts.state import State
+
+EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
+SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))
+CASES = st.lists(st.tuples(st.booleans(), SCORES, st.sampled_from([1, 2, 300, 2**40])), max_size=30)
+
+
+def state_of(cases: list[tuple[bool, float, int]], bits: int, scale: Scale = "plain") -> State:
+    """Return the state of cases that occur several times each."""
+    evaluator = Evaluator(resolution=bits, scale=scale, max_cells=4_000)
+    if cases:
+        labels, scores, counts = zip(*cases, strict=True)
+        evaluator.add_cases(labels=labels, scores=scores, counts=counts)
+    evaluator.add_misses(3)
+    return evaluator._view()
+
+
+def packed(state: State) -> State:
+    """Return another state of the same content, packed."""
+    other = replace(state, _answers={})
+    other.pack()
+    return other
+
+
+@given(cases=CASES, bits=st.integers(1, 53), is_probability=st.booleans())
+def test_packing_keeps_every_score(
+    cases: list[tuple[bool, float, int]], bits: int, is_probability: bool
+) -> None:
+    """At every resolution and on both scales, to the byte; totals are known without opening."""
+    if is_probability:
+        cases = [(label, 1 / (1 + abs(score)), count) for label, score, count in cases]
+    state = state_of(cases, bits, "probability" if is_probability else "plain")
+    other = packed(state)
+    assert other.packed is not None
+    assert (other.P, other.N, other.num_scored) == (state.P, state.N, state.num_scored)
+    assert other.num_scores == len(state.counts)
+    assert "counts" not in other.__dict__
+    assert other.same_content(state)
+    other._check()
+    assert encode_evaluator(other) == encode_evaluator(state)
+    assert replace(other, revision=9).packed is None
+    other.close()
+    assert other.same_content(state)
+
+
+@given(
+    parts=st.lists(st.tuples(CASES, st.integers(1, 20), st.booleans()), min_size=3, max_size=8),
+    is_probability=st.booleans(),
+)
+def test_packed_states_have_the_same_sum(
+    parts: list[tuple[list[tuple[bool, float, int]], int, bool]], is_probability: bool
+) -> None:
+    """Packed or open, of all resolutions and in sparse tables, to the bit."""
+    states = []
+    for cases, bits, _ in parts:
+        if is_probability:
+            shares = [(label, 1 / (1 + abs(score)), count) for label, score, count in cases]
+            states.append(state_of(shares, bits, "probability"))
+        else:
+            states.append(state_of(cases, bits))
+    mixed = [
+        packed(state) if is_packed else state
+        for state, (_, _, is_packed) in zip(states, parts, strict=True)
+    ]
+    whole = merge_states(states, revision=0)
+    for others in (mixed, [packed(state) for state in states]):
+        merged = merge_states(others, revision=0)
+        merged._check()
+        assert merged.same_content(whole)
+
+
+@pytest.mark.parametrize("size", [30, 3_000, 40_000])
+def test_large_packed_states_have_the_same_sum(size: int) -> None:
+    """Of few cells and of many, whose resolutions differ by their caps."""
+    rng = np.random.default_rng(size)
+    states = []
+    for pane in range(12):
+        labels = rng.random(size) < 0.1
+        scores = rng.logistic(scale=1 + pane, size=size) + labels
+        evaluator = Evaluator(resolution=12, max_cells=4_096)
+        evaluator.add_cases(labels=labels, scores=scores)
+        states.append(evaluator._view())
+    merged = merge_states([packed(state) for state in states], revision=0)
+    assert merged.same_content(merge_states(states, revision=0))
+
+
+def test_exact_and_weighted_counts_are_not_packed() -> None:
+    """They stay as they are."""
+    exact, weighted, coarse = Evaluator(), Evaluator(resolution=8), Evaluator(max_cells=1)
+    exact.add_cases(labels=[1, 0], scores=[0.5, 0.25])
+    weighted.add_cases(labels=[1, 0], scores=[0.5, 0.25], weights=[0.5, 2])
+    coarse.add_cases(labels=[1, 0], scores=[-3.5, 1e300])
+    for evaluator in (exact, weighted, coarse):
+        state = evaluator._view()
+        state.pack()
+        assert state.packed is None
+    with pytest.raises(AttributeError, match="no attribute 'something'"):
+        exact._view().something  # noqa: B018
+
+
+def test_a_packed_pane_takes_less_memory() -> None:
+    """A pane of a thousand cases takes at most 4 KB, where its columns had 15 KB."""
+    rng = np.random.default_rng(1)
+    labels = rng.random(1_000) < 0.05
+    states = [
+        state_of([(bool(label), float(score), 1) for label, score in zip(labels, scores)], 12)
+        for scores in rng.logistic(size=(20, 1_000))
+    ]
+    tracemalloc.start()
+    try:
+        kept = [packed(state) for state in states]
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= 20 * 4_000, taken
+    assert sum(each.packed.memory_bytes for each in kept if each.packed) <= taken
+
+
+def test_the_oldest_open_counts_are_closed() -> None:
+    """Beyond a limit for all; a reader keeps what it holds; collected states are forgotten."""
+    opened = OpenedCounts(100)
+    states = [packed(state_of([(True, float(cell), 1) for cell in range(40)], 12)) for _ in "abc"]
+    held = [state.counts for state in states]
+    for state, counts in zip(states, held, strict=True):
+        opened.add(state, len(counts))
+    assert opened.memory_bytes == 16 * 80
+    assert ["counts" in state.__dict__ for state in states] == [False, True, True]
+    assert states[0].counts is not held[0]
+    assert states[0].same_content(states[1])
+    del states
+    opened.add(packed(state_of([], 12)), 100)
+    assert opened.memory_bytes == 16 * 100
