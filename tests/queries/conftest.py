@@ -14,6 +14,7 @@ from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.views import LazyCounts, PaneView
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -37,26 +38,16 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pane:
-    """Stands in for a PaneView."""
-
-    start_us: int
-    end_us: int
-    evaluator: Evaluator
-    coverage: PaneCoverage = field(default_factory=PaneCoverage)
-
-
-@dataclass(frozen=True)
 class Slice:
     """Stands in for a SliceView."""
 
-    counts: Evaluator
-    panes: tuple[Pane, ...]
+    counts: LazyCounts
+    panes: tuple[PaneView, ...]
     coverage: PaneCoverage = field(default_factory=PaneCoverage)
 
     @property
     def all_time(self) -> Evaluator:
-        return self.counts
+        return self.counts.evaluator
 
 
 @dataclass(eq=False)
@@ -89,12 +80,14 @@ class View:
         for event in mine:
             if event.at_us >= self.grid.oldest_us:
                 by_pane[self.grid.start_of(event.at_us)].append(event)
-        panes = tuple(
-            Pane(start, self.grid.end_of(start), counted(events, self.info.settings))
-            for start, events in sorted(by_pane.items())
-        )
+        panes = []
+        for start, events in sorted(by_pane.items()):
+            counts = lazy(counted(events, self.info.settings))
+            if start // MINUTE % 2:  # as panes are that no row has changed for a while
+                counts.state.pack()
+            panes.append(PaneView(start, self.grid.end_of(start), counts, PaneCoverage()))
         # Slices are bounded from the start, as panes are; the whole is exact.
-        return Slice(counted(mine, segment and self.info.settings), panes)
+        return Slice(lazy(counted(mine, segment and self.info.settings)), tuple(panes))
 
     @property
     def whole(self) -> Slice:
@@ -123,6 +116,11 @@ def counted(events, settings=None) -> Evaluator:
             labels=[event.positive for event in events], scores=[event.score for event in events]
         )
     return evaluator
+
+
+def lazy(evaluator: Evaluator) -> LazyCounts:
+    """Return an evaluator's counts, as a view has them."""
+    return LazyCounts(evaluator, Evaluator._view)
 
 
 def answers_of(*views: View, clock_us: int | None = None) -> QueryEngine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.histogram import histogram, parse_histogram_request
 
-from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field
+from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field, lazy
 
 
 def asked(**fields):
@@ -81,8 +82,10 @@ def test_windows_slices_and_misses() -> None:
         for _ in range(300)
     ]
     view = View(events)
-    view.whole.all_time.add_misses(3)
-    view.whole.all_time.add_negative_misses(4)
+    counts = view.whole.all_time
+    counts.add_misses(3)
+    counts.add_negative_misses(4)
+    view._slices[None] = replace(view.whole, counts=lazy(counts))
     answer = of(view)
     assert (len(answer.positives), answer.num_misses, answer.num_negative_misses) == (40, 3, 4)
     assert not answer.HasField("resolution")

@@ -143,7 +143,8 @@ def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
             gone = []
             for i in range(20):
                 runtime.move([Event(i % 2 == 0, i / 20, NOW)])
-                gone += map(weakref.ref, runtime.views["s"].whole.panes)
+                panes = runtime.views["s"].whole.panes
+                gone += [weakref.ref(pane.state) for pane in panes]
                 await asyncio.sleep(0.002)
             looks = runtime.looks
             await asyncio.sleep(0.05)
