@@ -4,8 +4,8 @@ From the bottom up:
 
 - `exact`: exact sums of products, and the limit on all counts together.
 - `keys`, `resolution`: doubles as ordered integers, and scores reduced to cells.
-- `run`: one class's distinct scores, sorted, with counts. `multiset`: a run for each
-  class, and how they interleave.
+- `run`: one class's distinct scores, sorted, with counts. `layered_run`: a large one with a
+  small one beside it. `multiset`: a run for each class, and how they interleave.
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
 - `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
   protocol by which queries read them.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.layered_run import LayeredRun, with_added
 from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
@@ -90,11 +91,14 @@ class ScoreCounts:
         NegativeCountError
             When a score would be left with a negative count.
         """
+        has_ranks = bool(self.ranks_cache) and _is_update_cheaper(self, change)
+        # Ranks that are updated need no scores of negatives.
+        add = with_added if has_ranks else Run.merged
         after = ScoreCounts(
             _require_positive(self.positives.merged(change.positives)),
-            _require_positive(self.negatives.merged(change.negatives)),
+            _require_positive(add(self.negatives, change.negatives)),
         )
-        if self.ranks_cache and after.positives.scores.size and _is_update_cheaper(self, change):
+        if has_ranks and after.positives.scores.size:
             after.ranks_cache.append(_updated_ranks(self, change, after))
         return after
 
@@ -116,14 +120,29 @@ class ScoreCounts:
 
 def _require_positive(run: Run) -> Run:
     """Return the run if every count is at least 1, else raise."""
+    if isinstance(run, LayeredRun) and not run.is_merged:
+        return run  # cases were only added
     if run.counts is not None and run.counts.size and run.counts.min() < 1:
         raise NegativeCountError(float(run.scores[np.argmax(run.counts < 1)]))
     return run
 
 
 def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
+    layers = negatives.layers if isinstance(negatives, LayeredRun) else None
+    if layers is None:
+        return _ranks_in(positives, negatives, negatives.cumulative())
+    below, tied = _ranks_in(positives, layers.base, layers.below)
+    more_below, more_tied = _ranks_in(positives, layers.added, layers.added.cumulative())
+    if tied is None or more_tied is None:
+        return below + more_below, more_tied if tied is None else tied
+    return below + more_below, tied + more_tied
+
+
+def _ranks_in(
+    positives: Run, negatives: Run, below: IntArray | None
+) -> tuple[IntArray, IntArray | None]:
+    """Return the ranks, given how many cases are before each index of the negatives."""
     at, present = locate(negatives.scores, positives.scores)
-    below = negatives.cumulative()
     if not present.any():
         return (at if below is None else below[at]), None
     tied = np.zeros(at.size, dtype=np.int64)
