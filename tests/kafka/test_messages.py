@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 
@@ -147,3 +148,16 @@ def test_any_bytes(value: bytes, name: str) -> None:
             read_message("t", value, headers, value)
         except InvalidInputError as error:
             assert str(error)  # noqa: PT017
+
+
+def test_packed_messages() -> None:
+    """Unpacked within a limit: 64 MiB of zeros in 64 kB are refused, as is damage."""
+    headers = [("Content-Encoding", b"gzip")]
+    (event,) = read_message("t", None, headers, gzip.compress(b'{"score": 0.5}'))
+    assert event.body == {"score": 0.5}
+    for body, message in (
+        (gzip.compress(bytes(64 << 20)), "unpacks to more than 33554432 bytes"),
+        (b'{"score": 0.5}', "the body is not gzip"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            read_message("t", None, headers, body)
