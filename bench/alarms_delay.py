@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from alarms_streams import (
-    DAY_MINUTES,
     TOLERANCE,
     WATCHES,
     Arrivals,
@@ -16,8 +15,10 @@ from alarms_streams import (
     Rng,
     Traffic,
     frozen_of,
+    panes_a_day,
     settings_of,
 )
+from scipy.optimize import brentq
 
 from streameval._drift.frozen import FrozenReference
 from streameval._drift.settings import DriftSettings
@@ -36,7 +37,9 @@ CHANGES = {
 PLACES = [settings_of(WATCHES, 1).sides_of(WATCHES.index(each)).start for each in FALLING]
 
 MAX_DAYS = 30
-TAIL = 0.2
+RESAMPLED_PANES = 1_000_000
+TOPS = 50
+"""Of the highest excursions of a CUSUM without a change, from which its limit is extrapolated."""
 
 
 class QuietDays(NamedTuple):
@@ -57,17 +60,18 @@ class Cusum:
     know: the best that such a rule can do.
     """
 
-    def __init__(self, middles: np.ndarray) -> None:
+    def __init__(self, middles: np.ndarray, limits: np.ndarray) -> None:
         self.middles = middles
+        self.limits = limits
         self.level = np.zeros(middles.size)
 
     def day(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Count a day, [minutes, streams] each; return the levels after each minute."""
+        """Count a day, [panes, streams] each; return where the limit is passed."""
         steps = counts * self.middles - sums
-        found = np.empty_like(steps)
-        for minute, step in enumerate(steps):
+        found = np.empty(steps.shape, dtype=np.bool_)
+        for pane, step in enumerate(steps):
             self.level = np.maximum(0.0, self.level + step)
-            found[minute] = self.level
+            found[pane] = self.level >= self.limits
         return found
 
 
@@ -86,38 +90,53 @@ def _day(streams: Streams, traffic: Traffic | None = None) -> tuple[np.ndarray, 
     return found[0], found[1]
 
 
-def _limit(
-    quiet: list[np.ndarray], side: int, middles: np.ndarray, shift: np.ndarray, mean_days: int
-) -> float:
-    """Return the level that a CUSUM passes once in the mean time on average in quiet days.
+def _limit(steps: np.ndarray, mean_panes: int, rng: Rng) -> float:
+    """Return the level that a CUSUM of these steps passes once in the mean time on average.
 
-    `shift` is by how much the means of quiet days are lowered first. The tail of the days'
-    greatest levels is taken as exponential above their 80 % quantile.
+    Steps of panes without a change are drawn again and again. The time between excursions
+    above the limit grows as that of a Brownian motion, (e^wh - wh - 1), where E e^(w step) = 1;
+    its constant is that of the `TOPS` highest excursions. Infinite where the steps do not fall,
+    because the change is none beyond what is tolerated.
     """
-    cusum = Cusum(middles)
-    most = []
-    for sums, counts in (each[:, side] for each in quiet):
-        lowered = sums / UNITS - counts * shift
-        most.append(cusum.day(lowered, counts).max(axis=0))
-    levels = np.concatenate(most)
-    start = float(np.quantile(levels, 1 - TAIL))
-    excess = float((levels[levels > start] - start).mean())
-    return start + excess * math.log(TAIL * mean_days)
+    if steps.mean() >= 0:
+        return math.inf
+    sums = np.cumsum(steps[rng.integers(steps.size, size=RESAMPLED_PANES)])
+    levels = sums - np.minimum(np.minimum.accumulate(sums), 0.0)
+    tops = np.sort(np.maximum.reduceat(levels, np.flatnonzero(levels == 0)))
+    high = 1e-3
+    while _log_moment(high, steps) < 0:
+        high *= 1.5
+    low = high / 1.5
+    while _log_moment(low, steps) >= 0:
+        low /= 2
+    exponent = brentq(_log_moment, low, high, (steps,))
+    known, times = float(tops[-TOPS]), mean_panes * TOPS / RESAMPLED_PANES
+    goal = _growth(exponent * known) * times
+    return float(brentq(lambda x: _growth(x) - goal, 1e-12, 200)) / exponent
+
+
+def _log_moment(exponent: float, steps: np.ndarray) -> float:
+    return math.log(np.exp(exponent * steps).mean())
+
+
+def _growth(x: float) -> float:
+    return math.expm1(x) - x if x > 1e-4 else x * x / 2
 
 
 def print_delays(chosen: argparse.Namespace) -> None:
     """Print a row for each change and rate."""
-    settings = settings_of(WATCHES, chosen.mean_days)
+    settings = settings_of(WATCHES, chosen.mean_days, pane_seconds=chosen.pane_seconds)
     print(
-        f"{chosen.streams} streams, a change after a quiet day, tolerance {TOLERANCE}. Median "
-        f"hours until the\nalarm of its watch alone, until the first of {len(WATCHES)} watches "
-        f"together, and until CUSUMs ring that know\nthe size of the change and ring once in "
-        f"{chosen.mean_days} days: where nothing changes at all, and where the\nmean is at what "
-        f"the detector tolerates. Limits of CUSUMs from {chosen.days} quiet days of the streams.\n"
+        f"{chosen.streams} streams, a change after a quiet day, tolerance {TOLERANCE}, panes of "
+        f"{chosen.pane_seconds} s. Median hours until\nthe alarm of its watch alone, until the "
+        f"first of {len(WATCHES)} watches together, and until CUSUMs ring that know\nthe size of "
+        f"the change and ring once in {chosen.mean_days} days: where nothing changes at all, and "
+        "where the\nmean is at what the detector tolerates. Then the first as a share of the "
+        f"last. Each CUSUM's limit is of\nits stream, from {chosen.days} quiet days.\n"
     )
     print(
         f"{'change':<24}{'positives/h':>12}{'alone':>8}{'together':>10}{'CUSUM':>8}"
-        f"{'at tolerance':>14}"
+        f"{'at tolerance':>14}{'share':>7}"
     )
     for rate in chosen.rates:
         before = Traffic(rate)
@@ -126,12 +145,34 @@ def print_delays(chosen: argparse.Namespace) -> None:
         quiet = QuietDays(sums, _day(made))
         for name, (watch, options) in CHANGES.items():
             index = WATCHES.index(watch)
-            found = _delays(made, quiet, Traffic(rate, **options), index, settings)
-            hours = [f"{each / 60:.1f}" if np.isfinite(each) else "-" for each in found]
+            panes = _delays(made, quiet, Traffic(rate, **options), index, settings)
+            found = [24 * each / panes_a_day(settings) for each in panes]
+            hours = [f"{each:.1f}" if np.isfinite(each) else "-" for each in found]
+            share = f"{found[0] / found[3]:.2f}" if np.isfinite(found[3]) else "-"
             print(
-                f"{name:<24}{rate:>12}{hours[0]:>8}{hours[1]:>10}{hours[2]:>8}{hours[3]:>14}",
+                f"{name:<24}{rate:>12}{hours[0]:>8}{hours[1]:>10}{hours[2]:>8}{hours[3]:>14}"
+                f"{share:>7}",
                 flush=True,
             )
+
+
+def _cusums(
+    frozen: list[FrozenReference], quiet: QuietDays, place: int, fallen: float, mean_panes: int
+) -> list[Cusum]:
+    """Return a CUSUM for each stream that knows its mean, and one at what is tolerated."""
+    sums, counts = np.concatenate([each[:, PLACES.index(place)] for each in quiet.sums], axis=1)
+    sums = sums / UNITS
+    means = sums.sum(axis=0) / counts.sum(axis=0)
+    thetas = np.array([each.thetas[0, place] for each in frozen])
+    found = []
+    for null in (means, thetas):
+        middles = (null + fallen) / 2
+        # As if the mean of the quiet days were the one that must not ring.
+        steps = counts * (middles + means - null) - sums
+        rng = np.random.default_rng(place)
+        limits = [_limit(each, mean_panes, rng) for each in steps.T]
+        found.append(Cusum(middles, np.array(limits)))
+    return found
 
 
 def _delays(
@@ -141,28 +182,20 @@ def _delays(
     index: int,
     settings: DriftSettings,
 ) -> list[float]:
-    """Return the median minutes from a change to four alarms, in the order of the table."""
-    place, mean_days = settings.sides_of(index).start, settings.mean_panes // DAY_MINUTES
+    """Return the median panes from a change to four alarms, in the order of the table."""
+    place = settings.sides_of(index).start
     frozen = [each for each, _, _ in made]
-    means = np.array([each.means[place] for each in frozen])
-    thetas = np.array([each.thetas[0, place] for each in frozen])
     after = [_day(made, changed)]
     fallen = float(after[0][0][place].sum() / after[0][1][place].sum()) / UNITS
-    kinds = [(0 * means, (means + fallen) / 2), (means - thetas, (thetas + fallen) / 2)]
-    limits = [
-        _limit(quiet.sums, PLACES.index(place), middles, shift, mean_days)
-        for shift, middles in kinds
-    ]
-    cusums = [Cusum(middles) for _, middles in kinds]
+    cusums = _cusums(frozen, quiet, place, fallen, settings.mean_panes)
     lanes = Lanes(frozen, settings)
     first = np.full((4, len(made)), np.inf)
     for day in range(-1, MAX_DAYS):
         if day == len(after):
             after.append(_day(made, changed))
         sums, counts = quiet.last if day < 0 else after[day]
-        for which, (cusum, limit) in enumerate(zip(cusums, limits, strict=True), 2):
-            has_rung = cusum.day(sums[place] / UNITS, counts[place]) >= limit
-            _note(first[which], has_rung, day)
+        for which, cusum in enumerate(cusums, 2):
+            _note(first[which], cusum.day(sums[place] / UNITS, counts[place]), day)
         evidence = np.stack(list(lanes.day(day + 1, sums, counts)))
         _note(first[0], evidence[:, index] >= 1, day)
         _note(first[1], evidence.max(axis=1) >= len(WATCHES), day)
@@ -172,7 +205,7 @@ def _delays(
 
 
 def _note(first: np.ndarray, has_rung: np.ndarray, day: int) -> None:
-    """Write when each stream rang first, in minutes after the change; what rang before is kept."""
-    minutes = day * DAY_MINUTES + has_rung.argmax(axis=0) + 1
+    """Write when each stream rang first, in panes after the change; what rang before is kept."""
+    panes = day * len(has_rung) + has_rung.argmax(axis=0) + 1
     is_new = has_rung.any(axis=0) & np.isinf(first)
-    first[is_new] = minutes[is_new]
+    first[is_new] = panes[is_new]

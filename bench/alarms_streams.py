@@ -107,7 +107,9 @@ class Traffic:
         return 1 / (1 + np.exp(-logit))
 
 
-def settings_of(watches: tuple[str, ...], mean_days: int) -> DriftSettings:
+def settings_of(
+    watches: tuple[str, ...], mean_days: int, *, pane_seconds: int = 60
+) -> DriftSettings:
     """Return the settings of every simulated detector."""
     needing = {"precision", "recall", "flagged"} & set(watches)
     return check_settings(
@@ -115,11 +117,16 @@ def settings_of(watches: tuple[str, ...], mean_days: int) -> DriftSettings:
         tolerance=TOLERANCE,
         mean_time_to_false_alarm=timedelta(days=mean_days),
         threshold=THRESHOLD if needing else None,
-        pane=timedelta(minutes=1),
+        pane=timedelta(seconds=pane_seconds),
         maturity=timedelta(0),
         clusters=False,
         scale="probability",
     )
+
+
+def panes_a_day(settings: DriftSettings) -> int:
+    """Return the panes of a day, of a minute or of a whole part of one."""
+    return DAY_MINUTES * 60_000_000 // settings.pane_us
 
 
 def reference_window(traffic: Traffic, rng: Rng) -> WindowedEvaluator:
@@ -144,49 +151,55 @@ def frozen_of(traffic: Traffic, rng: Rng, settings: DriftSettings) -> FrozenRefe
 
 
 class Arrivals:
-    """The sums of one stream by side and minute, a day at a time; labels may come later."""
+    """The sums of one stream by side and pane, a day at a time; labels may come later.
+
+    Where panes are shorter than a minute, each row lies anywhere in its minute.
+    """
 
     def __init__(self, traffic: Traffic, frozen: FrozenReference, settings: DriftSettings) -> None:
         self._traffic = traffic
         self._frozen = frozen
         self._settings = settings
+        self._panes = panes_a_day(settings)
         sides = len(settings.sides) - 4
         self._sides = settings.sides[:sides]
         self._later: dict[int, np.ndarray] = {}
         self._day = -20 if traffic.is_late else 0
 
     def next_day(self, rng: Rng, traffic: Traffic | None = None) -> np.ndarray:
-        """Return sums and counts, [2, sides, minutes], of the next day from day 0 on."""
+        """Return sums and counts, [2, sides, panes], of the next day from day 0 on."""
         while True:
             day, self._day = self._day, self._day + 1
             self._add(rng, day, traffic or self._traffic)
             found = self._later.pop(day, None)
             if day >= 0:
-                empty = np.zeros((2, len(self._sides), DAY_MINUTES))
+                empty = np.zeros((2, len(self._sides), self._panes))
                 return empty if found is None else found
 
     def _add(self, rng: Rng, day: int, traffic: Traffic) -> None:
         labels, scores, minutes = traffic.day(rng)
         bands = self._frozen.bands.of(scores)
         rows = Rows(labels, scores, bands, is_prediction=True)
-        arrival = minutes
+        width = self._panes // DAY_MINUTES
+        made = minutes if width == 1 else minutes * width + rng.integers(width, size=minutes.size)
+        arrival = made
         if traffic.is_late:
             hours = 6 * (1 + 7 * labels) * (1 + (scores < THRESHOLD))
-            arrival = minutes + (rng.exponential(hours) * HOUR).astype(np.int64)
+            arrival = made + (rng.exponential(hours) * HOUR * width).astype(np.int64)
         for side, definition in enumerate(self._sides):
             counted, values = side_values(
                 definition, rows, self._settings.flagged_from, self._frozen.bands.tables
             )
-            at = minutes if definition.population == "predictions" else arrival
+            at = made if definition.population == "predictions" else arrival
             at, values = at[counted], values[counted]
-            for later in np.unique(at // DAY_MINUTES) if traffic.is_late else (0,):
-                chosen = at // DAY_MINUTES == later if traffic.is_late else slice(None)
-                place = at[chosen] - later * DAY_MINUTES
+            for later in np.unique(at // self._panes) if traffic.is_late else (0,):
+                chosen = at // self._panes == later if traffic.is_late else slice(None)
+                place = at[chosen] - later * self._panes
                 sums = self._later.setdefault(
-                    day + int(later), np.zeros((2, len(self._sides), DAY_MINUTES))
+                    day + int(later), np.zeros((2, len(self._sides), self._panes))
                 )
-                sums[0, side] += np.bincount(place, values[chosen], minlength=DAY_MINUTES)
-                sums[1, side] += np.bincount(place, minlength=DAY_MINUTES)
+                sums[0, side] += np.bincount(place, values[chosen], minlength=self._panes)
+                sums[1, side] += np.bincount(place, minlength=self._panes)
 
 
 class Lanes:
@@ -205,30 +218,32 @@ class Lanes:
         self._scale = 1 / (active * len(FRACTIONS) * 2 * settings.mean_panes)
 
     def day(self, day: int, sums: np.ndarray, counts: np.ndarray) -> Iterator[np.ndarray]:
-        """Count a day, [sides, minutes, streams] each; yield each minute's evidence by watch.
+        """Count a day, [sides, panes, streams] each; yield each pane's evidence by watch.
 
         Yields
         ------
         float64[watches, streams]
             As a share of the mean time in panes. `restart` may be called in between.
         """
+        panes = sums.shape[1]
+        width = panes // 24
         seen = (counts > 0) & (self.thetas[:, None] > 0)
         counts = np.where(seen, counts, 0)
         factors, z = self._factors(sums, counts)
         coarse, _ = self._factors(*(_by_hour(each) for each in (z * counts * UNITS, counts)))
         has_hour = _by_hour(counts) > 0
-        minutes = day * DAY_MINUTES + np.arange(DAY_MINUTES)
-        newest = np.where(seen, minutes[:, None], -1)
+        numbers = day * panes + np.arange(panes)
+        newest = np.where(seen, numbers[:, None], -1)
         newest = np.maximum.accumulate(np.concatenate((self.last[:, None], newest), axis=1), axis=1)
         before, self.last = newest[:, :-1], newest[:, -1].copy()
-        elapsed = np.where(before < 0, 1, np.minimum(minutes[:, None] - before, HOUR))
+        elapsed = np.where(before < 0, 1, np.minimum(numbers[:, None] - before, width))
         elapsed = np.where(seen, elapsed, 0)
-        for minute in range(DAY_MINUTES):
-            self.fine += elapsed[:, minute]
-            self.fine *= factors[minute]
-            if minute % HOUR == HOUR - 1:
-                hour = minute // HOUR
-                self.coarse += HOUR * has_hour[:, hour]
+        for pane in range(panes):
+            self.fine += elapsed[:, pane]
+            self.fine *= factors[pane]
+            if pane % width == width - 1:
+                hour = pane // width
+                self.coarse += width * has_hour[:, hour]
                 self.coarse *= coarse[hour]
             total = (self.fine + self.coarse).sum(axis=0)
             yield np.add.reduceat(total, self._firsts, axis=0) * self._scale
@@ -252,5 +267,5 @@ class Lanes:
 
 
 def _by_hour(columns: np.ndarray) -> np.ndarray:
-    sides, minutes, streams = columns.shape
-    return columns.reshape(sides, minutes // HOUR, HOUR, streams).sum(axis=2)
+    sides, panes, streams = columns.shape
+    return columns.reshape(sides, 24, panes // 24, streams).sum(axis=2)

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from email.message import Message
 
 
@@ -38,6 +38,8 @@ class Receiver:
     answers
         The status and headers of the next answers, the first first; 200 when there are none.
         None answers nothing until `released` is set.
+    status_of
+        Where set, returns the status of each answer from the body of its request.
     """
 
     url: str = ""
@@ -45,6 +47,7 @@ class Receiver:
     arrived: SimpleQueue[Received] = field(default_factory=SimpleQueue)
     answers: list[tuple[int, dict[str, str]] | None] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
+    status_of: Callable[[bytes], int] | None = None
 
 
 @contextmanager
@@ -60,6 +63,8 @@ def receiver(port: int = 0) -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["content-length"]))
             with lock:
                 answer = one.answers.pop(0) if one.answers else (200, {})
+                if one.status_of is not None:
+                    answer = (one.status_of(body), {})
                 one.requests.append(Received(self.path, self.headers, body))
                 one.arrived.put(one.requests[-1])
             if answer is None:

@@ -2,21 +2,28 @@
 
 An alarm is sent until a 2xx answers; that it was taken is then written to the log. So none
 is lost: one that was sent and not written before a crash is sent again, under the same id, by
-which a receiver drops it. Headers and signature are those of Standard Webhooks
-(standardwebhooks.com). Redirects are not followed: only the declared address is called.
+which a receiver drops it. Before each attempt the alarms that wait are read anew, so that one
+that is acknowledged, or whose stream is deleted, is not sent any more. Each waits for its own
+next attempt: one that the receiver refuses delays no other. Headers and signature are those of
+Standard Webhooks (standardwebhooks.com). Redirects are not followed: only the declared address
+is called.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.client
 import json
 import logging
 import random
+import socket
+import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,7 +32,7 @@ from google.protobuf.json_format import MessageToDict
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._queries.alarms import alarm_message
+from streameval_server._queries.alarms import alarm_id, alarm_message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +49,16 @@ _MIN_RETRY_S, _MAX_RETRY_S = 1.0, 300.0
 _RECORD_RETRY_S = 30.0
 _TIMEOUT_S = 5.0
 _MIN_SECRET_BYTES = 24
-_MAX_AT_ONCE = 100
+_MAX_WAITING = 10_000
+"""The most alarms that are read at once; more are read when some were taken."""
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """How often an alarm was sent in vain, and when it is sent next, in seconds of `monotonic`."""
+
+    failures: int
+    due_s: float
 
 
 class AlarmWebhook:
@@ -67,7 +83,7 @@ class AlarmWebhook:
         self._runtime = runtime
         self._url = url
         self._secret = _read_secret(secret_file)
-        self._failures = 0
+        self._attempts: dict[str, _Attempts] = {}
 
     async def run(self) -> None:
         """Send alarms until the task is cancelled."""
@@ -76,34 +92,72 @@ class AlarmWebhook:
             # Read first: an alarm that is raised meanwhile belongs to a later revision.
             revision = runtime.visible_revision()
             try:
-                found = await asyncio.to_thread(runtime.undelivered_alarms, _MAX_AT_ONCE)
-                for info, alarm in found:
-                    await self._deliver(info, alarm)
-                await runtime.visibility.wait(revision + 1)
+                await self._send_due()
+                await self._wait_for(revision + 1)
             except RequestError as error:
                 _log.warning("an alarm was sent, and that could not be recorded: %s", error)
                 await asyncio.sleep(_RECORD_RETRY_S)
             await asyncio.sleep(_PAUSE_S)
 
-    async def _deliver(self, info: StreamInfo, alarm: Alarm) -> None:
-        """Send an alarm until it is taken, then record that."""
-        body, headers = signed(info, alarm, self._secret, int(time.time()))
+    async def _send_due(self) -> None:
+        """Send each alarm that is due once; those with the fewest failures first."""
+        tried: set[str] = set()
         while True:
-            problem = await asyncio.to_thread(_post, self._url, body, headers)
-            if problem is None:
-                break
-            self._failures += 1
-            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            waiting = await self._waiting()
+            self._attempts = {key: self._attempts[key] for key in waiting if key in self._attempts}
+            due = [
+                key
+                for key in waiting
+                if key not in tried
+                and (key not in self._attempts or self._attempts[key].due_s <= time.monotonic())
+            ]
+            if not due:
+                return
+            key = min(due, key=lambda each: (self._failures(each), waiting[each][1].raised_at))
+            tried.add(key)
+            await self._send(key, *waiting[key])
+
+    async def _waiting(self) -> dict[str, tuple[StreamInfo, Alarm]]:
+        """Return the alarms that are open and that the receiver has not taken, by their ids."""
+        found = await asyncio.to_thread(self._runtime.undelivered_alarms, _MAX_WAITING)
+        return {alarm_id(info, alarm.number): (info, alarm) for info, alarm in found}
+
+    async def _send(self, key: str, info: StreamInfo, alarm: Alarm) -> None:
+        """Send an alarm once; record that it was taken, or when it is sent again."""
+        body, headers = signed(info, alarm, self._secret, int(time.time()))
+        problem = await asyncio.to_thread(_post, self._url, body, headers)
+        if problem is not None:
+            failures = self._failures(key) + 1
+            longest = min(_MIN_RETRY_S * 2 ** min(failures - 1, 20), _MAX_RETRY_S)
+            pause_s = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            level = logging.DEBUG if self._attempts else logging.WARNING
             _log.log(level, "the webhook did not take an alarm, and is tried again: %s", problem)
-            longest = min(_MIN_RETRY_S * 2 ** min(self._failures - 1, 20), _MAX_RETRY_S)
-            await asyncio.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-            body, headers = signed(info, alarm, self._secret, int(time.time()))
-        if self._failures:
+            self._attempts[key] = _Attempts(failures, time.monotonic() + pause_s)
+            return
+        if self._attempts:
             _log.info("the webhook takes alarms again")
-        self._failures = 0
-        change = AlarmChange(alarm.number, is_delivery=True)
-        response = await self._runtime.settled(lambda call: call.change_alarm(info.name, change))
-        await self._runtime.visible(response.revision)
+            # What failed with it need not wait for the rest of its pause.
+            for each in self._attempts.values():
+                each.due_s = 0.0
+            self._attempts.pop(key, None)
+        # Another stream may have the name meanwhile: its alarm of this number was not sent.
+        if key in await self._waiting():
+            change = AlarmChange(alarm.number, is_delivery=True)
+            response = await self._runtime.settled(
+                lambda call: call.change_alarm(info.name, change)
+            )
+            await self._runtime.visible(response.revision)
+
+    def _failures(self, key: str) -> int:
+        found = self._attempts.get(key)
+        return 0 if found is None else found.failures
+
+    async def _wait_for(self, revision: int) -> None:
+        """Wait until a revision is visible, or an alarm is to be sent again."""
+        dues = [each.due_s for each in self._attempts.values()]
+        pause_s = max(min(dues) - time.monotonic(), 0.0) if dues else None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._runtime.visibility.wait(revision), pause_s)
 
 
 def signed(
@@ -126,20 +180,37 @@ def signed(
 
 
 def _post(url: str, body: bytes, headers: dict[str, str]) -> str | None:
-    """Send a request; return why it failed, without secrets, or None."""
+    """Send a request; return why it failed, without secrets, or None.
+
+    A receiver that answers a byte at a time is cut off: the timeout is of the whole request.
+    """
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    cut = None
     try:
+        connection.connect()
+        cut = threading.Timer(_TIMEOUT_S, _cut_off, (connection.sock,))
+        cut.daemon = True
+        cut.start()
         target = parts.path or "/"
         target += f"?{parts.query}" if parts.query else ""
         connection.request("POST", target, body, headers)
         status = connection.getresponse().status
+        if cut.finished.is_set():  # what came until then may look like an answer
+            return f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s"
     except (OSError, http.client.HTTPException) as error:
         return f"{parts.hostname}: {error!r}"
     finally:
+        if cut is not None:
+            cut.cancel()
         connection.close()
     return None if 200 <= status < 300 else f"{parts.hostname} answered {status}"
+
+
+def _cut_off(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it may have ended by itself
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _read_secret(path: Path) -> bytes:
