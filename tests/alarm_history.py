@@ -1,4 +1,4 @@
-"""A data directory whose log tells of a week to compare with, and of two alarms since.
+"""Data directories whose logs tell of a week to compare with, and of what has come since.
 
 A detector observes rows as they come, so that a server that runs cannot be told of an alarm of
 yesterday: the log is written with a clock that begins days ago and stops now.
@@ -21,12 +21,14 @@ from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
 STEP_US = 600_000_000
+PANE_US = 24 * STEP_US
+PANES_A_DAY = 6
 STEPS_A_DAY = 144
 COUNTRIES = ("DE", "FR", "US")
 THRESHOLD = 0.5
@@ -48,14 +50,10 @@ def write_alarm_history(directory: Path, stream: str, *, per_step: int = 30) -> 
     per_step : int
         Cases in ten minutes.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    storage = SqliteStorage(directory / LOG_NAME)
-    core = open_core(storage, LIMITS)
+    core = _opened(directory)
     start_us = int(time.time() * 1e6) - 9 * STEPS_A_DAY * STEP_US
     _call(core, start_us, lambda call: call.create_stream(_created(stream, start_us)))
-    session = IngestSession(core.committer, LIMITS)
-    opening = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="model", epoch=1))
-    session.feed(opening.SerializeToString(), start_us)
+    session = _session(core, start_us)
     rng = np.random.default_rng(5)
     for step in range(1, 9 * STEPS_A_DAY):
         now_us = start_us + step * STEP_US
@@ -71,7 +69,50 @@ def write_alarm_history(directory: Path, stream: str, *, per_step: int = 30) -> 
         if step == 8 * STEPS_A_DAY:
             _acknowledge_all(core, stream, now_us)
     assert not any(reply.HasField("refused") for reply in session.replies())
-    storage.close()
+    core.storage.close()
+
+
+def write_quiet_month(directory: Path, streams: Sequence[str], *, mean_days: int) -> None:
+    """Write the log of streams in which nothing changes: a week to compare with, then 30 days.
+
+    Parameters
+    ----------
+    directory : Path
+        Created if need be; no server runs on it.
+    streams : sequence of str
+        Their alarms allow one false alarm in `mean_days`, in panes of four hours.
+    mean_days : int
+    """
+    core = _opened(directory)
+    start_us = int(time.time() * 1e6) - 37 * PANES_A_DAY * PANE_US
+    for stream in streams:
+        mean_us = mean_days * PANES_A_DAY * PANE_US
+        created = _created(stream, start_us, pane_us=PANE_US, mean_us=mean_us)
+        _call(core, start_us, lambda call, created=created: call.create_stream(created))
+    session = _session(core, start_us)
+    rng = np.random.default_rng(6)
+    for pane in range(1, 37 * PANES_A_DAY):
+        now_us = start_us + pane * PANE_US
+        for place, stream in enumerate(streams, 1):
+            sequence = (pane - 1) * len(streams) + place
+            batch = ingest_pb2.Batch(sequence=sequence, stream=stream, cases=_cases(rng, 100, None))
+            session.feed(ingest_pb2.IngestRequest(batch=batch).SerializeToString(), now_us)
+        core.committer.step(now_us).deliver()
+        core.applier.finish()
+    assert not any(reply.HasField("refused") for reply in session.replies())
+    core.storage.close()
+
+
+def _opened(directory: Path) -> ServerCore:
+    directory.mkdir(parents=True, exist_ok=True)
+    return open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
+
+
+def _session(core: ServerCore, now_us: int) -> IngestSession:
+    session = IngestSession(core.committer, LIMITS)
+    opening = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="model", epoch=1))
+    session.feed(opening.SerializeToString(), now_us)
+    return session
 
 
 def _cases(rng: np.random.Generator, size: int, wrong: int | None) -> ingest_pb2.Cases:
@@ -84,7 +125,9 @@ def _cases(rng: np.random.Generator, size: int, wrong: int | None) -> ingest_pb2
     return ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist(), segments=[column])
 
 
-def _created(stream: str, now_us: int) -> bytes:
+def _created(
+    stream: str, now_us: int, *, pane_us: int = STEP_US, mean_us: int | None = None
+) -> bytes:
     request = stream_pb2.CreateStreamRequest()
     request.stream.name = stream
     settings = request.stream.settings
@@ -93,7 +136,9 @@ def _created(stream: str, now_us: int) -> bytes:
     settings.scale = stream_pb2.Scale.SCALE_PROBABILITY
     for name, tolerance in (("placement", 0.01), ("precision", 0.03), ("recall", 0.03)):
         settings.alarms.watches.append(alarm_pb2.AlarmWatch(name=name, tolerance=tolerance))
-    settings.alarms.pane.FromMicroseconds(STEP_US)
+    settings.alarms.pane.FromMicroseconds(pane_us)
+    if mean_us is not None:
+        settings.alarms.mean_time_to_false_alarm.FromMicroseconds(mean_us)
     settings.alarms.reference.start_time.FromMicroseconds(now_us)
     settings.alarms.reference.end_time.FromMicroseconds(now_us + 7 * STEPS_A_DAY * STEP_US)
     return request.SerializeToString()

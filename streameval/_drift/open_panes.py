@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._drift.side_table import PaneSums
+from streameval._drift.side_table import BYTES_A_MEAN, PaneSums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,12 @@ class OpenPanes:
     def first(self) -> int | None:
         """The oldest pane that has rows. O(panes)."""
         return min(self._panes, default=None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all panes. O(1)."""
+        parts, sides = self._shape
+        return len(self._panes) * parts * sides * BYTES_A_MEAN
 
     def pane(self, index: int) -> PaneSums:
         """Return a pane's sums, which may be changed."""

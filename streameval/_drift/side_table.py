@@ -31,6 +31,10 @@ MAX_MULTIPLICITY: Final = 1 << 16
 """A row that stands for more cases counts as this many, so that no sum can overflow."""
 
 
+BYTES_A_MEAN: Final = 24
+"""Memory of the sums of one side of one part of a pane."""
+
+
 class RowKind(enum.IntEnum):
     """What a row is."""
 

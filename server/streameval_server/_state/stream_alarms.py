@@ -253,8 +253,11 @@ class StreamAlarms:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(1)."""
-        segments = 0 if self._engine is None else len(self._engine.frozen.segments)
-        return _BYTES + _SEGMENT_BYTES * segments + self.rows.memory_bytes
+        engine = self._engine
+        if engine is None:
+            return _BYTES + self.rows.memory_bytes
+        segments = _SEGMENT_BYTES * len(engine.frozen.segments)
+        return _BYTES + segments + engine.panes.memory_bytes + self.rows.memory_bytes
 
     def undelivered(self) -> list[Alarm]:
         """Return the open alarms that no webhook has taken. O(alarms)."""

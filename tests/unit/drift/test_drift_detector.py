@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from streameval import DriftDetector, Evaluator, InvalidInputError, WindowedEvaluator
+from streameval._drift.engine import MAX_KEPT_ALARMS
 
 from .streams import START, YEAR, Columns, cases, detector, feed, reference
 
@@ -410,3 +411,31 @@ def test_refused_rows_change_nothing(change: dict[str, Any], message: str) -> No
     with pytest.raises(InvalidInputError, match=message):
         made.add_cases(**(rows | change))
     assert made.to_bytes() == before
+
+
+def test_of_many_alarms_the_newest_and_those_that_are_open_are_kept() -> None:
+    """Forty that were acknowledged drop the oldest of themselves; numbers are never used again."""
+    made = detector(
+        ("placement", "flagged"),
+        threshold=0.5,
+        tolerance=0.0,
+        mean_time_to_false_alarm=timedelta(minutes=10),
+    )
+    hours = 0
+    while made.alarms[-1:] == () or made.alarms[-1].number <= 41:
+        feed(made, cases(hours, 1, distance=0.0, shift=1.0, an_hour=600, after=hours))
+        hours += 1
+        for each in made.alarms:
+            if each.is_open and each.watch == "placement":
+                made.acknowledge(each.number, at=made.now)
+        assert hours < 200
+    numbers = [each.number for each in made.alarms]
+    (kept,) = (each for each in made.alarms if each.is_open)
+    assert kept.watch == "flagged"
+    assert numbers == [kept.number, *range(numbers[-1] - 30, numbers[-1] + 1)]
+    assert len(numbers) == MAX_KEPT_ALARMS
+    again = DriftDetector.from_bytes(made.to_bytes())
+    assert again.alarms == made.alarms
+    dropped = min({*range(1, 41)} - {*numbers})
+    with pytest.raises(InvalidInputError, match=f"there is no alarm {dropped}: it was never"):
+        made.acknowledge(dropped, at=made.now)

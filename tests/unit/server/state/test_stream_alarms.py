@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from streameval import DriftDetector, WindowedEvaluator
+from streameval import DriftDetector, Evaluator, WindowedEvaluator
 from streameval._drift import encode_engine
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
@@ -18,7 +18,14 @@ from streameval_server._log.entries import Entry, Format, Kind, LogRow
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.limits import Limits
-from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows, RetractionRows
+from streameval_server._model.rows import (
+    CaseRows,
+    LabelRows,
+    MergedState,
+    MergeRows,
+    PredictionRows,
+    RetractionRows,
+)
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_parts import ALARMS_PART, export_parts
@@ -280,6 +287,53 @@ def test_cuts_views_and_restarts_change_nothing(seed: int) -> None:
         hashes.add(engine.state_hash())
         assert {each.number: each.is_open for each in alarms_of(engine).alarms}[1] is False
     assert len(hashes) == 1
+
+
+def merged(hour: int, columns: tuple[np.ndarray, np.ndarray, np.ndarray]) -> MergeRows:
+    """Return the same cases as states that were aggregated elsewhere, one for each country."""
+    labels, scores, codes = columns
+    at_us = START_US + (60 * hour + 7) * MINUTE_US
+    states = []
+    for code in range(len(NAMES)):
+        evaluator = Evaluator(resolution=12, scale="probability")
+        evaluator.add_cases(labels=labels[codes == code], scores=scores[codes == code])
+        states.append(MergedState(at_us, (("country", NAMES[code]),), evaluator))
+    return MergeRows("edge", hour + 1, states, labels.size, labels.size)
+
+
+def test_cases_that_were_aggregated_elsewhere_are_observed() -> None:
+    """The same alarms and evidence as of the rows themselves."""
+    found = []
+    for is_merged in (False, True):
+        rows, given = Rows(7, falls_at=60), []
+        for hour in range(90):
+            at_us = START_US + (60 * hour + 7) * MINUTE_US
+            columns = rows.hour(hour)
+            given.append((at_us, merged(hour, columns) if is_merged else batch(*columns, None)))
+        engine = Engine(LIMITS)
+        engine.apply(log_of(*given))
+        found.append(alarms_of(engine))
+    assert found[0].alarms == found[1].alarms
+    assert found[0].evidence == found[1].evidence
+    assert found[0].alarms
+
+
+def test_memory_counts_the_panes_that_wait() -> None:
+    """At least what their sums take, with the most panes that may be open."""
+    assert SETTINGS.alarms is not None
+    alarms = replace(SETTINGS.alarms, maturity_us=48 * 10 * MINUTE_US)
+    engine = Engine(LIMITS)
+    engine.apply(log_of(*cases(2, hours=60), settings=replace(SETTINGS, alarms=alarms)))
+    watched = engine._streams["s"].alarms
+    assert watched is not None
+    before = watched.memory_bytes
+    watched.settle()
+    assert watched._engine is not None
+    waiting = watched._engine.panes.items()
+    size = sum(column.nbytes for _, sums in waiting for column in sums)
+    assert len(waiting) > 10
+    assert watched._engine.panes.memory_bytes == size
+    assert min(before, watched.memory_bytes) > size
 
 
 def test_an_export_carries_the_detector() -> None:
