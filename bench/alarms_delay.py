@@ -12,6 +12,7 @@ from alarms_streams import (
     WATCHES,
     Arrivals,
     Lanes,
+    Mixture,
     Rng,
     Traffic,
     frozen_of,
@@ -34,6 +35,14 @@ CHANGES = {
     "logit +0.3": ("calibration", {"shift": 0.3}),
 }
 """The watch, whose first side falls, and what becomes of the stream."""
+MIXTURES = {
+    "as it is": Mixture(),
+    "no hourly copy": Mixture(hourly=0.0),
+    "and five bets": Mixture((1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2), hourly=0.0),
+    "the small ones first": Mixture(
+        (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2), (0.35, 0.25, 0.2, 0.12, 0.08), hourly=0.0
+    ),
+}
 PLACES = [settings_of(WATCHES, 1).sides_of(WATCHES.index(each)).start for each in FALLING]
 
 MAX_DAYS = 30
@@ -209,3 +218,39 @@ def _note(first: np.ndarray, has_rung: np.ndarray, day: int) -> None:
     panes = day * len(has_rung) + has_rung.argmax(axis=0) + 1
     is_new = has_rung.any(axis=0) & np.isinf(first)
     first[is_new] = panes[is_new]
+
+
+def print_mixtures(chosen: argparse.Namespace) -> None:
+    """Print how long other mixtures of bets take, as a share of the CUSUM at what is tolerated."""
+    settings = settings_of(WATCHES, chosen.mean_days, pane_seconds=chosen.pane_seconds)
+    print(
+        f"{chosen.streams} streams, as for 'delay': median time until the alarm of its watch "
+        "alone as a share of\nthat of the CUSUM at what is tolerated\n"
+    )
+    print(f"{'change':<24}{'positives/h':>12}" + "".join(f"{each:>22}" for each in MIXTURES))
+    for rate in chosen.rates:
+        made = _streams(Traffic(rate), chosen.streams, [chosen.seed, rate], settings)
+        sums = [np.stack(_day(made))[:, PLACES].astype(np.float32) for _ in range(chosen.days)]
+        quiet = QuietDays(sums, _day(made))
+        frozen = [each for each, _, _ in made]
+        for name, (watch, options) in CHANGES.items():
+            index = WATCHES.index(watch)
+            place = settings.sides_of(index).start
+            after = [_day(made, Traffic(rate, **options))]
+            fallen = float(after[0][0][place].sum() / after[0][1][place].sum()) / UNITS
+            cusum = _cusums(frozen, quiet, place, fallen, settings.mean_panes)[1]
+            lanes = [Lanes(frozen, settings, each) for each in MIXTURES.values()]
+            first = np.full((1 + len(lanes), len(made)), np.inf)
+            for day in range(-1, MAX_DAYS):
+                if day == len(after):
+                    after.append(_day(made, Traffic(rate, **options)))
+                sums, counts = quiet.last if day < 0 else after[day]
+                _note(first[0], cusum.day(sums[place] / UNITS, counts[place]), day)
+                for which, each in enumerate(lanes, 1):
+                    evidence = np.stack(list(each.day(day + 1, sums, counts)))
+                    _note(first[which], evidence[:, index] >= 1, day)
+                if (np.isfinite(first).mean(axis=1) > 0.5).all():
+                    break
+            panes = np.median(first, axis=1)
+            shares = "".join(f"{each / panes[0]:>22.2f}" for each in panes[1:])
+            print(f"{name:<24}{rate:>12}{shares}", flush=True)

@@ -202,20 +202,48 @@ class Arrivals:
                 sums[1, side] += np.bincount(place, minlength=self._panes)
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Which bets evidence is the mean of.
+
+    Attributes
+    ----------
+    fractions : tuple of float
+        Shares of the greatest bet on one case.
+    weights : tuple of float or None
+        Of each; None where they are equal.
+    hourly : float
+        The weight of the hourly copy.
+    """
+
+    fractions: tuple[float, ...] = FRACTIONS
+    weights: tuple[float, ...] | None = None
+    hourly: float = 0.5
+
+
 class Lanes:
     """The evidence of many streams side by side, by the library's bets and rules, day by day."""
 
-    def __init__(self, frozen: list[FrozenReference], settings: DriftSettings) -> None:
+    def __init__(
+        self,
+        frozen: list[FrozenReference],
+        settings: DriftSettings,
+        mixture: Mixture = Mixture(),
+    ) -> None:
         sides = len(settings.sides) - 4
         self.settings = settings
         self.thetas = np.array([each.thetas[0, :sides] for each in frozen]).T
-        shape = (len(FRACTIONS), sides, len(frozen))
+        bets = len(mixture.fractions)
+        self._mixture = mixture
+        weights = np.array(mixture.weights or (1 / bets,) * bets)[:, None, None]
+        self._weights = weights * (1 - mixture.hourly), weights * mixture.hourly
+        shape = (bets, sides, len(frozen))
         self.fine, self.coarse = np.zeros(shape), np.zeros(shape)
         self.last = np.full(shape[1:], -1)
         self.slices = [settings.sides_of(index) for index in range(len(settings.watches))]
         self._firsts = [each.start for each in self.slices]
         active = np.add.reduceat(self.thetas > 0, self._firsts, axis=0)
-        self._scale = 1 / (active * len(FRACTIONS) * 2 * settings.mean_panes)
+        self._scale = 1 / (active * settings.mean_panes)
 
     def day(self, day: int, sums: np.ndarray, counts: np.ndarray) -> Iterator[np.ndarray]:
         """Count a day, [sides, panes, streams] each; yield each pane's evidence by watch.
@@ -245,7 +273,8 @@ class Lanes:
                 hour = pane // width
                 self.coarse += width * has_hour[:, hour]
                 self.coarse *= coarse[hour]
-            total = (self.fine + self.coarse).sum(axis=0)
+            own, hourly = self._weights
+            total = (own * self.fine + hourly * self.coarse).sum(axis=0)
             yield np.add.reduceat(total, self._firsts, axis=0) * self._scale
 
     def restart(self, watch: int, stream: int) -> None:
@@ -258,8 +287,9 @@ class Lanes:
         """Return what evidence is multiplied by, [times, bets, sides, streams], and the means."""
         z = sums / (np.maximum(counts, 1) * UNITS)
         theta = self.thetas[:, None]
-        factors = np.empty((sums.shape[1], len(FRACTIONS), *self.thetas.shape))
-        for place, fraction in enumerate(FRACTIONS):
+        fractions = self._mixture.fractions
+        factors = np.empty((sums.shape[1], len(fractions), *self.thetas.shape))
+        for place, fraction in enumerate(fractions):
             bets = bet_of(fraction, np.maximum(counts, 1), theta)
             found = np.where(counts > 0, advanced(1.0, 0, bets, theta, z), 1.0)
             factors[:, place] = found.transpose(1, 0, 2)
