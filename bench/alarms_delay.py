@@ -50,6 +50,9 @@ RESAMPLED_PANES = 1_000_000
 TOPS = 50
 """Of the highest excursions of a CUSUM without a change, from which its limit is extrapolated."""
 
+_SMALLEST, _LARGEST = 1e-9, 200.0
+"""Between which a limit times its exponent is looked for."""
+
 
 class QuietDays(NamedTuple):
     """Days before the change: of all what CUSUMs read, and the last whole."""
@@ -121,7 +124,9 @@ def _limit(steps: np.ndarray, mean_panes: int, rng: Rng) -> float:
     exponent = brentq(_log_moment, low, high, (steps,))
     known, times = float(tops[-TOPS]), mean_panes * TOPS / RESAMPLED_PANES
     goal = _growth(exponent * known) * times
-    return float(brentq(lambda x: _growth(x) - goal, 1e-12, 200)) / exponent
+    if not _growth(_SMALLEST) < goal < _growth(_LARGEST):
+        return math.inf  # the change is too small to tell, or none
+    return float(brentq(lambda x: _growth(x) - goal, _SMALLEST, _LARGEST)) / exponent
 
 
 def _log_moment(exponent: float, steps: np.ndarray) -> float:
