@@ -644,6 +644,9 @@ MONITORED_NAMES = tuple(
         )
     )
 )
+ORDERED_NAMES = (*MONITORED_NAMES, *(name for name in POINT_NAMES if name in RANKED_RATE_NAMES))
+"""What the page orders streams by."""
+
 CALIBRATION_NAMES = _names(
     metric for metric in METRICS if metric.is_monitored and metric.of_probabilities
 )

@@ -53,6 +53,7 @@ with _needs_extra("client"):
         StreamSettings,
     )
     from streameval.client._wire.selection import Selection
+    from streameval.client._wire.summaries import StreamSummary
 
 __all__ = [
     "AccessError",
@@ -88,6 +89,7 @@ __all__ = [
     "StreamProjection",
     "StreamReliability",
     "StreamSettings",
+    "StreamSummary",
     "UnavailableError",
     "UnimplementedError",
     "Violation",

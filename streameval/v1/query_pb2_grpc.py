@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from streameval.v1 import overview_pb2 as streameval_dot_v1_dot_overview__pb2
 from streameval.v1 import query_pb2 as streameval_dot_v1_dot_query__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
@@ -44,6 +45,11 @@ class QueryServiceStub(object):
                 '/streameval.v1.QueryService/BatchGetSnapshots',
                 request_serializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.FromString,
+                _registered_method=True)
+        self.ListStreamSummaries = channel.unary_unary(
+                '/streameval.v1.QueryService/ListStreamSummaries',
+                request_serializer=streameval_dot_v1_dot_overview__pb2.ListStreamSummariesRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_overview__pb2.ListStreamSummariesResponse.FromString,
                 _registered_method=True)
         self.GetCurve = channel.unary_unary(
                 '/streameval.v1.QueryService/GetCurve',
@@ -105,6 +111,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.FromString,
                 _registered_method=True)
+        self.WatchStreamSummaries = channel.unary_stream(
+                '/streameval.v1.QueryService/WatchStreamSummaries',
+                request_serializer=streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer(object):
@@ -121,6 +132,14 @@ class QueryServiceServicer(object):
     def BatchGetSnapshots(self, request, context):
         """The figures of many streams, each with a short series, for a list of streams.
         They include all that was durable at the call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListStreamSummaries(self, request, context):
+        """Streams in an order, the worst first, a page of them, each with its figures, its
+        change and its alarms. A stream is computed again only after it has changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,6 +236,14 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchStreamSummaries(self, request, context):
+        """The first streams in an order at once, and then whenever they, their order or their
+        numbers change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,6 +256,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.BatchGetSnapshots,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.SerializeToString,
+            ),
+            'ListStreamSummaries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStreamSummaries,
+                    request_deserializer=streameval_dot_v1_dot_overview__pb2.ListStreamSummariesRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_overview__pb2.ListStreamSummariesResponse.SerializeToString,
             ),
             'GetCurve': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCurve,
@@ -290,6 +322,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.SerializeToString,
             ),
+            'WatchStreamSummaries': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchStreamSummaries,
+                    request_deserializer=streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'streameval.v1.QueryService', rpc_method_handlers)
@@ -346,6 +383,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/BatchGetSnapshots',
             streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListStreamSummaries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/ListStreamSummaries',
+            streameval_dot_v1_dot_overview__pb2.ListStreamSummariesRequest.SerializeToString,
+            streameval_dot_v1_dot_overview__pb2.ListStreamSummariesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -670,6 +734,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/WatchSnapshots',
             streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchStreamSummaries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/streameval.v1.QueryService/WatchStreamSummaries',
+            streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesRequest.SerializeToString,
+            streameval_dot_v1_dot_overview__pb2.WatchStreamSummariesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from streameval.v1 import overview_pb2 as _overview_pb2
 from streameval.v1 import query_pb2 as _query_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -38,6 +39,10 @@ class QueryServiceStub:
     BatchGetSnapshots: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]
     """The figures of many streams, each with a short series, for a list of streams.
     They include all that was durable at the call.
+    """
+    ListStreamSummaries: _grpc.UnaryUnaryMultiCallable[_overview_pb2.ListStreamSummariesRequest, _overview_pb2.ListStreamSummariesResponse]
+    """Streams in an order, the worst first, a page of them, each with its figures, its
+    change and its alarms. A stream is computed again only after it has changed.
     """
     GetCurve: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]
     """The points of a curve, reduced to what a plot needs."""
@@ -74,6 +79,10 @@ class QueryServiceStub:
     """
     WatchSnapshots: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]
     """The same for many streams: all of them at once, and then those that changed."""
+    WatchStreamSummaries: _grpc.UnaryStreamMultiCallable[_overview_pb2.WatchStreamSummariesRequest, _overview_pb2.WatchStreamSummariesResponse]
+    """The first streams in an order at once, and then whenever they, their order or their
+    numbers change.
+    """
 
 @_typing.type_check_only
 class QueryServiceAsyncStub(QueryServiceStub):
@@ -85,6 +94,10 @@ class QueryServiceAsyncStub(QueryServiceStub):
     BatchGetSnapshots: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]  # type: ignore[assignment]
     """The figures of many streams, each with a short series, for a list of streams.
     They include all that was durable at the call.
+    """
+    ListStreamSummaries: _aio.UnaryUnaryMultiCallable[_overview_pb2.ListStreamSummariesRequest, _overview_pb2.ListStreamSummariesResponse]  # type: ignore[assignment]
+    """Streams in an order, the worst first, a page of them, each with its figures, its
+    change and its alarms. A stream is computed again only after it has changed.
     """
     GetCurve: _aio.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]  # type: ignore[assignment]
     """The points of a curve, reduced to what a plot needs."""
@@ -121,6 +134,10 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """
     WatchSnapshots: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]  # type: ignore[assignment]
     """The same for many streams: all of them at once, and then those that changed."""
+    WatchStreamSummaries: _aio.UnaryStreamMultiCallable[_overview_pb2.WatchStreamSummariesRequest, _overview_pb2.WatchStreamSummariesResponse]  # type: ignore[assignment]
+    """The first streams in an order at once, and then whenever they, their order or their
+    numbers change.
+    """
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queries. Every answer contains the log revision that it includes."""
@@ -141,6 +158,16 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_query_pb2.BatchGetSnapshotsResponse, _abc.Awaitable[_query_pb2.BatchGetSnapshotsResponse]]:
         """The figures of many streams, each with a short series, for a list of streams.
         They include all that was durable at the call.
+        """
+
+    @_abc_1.abstractmethod
+    def ListStreamSummaries(
+        self,
+        request: _overview_pb2.ListStreamSummariesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_overview_pb2.ListStreamSummariesResponse, _abc.Awaitable[_overview_pb2.ListStreamSummariesResponse]]:
+        """Streams in an order, the worst first, a page of them, each with its figures, its
+        change and its alarms. A stream is computed again only after it has changed.
         """
 
     @_abc_1.abstractmethod
@@ -249,5 +276,15 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchSnapshotsResponse], _abc.AsyncIterator[_query_pb2.WatchSnapshotsResponse]]:
         """The same for many streams: all of them at once, and then those that changed."""
+
+    @_abc_1.abstractmethod
+    def WatchStreamSummaries(
+        self,
+        request: _overview_pb2.WatchStreamSummariesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_overview_pb2.WatchStreamSummariesResponse], _abc.AsyncIterator[_overview_pb2.WatchStreamSummariesResponse]]:
+        """The first streams in an order at once, and then whenever they, their order or their
+        numbers change.
+        """
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -132,6 +132,15 @@ def fill(client: Client) -> None:
     client.flush()
 
 
+def complete_list(served: Served, order_by: str = "alarms"):
+    """Return the server's list of the last day, once all of it is up to date."""
+    for _ in range(2_000):
+        found = served.client.list_summaries(order_by)
+        if not any(each.outdated for each in found):
+            return found
+    raise AssertionError("the list is still not up to date")
+
+
 def expect(locator: Locator) -> LocatorAssertions:
     """Return Playwright's assertions, which wait."""
     from playwright.sync_api import expect

@@ -15,7 +15,7 @@ from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
 from ..alarm_history import write_alarm_history
-from .conftest import IN_MEMORY, Served, expect
+from .conftest import IN_MEMORY, MINUS, NOTHING, Served, expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,10 +119,9 @@ def test_the_list_has_each_streams_state(alarmed: Served, page: Page) -> None:
     expect(page.locator("#summary")).to_have_text("4 streams, 1 with open alarms")
     links = page.locator("table.streams tbody a")
     expect(links.first).to_have_text(ALARMED)
-    shown = page.locator("table.streams tbody tr td:nth-child(2)").all_inner_texts()
-    figures = [float(text) for text in shown]
-    assert figures[0] > min(figures[1:])
-    assert figures[1:] == sorted(figures[1:])
+    changes = page.locator("table.streams tbody tr .change .at").all_inner_texts()
+    values = [float(text.replace(MINUS, "-")) for text in changes[1:] if text != NOTHING]
+    assert values == sorted(values)
     page.locator("#order").select_option("name")
     expect(links).to_have_text(sorted([ALARMED, QUIET, WAITING, PLAIN]))
 

@@ -92,10 +92,10 @@ def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
     stream.add_cases(**CASES)
     stream.flush()
     row = page.locator("table.streams tbody tr", has_text=fresh)
-    expect(row.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    expect(row.locator(".value .at")).to_have_text(figure(stream.snapshot().auc_pr))
     stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)
     stream.flush()
-    expect(row.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    expect(row.locator(".value .at")).to_have_text(figure(stream.snapshot().auc_pr))
     served.client.delete_stream(fresh)
     expect(row).to_have_count(0)
 
@@ -118,7 +118,7 @@ def test_a_row_that_is_pressed_stays_until_it_is_clicked(
     stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)  # no longer the worst
     stream.flush()
     pressed = page.locator("table.streams tbody tr").nth(1)
-    expect(pressed.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    expect(pressed.locator(".value .at")).to_have_text(figure(stream.snapshot().auc_pr))
     expect(page.locator("#summary")).to_have_text("2 streams")
     release()
     expect(page.get_by_role("heading", level=1)).to_have_text(fresh)

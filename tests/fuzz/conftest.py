@@ -66,7 +66,9 @@ METHODS: dict[str, MethodDescriptor] = {
 """Every method of every service, by its path."""
 
 ENDLESS = {
-    path for path in METHODS if path.endswith(("/Watch", "/WatchSnapshot", "/WatchSnapshots"))
+    path
+    for path in METHODS
+    if path.endswith(("/Watch", "/WatchSnapshot", "/WatchSnapshots", "/WatchStreamSummaries"))
 }
 """Methods that stream responses until the client cancels."""
 

@@ -19,6 +19,7 @@ from streameval.v1 import (
     admin_pb2,
     alarm_pb2,
     ingest_pb2,
+    overview_pb2,
     pair_pb2,
     query_pb2,
     stream_pb2,
@@ -264,6 +265,19 @@ def _many() -> Iterator[Message]:
     yield query_pb2.BatchGetSnapshotsRequest(streams=names, last=hour, level=0.9, steps=6)
 
 
+def _summaries() -> Iterator[Message]:
+    hour = Duration(seconds=3600)
+    yield overview_pb2.ListStreamSummariesRequest(last=hour, order_by="auc_pr", page_size=1)
+    yield overview_pb2.ListStreamSummariesRequest(
+        grouped=True, open_groups=["t"], search="T", prefix="t", reverse=True
+    )
+
+
+def _watch_summaries() -> Iterator[Message]:
+    for asked in _summaries():
+        yield overview_pb2.WatchStreamSummariesRequest(list=asked, min_interval=Duration(seconds=1))
+
+
 def _watch_many() -> Iterator[Message]:
     hour, second = Duration(seconds=3600), Duration(seconds=1)
     yield query_pb2.WatchSnapshotsRequest(streams=[*STREAMS], min_interval=second)
@@ -375,6 +389,8 @@ _MAKERS = {
     _SERVICE + "QueryService.WatchSnapshot": _watch,
     _SERVICE + "QueryService.BatchGetSnapshots": _many,
     _SERVICE + "QueryService.WatchSnapshots": _watch_many,
+    _SERVICE + "QueryService.ListStreamSummaries": _summaries,
+    _SERVICE + "QueryService.WatchStreamSummaries": _watch_summaries,
     _SERVICE + "QueryService.GetHistogram": _histogram,
     _SERVICE + "QueryService.GetReliability": _reliability,
     _SERVICE + "QueryService.GetReport": _report,

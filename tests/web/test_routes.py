@@ -14,6 +14,7 @@ from streameval.v1 import (
     admin_pb2,
     alarm_pb2,
     ingest_pb2,
+    overview_pb2,
     pair_pb2,
     query_pb2,
     stream_pb2,
@@ -93,6 +94,14 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(query_pb2.BatchGetSnapshotsRequest(),
                        '{"streams": ["fraud/v3", "no/such", "fraud/v2"], "last": "3600s", '
                        '"steps": 3}')),
+    ("streams:summaries",
+     {"last": "3600s", "orderBy": "auc_roc", "reverse": "true", "grouped": "true",
+      "openGroups": ["fraud", "no"], "page_size": "3", "search": "fraud"},
+     f"{QUERY}/ListStreamSummaries",
+     lambda: from_text(overview_pb2.ListStreamSummariesRequest(),
+                       '{"last": "3600s", "orderBy": "auc_roc", "reverse": true, '
+                       '"grouped": true, "openGroups": ["fraud", "no"], "pageSize": 3, '
+                       '"search": "fraud"}')),
     ("streams/fraud/v3:snapshot",
      PICKED | {"metrics": ["auc_roc", "brier_score"], "level": "0.9"},
      f"{QUERY}/GetSnapshot",

@@ -347,6 +347,13 @@ class Engine:
                 found.append(self._streams[name].info)
         return found
 
+    def revisions(self) -> list[tuple[str, int, int]]:
+        """Return each stream, when it was made and when it changed last, by name. O(streams)."""
+        return [
+            (name, state.info.create_revision, state.revision)
+            for name, state in self._streams.items()
+        ]
+
     def alarms(
         self, *, prefix: str = "", after: str = "", limit: int = 100, open_only: bool = False
     ) -> list[tuple[StreamInfo, AlarmsView]]:

@@ -10,7 +10,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval.v1 import query_pb2, query_pb2_grpc
+from streameval.v1 import overview_pb2, query_pb2, query_pb2_grpc
+from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.curves import curve, parse_curve_request, state
 from streameval_server._queries.decision import decision, parse_decision_request
@@ -27,9 +28,14 @@ from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.reliability import parse_reliability_request, reliability
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
+from streameval_server._queries.stream_list import stream_list
+from streameval_server._queries.stream_list_request import parse_list_request
+from streameval_server._queries.stream_summaries import StreamSummaries
 from streameval_server._report.report import parse_report_request, report
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
+from streameval_server._runtime.watch_summaries import watch_summaries
 from streameval_server._security.access import current_access
+from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from streameval_server._queries.stream_list_request import ListRequest
     from streameval_server._runtime.runtime import Runtime
 
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -49,25 +56,48 @@ T = TypeVar("T")
 _MIN_CACHE_SHARE = 8
 """Caches take at most one part of `max_state_bytes` in this many."""
 
+_SUMMARY_CACHE_SHARE = 8
+"""The windows of summaries take at most one part of the caches in this many."""
+
 _LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample, report})
 """Computations over many windows, or over all ids: they may take long."""
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
-    """Answers from the counts at one revision."""
+    """Answers from the counts at one revision.
+
+    Attributes
+    ----------
+    summaries : StreamSummaries
+        Those of all streams, which the server keeps up to date.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         limit = runtime.limits.max_state_bytes
+        max_bytes = min(MAX_CACHE_BYTES, limit // _MIN_CACHE_SHARE or MAX_CACHE_BYTES)
+        summary_bytes = max_bytes // _SUMMARY_CACHE_SHARE
         self._engine = engine = QueryEngine(
             runtime.view,
             runtime.now_us,
             runtime.queries.check,
             server_warnings=runtime.clock_warnings,
             waiting=runtime.waiting,
-            max_cache_bytes=min(MAX_CACHE_BYTES, limit // _MIN_CACHE_SHARE or MAX_CACHE_BYTES),
+            max_cache_bytes=max_bytes - summary_bytes,
         )
-        runtime.cache_bytes = lambda: engine.memory_bytes
+        self.summaries = summaries = StreamSummaries(
+            QueryEngine(
+                runtime.view,
+                runtime.now_us,
+                server_warnings=runtime.clock_warnings,
+                max_cache_bytes=summary_bytes,
+                knows_panes=False,
+            ),
+            runtime.stream_revisions,
+            visible=runtime.visible_revision,
+            clock_us=runtime.now_us,
+        )
+        runtime.cache_bytes = lambda: engine.memory_bytes + summaries.memory_bytes
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -88,6 +118,28 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Return the figures of many streams, with everything that is durable now."""
         durable = self._runtime.durable_revision()
         return await self._answer(durable, lambda: parse_overview_request(request), overview)
+
+    async def ListStreamSummaries(  # noqa: N802 - the contract's name
+        self, request: overview_pb2.ListStreamSummariesRequest, _context: Context
+    ) -> overview_pb2.ListStreamSummariesResponse:
+        """Return a page of streams in an order, with everything that is durable now."""
+        runtime, asked = self._runtime, parse_list_request(request)
+        with runtime.calls.call(), runtime.quota.query(current_access().token_id):
+            await runtime.visible(runtime.durable_revision())
+            return await self._list(asked)
+
+    async def _list(self, asked: ListRequest) -> overview_pb2.ListStreamSummariesResponse:
+        """Return a page of the streams that the token of this task's call covers."""
+        while True:
+            streams = current_access().streams
+            query = asked.covering(streams)
+            found = await self._runtime.queries.run(
+                ("summaries", query),
+                partial(stream_list, self.summaries, partial(covers, streams), query),
+            )
+            # The token may have been narrowed meanwhile: list what it covers now.
+            if current_access().streams == streams:
+                return found
 
     async def GetCurve(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetCurveRequest, _context: Context
@@ -210,6 +262,18 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             self._engine,
             parse_overview_request(request),
             pause_s=interval_s(request),
+        ):
+            yield found
+
+    async def WatchStreamSummaries(  # noqa: N802 - the contract's name
+        self, request: overview_pb2.WatchStreamSummariesRequest, _context: Context
+    ) -> AsyncIterator[overview_pb2.WatchStreamSummariesResponse]:
+        """Yield the first streams in an order whenever they change."""
+        if request.list.page_token:
+            raise invalid("list.page_token", "a watch begins with the first stream: leave it empty")
+        asked = parse_list_request(request.list, "list.")
+        async for found in watch_summaries(
+            self._runtime, partial(self._list, asked), pause_s=interval_s(request)
         ):
             yield found
 

@@ -111,9 +111,11 @@ class Server:
             auto_create=settings.auto_create,
             accept_loss=settings.accept_loss,
         )
+        queries = QueryService(self.runtime)
+        self._summaries = queries.summaries
         self._services = (
             IngestService(self.runtime, settings.limits),
-            QueryService(self.runtime),
+            queries,
             StreamService(self.runtime),
             PairService(self.runtime),
             AdminService(self.runtime, settings.limits, lambda: self.address),
@@ -150,6 +152,7 @@ class Server:
             asyncio.create_task(self._report_health()),
             asyncio.create_task(self._refresh_tokens()),
             asyncio.create_task(self._check_states()),
+            asyncio.create_task(self._refresh_summaries()),
         ]
         await self._set_health(serving=self.runtime.core.committer.state is State.SERVING)
 
@@ -226,6 +229,7 @@ class Server:
         await self.begin_stop()
         await self.runtime.calls.ended(self._settings.stop_grace_s)
         await server.stop(_SEND_GRACE_S)
+        await asyncio.to_thread(self._summaries.stop)
         await self.runtime.stop()
         for task in self._tasks:
             task.cancel()
@@ -234,6 +238,11 @@ class Server:
         while True:
             await asyncio.sleep(_TOKENS_REFRESH_S)
             self.guard.refresh()
+
+    async def _refresh_summaries(self) -> None:
+        """Compute summaries of streams that have changed, between pauses."""
+        while True:
+            await asyncio.sleep(await asyncio.to_thread(self._summaries.step))
 
     async def _check_states(self) -> None:
         """Compare the state with the log, one stream at a time."""

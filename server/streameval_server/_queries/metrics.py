@@ -52,6 +52,8 @@ class MetricSelection:
         Whether the request named none, so that a stream's declared threshold adds rates.
     threshold : float or None
         That of the request, else that which the stream declares.
+    has_intervals : bool
+        Whether metrics, rates at a threshold aside, have intervals and bounds.
     """
 
     names: tuple[str, ...] = SNAPSHOT_NAMES
@@ -59,6 +61,7 @@ class MetricSelection:
     anytime: bool = False
     is_default: bool = False
     threshold: float | None = None
+    has_intervals: bool = True
 
     def at(self, declared: float | None) -> MetricSelection:
         """Return the same of a stream that declares this threshold, or none. O(1)."""
@@ -142,6 +145,8 @@ def _message(window: Window, metric: Metric, selection: MetricSelection) -> type
     if math.isnan(value):
         return types_pb2.Metric(name=name, undefined_reason=_reason(window, metric))
     message = types_pb2.Metric(name=name, value=value)
+    if not selection.has_intervals:
+        return message
     if metric.interval:
         interval = window.interval(name, level=selection.level, anytime=selection.anytime)
         message.interval.CopyFrom(interval_message(interval))

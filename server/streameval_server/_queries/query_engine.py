@@ -140,6 +140,8 @@ class QueryEngine:
         revision; only `waiting` needs it.
     max_cache_bytes
         The most that all caches may take, about.
+    knows_panes
+        Whether intervals say what the panes show of dependence between cases.
     """
 
     def __init__(
@@ -151,6 +153,7 @@ class QueryEngine:
         server_warnings: Callable[[], list[str]] = list,
         waiting: Callable[[str], tuple[StreamView, WaitingPredictions]] | None = None,
         max_cache_bytes: int = MAX_CACHE_BYTES,
+        knows_panes: bool = True,
     ) -> None:
         self._view = view
         self._clock_us = clock_us
@@ -159,7 +162,7 @@ class QueryEngine:
         self._waiting = waiting
         share = max(max_cache_bytes // _EIGHTHS, 1)
         self._windows: WindowCache[Hashable] = WindowCache(
-            max(share // _CELL_BYTES, 1), knows_panes=True
+            max(share // _CELL_BYTES, 1), knows_panes=knows_panes
         )
         self._derived = DerivedAnswers(2 * share)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(

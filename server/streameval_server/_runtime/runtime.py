@@ -449,6 +449,14 @@ class Runtime:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
 
+    def stream_revisions(self) -> tuple[list[tuple[str, int, int]], int]:
+        """Return each stream with the revisions of its creation and last change, and the revision.
+
+        For query threads, as `view`.
+        """
+        with self._engine_lock:
+            return self.core.engine.revisions(), self.core.engine.revision
+
     def list_alarms(
         self, *, prefix: str, after: str, limit: int, open_only: bool
     ) -> tuple[list[tuple[StreamInfo, AlarmsView]], int]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.v1 import query_pb2
+from streameval.v1 import overview_pb2, query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.alarms import status_message
 from streameval_server._queries.overview import resolve_if_present, stream_snapshot
@@ -71,7 +71,11 @@ class _Version:
         return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
 
 
-def interval_s(request: query_pb2.WatchSnapshotRequest | query_pb2.WatchSnapshotsRequest) -> float:
+def interval_s(
+    request: query_pb2.WatchSnapshotRequest
+    | query_pb2.WatchSnapshotsRequest
+    | overview_pb2.WatchStreamSummariesRequest,
+) -> float:
     """Return the minimum time between two answers.
 
     Raises
@@ -119,7 +123,7 @@ async def watch_snapshot(
             ("watch", request), partial(_response_with_version, engine, request)
         )
 
-    results = _compute_on_change(
+    results = compute_on_change(
         runtime, compute, pause_s=pause_s, timeout_s=timeout_s, min_revision=min_revision
     )
     async with aclosing(results):
@@ -165,7 +169,7 @@ async def watch_snapshots(
 
     # Without this wait, a stream that is durable but not visible yet would be reported missing.
     durable = runtime.durable_revision()
-    results = _compute_on_change(
+    results = compute_on_change(
         runtime, compute, pause_s=pause_s, timeout_s=timeout_s, min_revision=durable
     )
     async with aclosing(results):
@@ -207,7 +211,7 @@ def _changes_since(
     return found
 
 
-async def _compute_on_change(
+async def compute_on_change(
     runtime: Runtime,
     compute: Callable[[], Awaitable[T]],
     *,

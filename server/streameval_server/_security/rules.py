@@ -85,7 +85,7 @@ _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 _READS_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True, read_only=True)
 
 # For Ingest and IngestBatch the session checks the stream of each batch and refuses the
-# batch; ListStreams lists the streams that the token covers.
+# batch; ListStreams and the lists of summaries have the streams that the token covers.
 RULES: dict[str, Rule] = {
     "streameval.v1.IngestService/Ingest": Rule(Scope.INGEST),
     "streameval.v1.IngestService/IngestBatch": Rule(Scope.INGEST),
@@ -98,6 +98,8 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/BatchGetSnapshots": Rule(
         Scope.QUERY, query_pb2.BatchGetSnapshotsRequest, ("streams",)
     ),
+    "streameval.v1.QueryService/ListStreamSummaries": Rule(Scope.QUERY),
+    "streameval.v1.QueryService/WatchStreamSummaries": Rule(Scope.QUERY),
     "streameval.v1.QueryService/GetCurve": Rule(Scope.QUERY, query_pb2.GetCurveRequest, _SELECTION),
     "streameval.v1.QueryService/GetHistogram": Rule(
         Scope.QUERY, query_pb2.GetHistogramRequest, _SELECTION

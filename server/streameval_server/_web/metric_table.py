@@ -9,6 +9,7 @@ from streameval._metric_registry import (
     HEADLINE,
     METRICS,
     MONITORED_NAMES,
+    ORDERED_NAMES,
     PAGE_NAMES,
     POINT_NAMES,
 )
@@ -29,6 +30,7 @@ def metrics_module() -> bytes:
         "SHOWN": PAGE_NAMES,
         "COMPARED": COMPARED_NAMES,
         "MONITORED": MONITORED_NAMES,
+        "ORDERED": ORDERED_NAMES,
         "RATES": POINT_NAMES,
         "HEADLINE": HEADLINE,
         "TWINS": {metric.name: metric.twin for metric in METRICS if metric.twin},

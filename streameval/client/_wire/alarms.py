@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE_SIZE: Final = 1_000
 
 AlarmState = Literal["waiting", "watching", "firing"]
-_STATES: dict[int, AlarmState] = {
+STATES: dict[int, AlarmState] = {
     alarm_pb2.ALARM_STATE_WAITING: "waiting",
     alarm_pb2.ALARM_STATE_WATCHING: "watching",
     alarm_pb2.ALARM_STATE_FIRING: "firing",
@@ -136,7 +136,7 @@ def _read_status(message: alarm_pb2.AlarmStatus) -> AlarmStatus:
     since = _time(message, "watching_since") if message.HasField("watching_since") else None
     return AlarmStatus(
         stream=message.stream,
-        state=_STATES[message.state],
+        state=STATES[message.state],
         waits_for=message.waits_for,
         reference=(_time(message.reference, "start_time"), _time(message.reference, "end_time")),
         watching_since=since,

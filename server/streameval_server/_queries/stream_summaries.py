@@ -1,0 +1,203 @@
+"""The tables of summaries, one for each window that is asked for, and their rankings.
+
+The window of `WARM_SPAN` is kept up to date whether or not it is asked for, so that the first
+list of 10,000 streams is not the one that computes them. `step` does a little of that work; the
+server calls it between pauses that keep its share of the machine small.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from streameval_server._queries.selection import AllTime, Last
+from streameval_server._queries.summary_order import evident_changes, ranking
+from streameval_server._queries.summary_table import SummaryTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from streameval_server._queries.query_engine import QueryEngine
+    from streameval_server._queries.stream_list_request import ListRequest
+    from streameval_server._queries.summary_order import Ranking
+    from streameval_server._queries.summary_table import Revisions, SummaryEntry
+
+T = TypeVar("T")
+
+WARM_SPAN = Last(86_400_000_000)
+"""A day: the window with which the page begins."""
+
+_MAX_TABLES = 4
+_MAX_RANKINGS = 16
+_DEMAND_S = 60.0
+"""How long after a question a window is kept up to date, and projected."""
+_STEP_S = 0.1
+"""How long a step computes at most; a summary or projection that was begun is completed."""
+
+PENDING_SHARE, OUTDATED_SHARE, ASKED_SHARE = 0.25, 0.05, 0.4
+"""Shares of one processor for `step`: while streams have no summary yet, while nothing is asked,
+and while lists are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The streams with evidence of a change, among as many as a token covers."""
+
+    names: frozenset[str]
+    num_streams: int
+
+
+class StreamSummaries:
+    """All tables of summaries. Any thread may call.
+
+    Parameters
+    ----------
+    engine : QueryEngine
+        One of its own: lists must not evict what other queries have cached.
+    revisions, visible, clock_us : callable
+        As of `SummaryTable`.
+    """
+
+    def __init__(
+        self,
+        engine: QueryEngine,
+        revisions: Callable[[], Revisions],
+        *,
+        visible: Callable[[], int],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._revisions = revisions
+        self._visible = visible
+        self._clock_us = clock_us
+        self._tables: OrderedDict[AllTime | Last, SummaryTable] = OrderedDict()
+        self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
+        self._evidence: OrderedDict[Hashable, Evidence] = OrderedDict()
+        self._lock = threading.Lock()
+        self._stepping = threading.Lock()
+        self._is_stopped = False
+
+    def server_warnings(self) -> list[str]:
+        """Return warnings about the server."""
+        return self._engine.server_warnings()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the tables and of what they were computed from, about. O(streams)."""
+        with self._lock:
+            tables = list(self._tables.values())
+        return self._engine.memory_bytes + sum(table.memory_bytes for table in tables)
+
+    def table(self, span: AllTime | Last) -> SummaryTable:
+        """Return the table of a window that is asked for now. O(1)."""
+        with self._lock:
+            table = self._open(span)
+            table.asked_s = time.monotonic()
+            return table
+
+    def _open(self, span: AllTime | Last) -> SummaryTable:
+        table = self._tables.get(span)
+        if table is None:
+            table = self._tables[span] = SummaryTable(
+                self._engine,
+                span,
+                self._revisions,
+                visible=self._visible,
+                clock_us=self._clock_us,
+            )
+        self._tables.move_to_end(span)
+        while len(self._tables) > _MAX_TABLES:
+            oldest = next(each for each in self._tables if each != WARM_SPAN)
+            del self._tables[oldest]
+        return table
+
+    # -- rankings
+
+    def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> Evidence:
+        """Return the streams with evidence of a change, among all that a token covers."""
+        table = self.table(request.span)
+        key = (request.span, id(table), table.version, request.streams)
+
+        def compute() -> Evidence:
+            entries = _covered(table.entries, request, covers)
+            return Evidence(evident_changes(entries), len(entries))
+
+        return self._cached(self._evidence, key, compute)
+
+    def ranked(self, request: ListRequest, covers: Callable[[str], bool]) -> Ranking:
+        """Return the streams that a request asks for, in its order."""
+        table = self.table(request.span)
+        key = (
+            *(request.span, id(table), table.version, request.streams),
+            *(request.order, request.search, request.prefix, request.open_groups),
+        )
+
+        def compute() -> Ranking:
+            entries = [
+                entry
+                for entry in _covered(table.entries, request, covers)
+                if request.search in entry.name.lower() and entry.name.startswith(request.prefix)
+            ]
+            evidence = self.evidence(request, covers)
+            return ranking(entries, request.order, evidence.names, request.open_groups)
+
+        return self._cached(self._rankings, key, compute)
+
+    def _cached(
+        self, cache: OrderedDict[Hashable, T], key: Hashable, compute: Callable[[], T]
+    ) -> T:
+        with self._lock:
+            found = cache.get(key)
+        if found is None:
+            found = compute()
+            with self._lock:
+                cache[key] = found
+                while len(cache) > _MAX_RANKINGS:
+                    cache.popitem(last=False)
+        return found
+
+    # -- in the background
+
+    def step(self) -> float:
+        """Do a little of what is to be done; return for how long to pause, in seconds."""
+        with self._stepping:
+            if self._is_stopped:
+                return 1.0
+            begun_s = time.monotonic()
+            with self._lock:
+                self._open(WARM_SPAN)
+                tables = [
+                    table
+                    for span, table in self._tables.items()
+                    if span == WARM_SPAN or begun_s - table.asked_s < _DEMAND_S
+                ]
+            share = OUTDATED_SHARE
+            for table in tables:
+                is_asked = begun_s - table.asked_s < _DEMAND_S
+                table.scan()
+                if table.num_outdated:
+                    pending = table.num_pending
+                    share = max(
+                        share, ASKED_SHARE if is_asked else 0, PENDING_SHARE * bool(pending)
+                    )
+                    table.refresh(_STEP_S)
+                elif is_asked and table.project():
+                    share = max(share, ASKED_SHARE)
+            took_s = time.monotonic() - begun_s
+            return max(0.05, took_s * (1 / share - 1))
+
+    def stop(self) -> None:
+        """Wait until the step in progress has ended; later ones do nothing."""
+        with self._stepping:
+            self._is_stopped = True
+
+
+def _covered(
+    entries: list[SummaryEntry], request: ListRequest, covers: Callable[[str], bool]
+) -> list[SummaryEntry]:
+    if request.streams is None:
+        return entries
+    return [entry for entry in entries if covers(entry.name)]

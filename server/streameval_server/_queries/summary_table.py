@@ -1,0 +1,335 @@
+"""The summaries of all streams over one window, each computed again only after it has changed.
+
+A summary holds until the stream's log revision moves, or time alone moves its window over a
+pane. `scan` finds what is out of date by comparing revisions, without looking at counts;
+`refresh` computes within a budget of seconds, so that a list of any number of streams is
+answered in time: what does not fit keeps its former figures and is counted as out of date.
+
+Cost: `scan` takes O(streams), about 2 ms for 10,000; a summary some 5 ms. Memory: 2.8 KB
+a stream. Any thread may call; calls take turns.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streameval._metric_registry import MONITORED_NAMES, POINT_NAMES
+from streameval.v1 import overview_pb2
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._queries.stream_summary import group_of, projection, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streameval_server._queries.query_engine import QueryEngine
+    from streameval_server._queries.selection import AllTime, Last
+    from streameval_server._queries.stream_summary import ComputedSummary
+
+_ENTRY_BYTES = 2_200
+"""Memory of an entry besides its encoded summary; measured."""
+
+_SHOWN_PROJECTION_US = 60_000_000
+"""After which time a stream on a listed page is projected again."""
+_PROJECTION_US = 600_000_000
+"""The same of the others, if they have changed."""
+
+FIGURES = (*MONITORED_NAMES, *POINT_NAMES, "prevalence")
+"""The metrics of a summary."""
+
+
+Revisions = tuple[list[tuple[str, int, int]], int]
+"""Each stream with the log revisions of its creation and last change, and the revision of which
+that is."""
+
+
+@dataclass(slots=True, eq=False)
+class SummaryEntry:
+    """The newest summary of a stream, or the place of its first one.
+
+    Attributes
+    ----------
+    name, group : str
+    create_revision, revision : int
+        `revision` is that of the view that was summarised; 0 without a summary.
+    valid_until_us : int
+    encoded : bytes
+        The summary; empty while there is none.
+    values : dict of str to float
+        What streams can be ordered by; without undefined ones.
+    p_value : float
+        Of the change; nan where undefined.
+    num_open_alarms : int
+    is_waiting : bool
+        Whether labels of the window are still to come.
+    projected_us : int
+        When it was projected last; 0 for never.
+    projected_revision : int
+        The revision that the projection included.
+    """
+
+    name: str
+    group: str
+    create_revision: int
+    revision: int = 0
+    valid_until_us: int = 0
+    encoded: bytes = b""
+    values: dict[str, float] = field(default_factory=dict)
+    p_value: float = math.nan
+    num_open_alarms: int = 0
+    is_waiting: bool = False
+    projected_us: int = 0
+    projected_revision: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it has no summary yet."""
+        return not self.encoded
+
+    def message(self) -> overview_pb2.StreamSummary:
+        """Return the summary, in a message that the caller may change. O(bytes)."""
+        if self.is_pending:
+            return overview_pb2.StreamSummary(stream=self.name, group=self.group, outdated=True)
+        return overview_pb2.StreamSummary.FromString(self.encoded)
+
+    def store(self, found: ComputedSummary) -> None:
+        """Take another summary; the projection stays while labels are to come."""
+        message = found.message
+        if self.encoded and message.coverage.pending:
+            before = self.message()
+            if before.HasField("projected"):
+                message.projected.CopyFrom(before.projected)
+                message.projected_time.CopyFrom(before.projected_time)
+        self.revision = message.revision
+        self.valid_until_us = found.valid_until_us
+        self.p_value = message.change.p_value if message.change.HasField("p_value") else math.nan
+        self.num_open_alarms = message.alarm.num_open
+        self.is_waiting = message.coverage.pending > 0
+        self.encoded = message.SerializeToString()
+        self.values = _values(message)
+
+
+def _values(message: overview_pb2.StreamSummary) -> dict[str, float]:
+    values = {each.name: each.value for each in message.metrics if each.HasField("value")}
+    if message.change.difference.HasField("value"):
+        values["change"] = message.change.difference.value
+    if message.projected.HasField("projected"):
+        values["projected"] = message.projected.projected
+    if message.coverage.HasField("labelled_share"):
+        values["coverage"] = message.coverage.labelled_share
+    if message.HasField("newest_pane"):
+        values["newest"] = message.newest_pane.end_time.ToMicroseconds()
+    values["volume"] = message.num_cases + message.coverage.pending
+    return values
+
+
+class SummaryTable:
+    """The summaries of all streams over one window.
+
+    Parameters
+    ----------
+    engine : QueryEngine
+        Computes them.
+    span : AllTime or Last
+        The window.
+    revisions : callable
+        Returns all streams, in order of their names.
+    visible : callable
+        Returns the revision now, at no cost.
+    clock_us : callable
+        Returns the server's clock.
+
+    Attributes
+    ----------
+    version : int
+        Rises whenever an entry changes, or another is out of date.
+    asked_s : float
+        When it was last asked for, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        engine: QueryEngine,
+        span: AllTime | Last,
+        revisions: Callable[[], Revisions],
+        *,
+        visible: Callable[[], int],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self.version = 0
+        self.asked_s = -math.inf
+        self._engine = engine
+        self._span = span
+        self._revisions = revisions
+        self._visible = visible
+        self._clock_us = clock_us
+        self._lock = threading.Lock()
+        self._entries: dict[str, SummaryEntry] = {}
+        self._outdated: dict[str, None] = {}
+        self._shown: dict[str, None] = {}
+        self._scanned = -1
+        self._next_us = 0
+
+    # -- reading
+
+    @property
+    def entries(self) -> list[SummaryEntry]:
+        """All streams, as `scan` found them. O(streams)."""
+        with self._lock:
+            return list(self._entries.values())
+
+    @property
+    def scanned_revision(self) -> int:
+        """The revision of the last scan."""
+        return self._scanned
+
+    @property
+    def outdated(self) -> frozenset[str]:
+        """Streams whose summaries are out of date, or that have none. O(outdated)."""
+        with self._lock:
+            return frozenset(self._outdated)
+
+    @property
+    def num_outdated(self) -> int:
+        """How many streams are out of date, those without a summary included."""
+        return len(self._outdated)
+
+    @property
+    def num_pending(self) -> int:
+        """How many streams have no summary yet. O(outdated)."""
+        with self._lock:
+            return sum(self._entries[name].is_pending for name in self._outdated)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, about. O(streams)."""
+        return sum(_ENTRY_BYTES + len(each.encoded) for each in self.entries)
+
+    # -- changing
+
+    def scan(self) -> None:
+        """Find the streams that are new, deleted or out of date. O(streams); O(1) if none is."""
+        now_us = self._clock_us()
+        with self._lock:
+            if self._visible() == self._scanned and now_us < self._next_us:
+                return
+            streams, self._scanned = self._revisions()
+            entries: dict[str, SummaryEntry] = {}
+            before = len(self._outdated)
+            next_us = 1 << 62
+            for name, create_revision, revision in streams:
+                entry = self._entries.get(name)
+                if entry is None or entry.create_revision != create_revision:
+                    entry = SummaryEntry(name, group_of(name), create_revision)
+                    self._outdated[name] = None
+                elif entry.revision < revision or entry.valid_until_us <= now_us:
+                    self._outdated.setdefault(name)
+                else:
+                    next_us = min(next_us, entry.valid_until_us)
+                entries[name] = entry
+            if entries.keys() != self._entries.keys() or before != len(self._outdated):
+                self.version += 1
+            self._entries = entries
+            self._outdated = {name: None for name in self._outdated if name in entries}
+            self._next_us = next_us
+
+    def refresh(self, budget_s: float, first: Iterable[str] = ()) -> int:
+        """Compute summaries that are out of date, for about `budget_s` seconds.
+
+        Parameters
+        ----------
+        budget_s
+            No further one is begun after it.
+        first
+            Streams that come before the others; the longest out of date are next.
+
+        Returns
+        -------
+        int
+            How many were computed.
+        """
+        end_s = time.monotonic() + budget_s
+        with self._lock:
+            queue = [name for name in first if name in self._outdated]
+            queue += [name for name in self._outdated if name not in set(queue)]
+        for done, name in enumerate(queue):
+            if time.monotonic() >= end_s:
+                return done
+            self._compute(name)
+        return len(queue)
+
+    def _compute(self, name: str) -> None:
+        if name not in self._outdated:  # another thread has computed it
+            return
+        try:
+            found = summary(self._engine, self._engine.view(name), self._span)
+        except RequestError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            found = None
+        with self._lock:
+            self.version += 1
+            self._outdated.pop(name, None)
+            entry = self._entries.get(name)
+            if found is None:
+                self._entries.pop(name, None)  # the next scan finds it if it is made again
+            elif entry is not None:
+                entry.store(found)
+                self._next_us = min(self._next_us, found.valid_until_us)
+
+    def show(self, names: Iterable[str]) -> None:
+        """Note which streams are on a page that was listed: they are projected first."""
+        with self._lock:
+            self._shown = dict.fromkeys(names)
+
+    def project(self) -> bool:
+        """Project the stream for which it is most overdue; return whether there was one."""
+        now_us = self._clock_us()
+        name = self._next_projection(now_us)
+        if name is None:
+            return False
+        found, view = None, None
+        try:
+            view = self._engine.view(name)
+            found = projection(self._engine, view, self._span)
+        except RequestError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is None:
+                return True
+            message = entry.message()
+            message.ClearField("projected")
+            message.ClearField("projected_time")
+            if found is not None:
+                message.projected.CopyFrom(found)
+                message.projected_time.FromMicroseconds(now_us)
+            entry.encoded = message.SerializeToString()
+            entry.values = _values(message)
+            entry.projected_us = now_us
+            entry.projected_revision = 0 if view is None else view.revision
+            self.version += 1
+        return True
+
+    def _next_projection(self, now_us: int) -> str | None:
+        with self._lock:
+            shown = [self._entries[name] for name in self._shown if name in self._entries]
+            due = [
+                entry
+                for entry in shown
+                if entry.is_waiting and now_us - entry.projected_us >= _SHOWN_PROJECTION_US
+            ]
+            due = due or [
+                entry
+                for entry in self._entries.values()
+                if entry.is_waiting
+                and now_us - entry.projected_us >= _PROJECTION_US
+                and entry.projected_revision < entry.revision
+            ]
+        if not due:
+            return None
+        return min(due, key=lambda entry: entry.projected_us).name

@@ -1,0 +1,181 @@
+// The rows of the list: one stream with its figures, or the head of a group.
+
+import { openWords, watchTitle } from "./alarms.js";
+import { metric } from "./api.js";
+import { fill, h, setText } from "./dom.js";
+import { count, figure, interval, measured, percent, period, reason, signed, span, titleOf } from "./format.js";
+import { HEADLINE, RATES } from "./metrics.js";
+import { DEFAULT_WINDOW, toStream } from "./route.js";
+import { sparkline } from "./sparklines.js";
+
+const SHOWN_RATES = RATES.slice(0, 2); // precision and recall: the others are on the stream's page
+
+export const COLUMNS = [
+  ["stream", "Stream"],
+  ["change", "Change", "number"],
+  ["value", titleOf(HEADLINE), "number"],
+  ["spark", "Over the window"],
+  ["rates", "At its threshold", "number"],
+  ["projected", "Projected", "number"],
+  ["prevalence", "Prevalence", "number"],
+  ["coverage", "Labelled", "number"],
+  ["fresh", "Newest", "number"],
+];
+
+/** Which columns have something to show in these summaries; the others are left out. */
+export function usedColumns(summaries, hasWindow) {
+  return {
+    change: hasWindow,
+    spark: hasWindow,
+    rates: summaries.some((each) => each.threshold !== undefined),
+    projected: summaries.some((each) => each.projected),
+    coverage: summaries.some((each) => each.coverage),
+  };
+}
+
+/** A value with its interval below it. */
+class Figure {
+  constructor(name, title) {
+    this.value = h("span", { class: "at" });
+    this.more = h("span", { class: "limits" });
+    this.cell = h("td", { class: `number ${name}`, "data-title": title }, this.value, this.more);
+  }
+
+  show(value, more = "", title = "") {
+    setText(this.value, value);
+    setText(this.more, more);
+    if (this.cell.title !== title) this.cell.title = title;
+  }
+}
+
+/** One stream of the list. */
+export class StreamRow {
+  constructor(name) {
+    const titles = Object.fromEntries(COLUMNS);
+    const number = (key) => h("td", { class: `number ${key}`, "data-title": titles[key] });
+    this.name = name;
+    this.link = h("a", {}, name);
+    this.alarms = h("span", { class: "alarm-state", hidden: true });
+    this.change = new Figure("change", titles.change);
+    this.value = new Figure("value", titles.value);
+    this.spark = h("td", { class: "spark" });
+    this.rates = number("rates");
+    this.projected = new Figure("projected", titles.projected);
+    this.prevalence = number("prevalence");
+    this.coverage = number("coverage");
+    this.fresh = number("fresh");
+    this.element = h("tr", { class: "stream" },
+      h("th", { scope: "row" }, h("div", { class: "named" }, this.link, this.alarms)),
+      this.change.cell, this.value.cell, this.spark, this.rates, this.projected.cell, this.prevalence, this.coverage, this.fresh);
+  }
+
+  update(summary, window) {
+    this.summary = summary;
+    this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
+    this.element.classList.toggle("pending", !Number(summary.revision));
+    this.showAlarms(summary.alarm);
+    this.showChange(summary.change);
+    this.showValue(summary);
+    this.showProjected(summary.projected, summary.projectedTime);
+    const rates = summary.threshold === undefined ? [] : SHOWN_RATES.map((name) => metric(summary, name)).filter(Boolean);
+    const texts = rates.map((rate) => [titleOf(rate.name), measured(rate.name, rate.value)]);
+    if (this.rates.dataset.texts !== JSON.stringify(texts)) {
+      this.rates.dataset.texts = JSON.stringify(texts);
+      this.rates.classList.toggle("none", !texts.length);
+      fill(this.rates, texts.length ? texts.map(([title, text]) => h("span", { class: "rate-of" }, h("span", { class: "limits" }, title), " ", text)) : "–");
+    }
+    setText(this.prevalence, percent(metric(summary, "prevalence")?.value));
+    setText(this.coverage, summary.coverage ? percent(summary.coverage.labelledShare) : "–");
+    this.tick();
+  }
+
+  showAlarms(alarm) {
+    this.alarms.hidden = !alarm;
+    this.alarms.classList.toggle("open", alarm?.numOpen > 0);
+    if (!alarm) return;
+    if (alarm.numOpen) setText(this.alarms, `${openWords(alarm.numOpen)}: ${[...new Set(alarm.watches.map(watchTitle))].join(", ")}`);
+    else setText(this.alarms, alarm.state === "ALARM_STATE_WAITING" ? "alarms wait for their reference" : "no open alarm");
+  }
+
+  showChange(change) {
+    const difference = change?.difference?.value;
+    const isEvident = difference !== undefined && change.evident;
+    this.change.cell.classList.toggle("fell", isEvident && difference < 0);
+    this.change.cell.classList.toggle("rose", isEvident && difference > 0);
+    if (!change) this.change.show("–");
+    else if (difference === undefined) this.change.show("–", "", `No change: ${change.reason}.`);
+    else this.change.show(signed(difference), signedInterval(change.difference.interval), changeWords(change));
+  }
+
+  showValue(summary) {
+    const found = metric(summary, HEADLINE);
+    const isDefined = found?.value !== undefined;
+    this.value.cell.classList.toggle("reason", !isDefined);
+    if (!found) this.value.show("reading …");
+    else if (isDefined) this.value.show(figure(found.value), interval(found.interval) ?? "");
+    else this.value.show(undefinedReason(summary, found));
+  }
+
+  showProjected(projected, time) {
+    this.projected.cell.classList.toggle("none", !projected);
+    if (!projected) this.projected.show("–");
+    else if (projected.projected === undefined) this.projected.show("–", "", `Not projected: ${projected.reason}.`);
+    else this.projected.show(figure(projected.projected), interval(projected.interval) ?? "", `${titleOf(HEADLINE)} once the labels are in, projected ${age(new Date(time).getTime())} ago.`);
+  }
+
+  showSeries(values) {
+    const key = JSON.stringify(values ?? []);
+    if (this.drawn === key) return;
+    this.drawn = key;
+    fill(this.spark, values ? sparkline(values) : null);
+  }
+
+  tick() {
+    const newest = this.summary?.newestPane;
+    setText(this.fresh, newest ? age(Math.min(Date.now(), new Date(newest.endTime).getTime())) : "–");
+  }
+}
+
+/** The head of a group; `toggle` opens and closes it. */
+export class GroupRow {
+  constructor(name, toggle) {
+    this.name = name;
+    this.sizes = h("span", { class: "summary" });
+    this.alarms = h("span", { class: "alarm-state open", hidden: true });
+    this.button = h("button", { type: "button", class: "fold", onclick: () => toggle(name) }, h("span", { class: "name" }, name));
+    this.element = h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: COLUMNS.length },
+      h("div", { class: "named" }, this.button, this.alarms, this.sizes)));
+  }
+
+  update(group) {
+    this.button.setAttribute("aria-expanded", String(group.open));
+    this.alarms.hidden = !group.numAlarms;
+    setText(this.alarms, group.numAlarms ? `${count(group.numAlarms)} with open alarms` : "");
+    setText(this.sizes, `${streamsWord(group.numStreams)}${group.numFallen ? `, ${count(group.numFallen)} fell` : ""}`);
+  }
+
+  tick() {}
+}
+
+/** 1 stream, 1,200 streams. */
+export const streamsWord = (number) => `${count(number)} ${number === 1 ? "stream" : "streams"}`;
+
+function changeWords(change) {
+  const times = [change.window, change.reference].map(({ startTime, endTime }) => period(new Date(startTime), new Date(endTime)));
+  const reference = change.comparedWith === "CHANGE_REFERENCE_ALARMS" ? "the reference of its alarms" : "the time before";
+  const evidence = change.evident ? "" : " No evidence that it changed.";
+  return `${figure(change.value.value)} from ${times[0]} against ${figure(change.referenceValue.value)} in ${reference}, ${times[1]}, both at the same prevalence.${evidence}`;
+}
+
+function signedInterval(limits) {
+  return limits?.lower === undefined ? "" : `${signed(limits.lower)} to ${signed(limits.upper)}`;
+}
+
+function undefinedReason(summary, found) {
+  return Number(summary.numCases) === 0 && Number(summary.coverage?.pending ?? 0) ? "no label yet" : reason(found);
+}
+
+function age(time) {
+  const s = (Date.now() - time) / 1000;
+  return s < 60 ? "< 1 min" : span(s);
+}

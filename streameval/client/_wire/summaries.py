@@ -1,0 +1,212 @@
+"""The call for the list of streams in an order, and its answer as objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._snapshot import plain
+from streameval.client._wire.alarms import STATES, AlarmState
+from streameval.client._wire.calls import Call, PagedCall
+from streameval.client._wire.decode import read_comparison, read_snapshot
+from streameval.client._wire.selection import duration
+from streameval.v1 import overview_pb2, query_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from streameval._snapshot import Snapshot
+    from streameval.client._wire.answers import StreamComparison
+
+_PAGE_SIZE: Final = 1_000
+
+ChangeReference = Literal["alarms", "window before"]
+_REFERENCES: dict[int, ChangeReference] = {
+    overview_pb2.CHANGE_REFERENCE_ALARMS: "alarms",
+    overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE: "window before",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSummary:
+    """One stream of a list.
+
+    Attributes
+    ----------
+    stream : str
+    group : str
+        The first part of its name.
+    snapshot : Snapshot
+        AUC-PR of the window with its interval, the rates at the declared threshold with theirs,
+        AUC-ROC and prevalence; where labels are to come, AUC-PR projected.
+    threshold : float or None
+        That which the stream declares.
+    change : StreamComparison or None
+        The window (`a`) against a time before it (`b`), at their common prevalence; None for all
+        time. `difference` is nan where `no_change` says why.
+    compared_with : {"alarms", "window before"} or None
+        Whether `b` is the reference of the stream's alarms, or the time before the window.
+    evident : bool
+        Whether there is evidence of the change among all streams that the token covers.
+    no_change : str
+        Why there is no difference; "" where there is one.
+    alarm_state : {"waiting", "watching", "firing"} or None
+        None where no alarms are declared.
+    open_alarms : int
+    open_watches : tuple of str
+        What the open alarms watch.
+    newest : datetime or None
+        The end of the newest pane.
+    projected_at : datetime or None
+    outdated : bool
+        Whether the stream has changed since this was computed.
+    """
+
+    stream: str
+    group: str
+    snapshot: Snapshot
+    threshold: float | None = None
+    change: StreamComparison | None = None
+    compared_with: ChangeReference | None = None
+    evident: bool = False
+    no_change: str = ""
+    alarm_state: AlarmState | None = None
+    open_alarms: int = 0
+    open_watches: tuple[str, ...] = ()
+    newest: datetime | None = None
+    projected_at: datetime | None = None
+    outdated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold."""
+        return {
+            "stream": self.stream,
+            "group": self.group,
+            "snapshot": self.snapshot.to_dict(),
+            "threshold": self.threshold,
+            "change": None if self.change is None else _change_dict(self.change),
+            "compared_with": self.compared_with,
+            "evident": self.evident,
+            "no_change": self.no_change,
+            "alarm_state": self.alarm_state,
+            "open_alarms": self.open_alarms,
+            "open_watches": list(self.open_watches),
+            "newest": None if self.newest is None else self.newest.isoformat(),
+            "projected_at": None if self.projected_at is None else self.projected_at.isoformat(),
+            "outdated": self.outdated,
+        }
+
+
+def _change_dict(change: StreamComparison) -> dict[str, Any]:
+    numbers = {
+        "difference": change.difference,
+        "lower": change.lower,
+        "upper": change.upper,
+        "p_value": change.p_value,
+        "value": change.a.estimate,
+        "reference_value": change.b.estimate,
+    }
+    windows = {"window": change.window_a, "reference": change.window_b}
+    return {
+        "metric": change.metric,
+        "level": change.level,
+        "prevalence": change.prevalence,
+        **{name: plain(value) for name, value in numbers.items()},
+        **{
+            name: None if span is None else [at.isoformat() for at in span]
+            for name, span in windows.items()
+        },
+    }
+
+
+def list_summaries(
+    *,
+    order_by: str,
+    reverse: bool,
+    search: str,
+    prefix: str,
+    window: timedelta | None,
+    limit: int | None,
+) -> PagedCall[list[StreamSummary]]:
+    """Return the calls for the first streams in an order, page by page."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        message = f"limit must be a positive number of streams or None, got {shown(limit)}"
+        raise InvalidInputError(message, field="limit")
+    request = overview_pb2.ListStreamSummariesRequest(
+        order_by=order_by, reverse=reverse, search=search, prefix=prefix
+    )
+    if window is not None:
+        request.last.CopyFrom(duration(window, field="window"))
+    return _pages(request, math.inf if limit is None else limit)
+
+
+def _pages(
+    request: overview_pb2.ListStreamSummariesRequest, limit: float
+) -> PagedCall[list[StreamSummary]]:
+    found: list[StreamSummary] = []
+    while True:
+        request.page_size = int(min(limit - len(found), _PAGE_SIZE))
+        response: overview_pb2.ListStreamSummariesResponse = yield Call(
+            "QueryService", "ListStreamSummaries", request, lambda response: response
+        )
+        found += map(_read_summary, response.summaries)
+        if not response.next_page_token or len(found) >= limit:
+            return found
+        request.page_token = response.next_page_token
+
+
+def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
+    change = message.change if message.HasField("change") else None
+    alarm = message.alarm if message.HasField("alarm") else None
+    return StreamSummary(
+        stream=message.stream,
+        group=message.group,
+        snapshot=_snapshot(message),
+        threshold=message.threshold if message.HasField("threshold") else None,
+        change=None if change is None else _comparison(message.revision, change),
+        compared_with=None if change is None else _REFERENCES.get(change.compared_with),
+        evident=message.change.evident,
+        no_change=message.change.reason,
+        alarm_state=None if alarm is None else STATES.get(alarm.state),
+        open_alarms=message.alarm.num_open,
+        open_watches=tuple(message.alarm.watches),
+        newest=message.newest_pane.end_time.ToDatetime(UTC)
+        if message.HasField("newest_pane")
+        else None,
+        projected_at=message.projected_time.ToDatetime(UTC)
+        if message.HasField("projected_time")
+        else None,
+        outdated=message.outdated,
+    )
+
+
+def _snapshot(message: overview_pb2.StreamSummary) -> Snapshot:
+    snapshot = types_pb2.Snapshot(
+        revision=message.revision,
+        stream=message.stream,
+        num_positive_ref=message.num_positive_ref,
+        num_negative_ref=message.num_cases - message.num_positive_ref,
+        metrics=message.metrics,
+    )
+    if message.HasField("coverage"):
+        snapshot.coverage.CopyFrom(message.coverage)
+    if message.HasField("projected"):
+        snapshot.projection.metrics.append(message.projected)
+    return read_snapshot(snapshot)
+
+
+def _comparison(revision: int, change: overview_pb2.StreamChange) -> StreamComparison:
+    return read_comparison(
+        query_pb2.CompareStreamsResponse(
+            revision=revision,
+            a=change.value,
+            b=change.reference_value,
+            difference=change.difference,
+            p_value=change.p_value if change.HasField("p_value") else None,
+            prevalence=change.prevalence if change.HasField("prevalence") else None,
+            window_a=change.window,
+            window_b=change.reference,
+        )
+    )

@@ -1,0 +1,411 @@
+"""The list of streams: figures, order, evidence, groups, pages; what is computed and when."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from streameval._metric_registry import BY_NAME
+from streameval.v1 import alarm_pb2, overview_pb2
+from streameval_server._queries.stream_list_request import MAX_OPEN_GROUPS, parse_list_request
+from streameval_server._queries.summary_order import ORDERS
+from streameval_server._state.views import AlarmsView
+
+from .conftest import HOUR, MINUTE, NOW, Event, View, invalid_field
+from .summaries import (
+    Server,
+    evident,
+    expected_change,
+    expected_snapshot,
+    stream,
+)
+
+SEED = 20_061
+
+
+@pytest.fixture(scope="module")
+def server() -> Server:
+    """Return a server with forty streams in five groups, and some that are special."""
+    rng = np.random.default_rng(SEED)
+    views = [
+        stream(rng, f"group-{number % 5}/m{number}", threshold=None if number % 3 else 0.5)
+        for number in range(40)
+    ]
+    views += [
+        View([], stream="empty"),
+        View([Event(True, 0.5, NOW)] * 3, stream="one/class"),
+        View([Event(i % 2 == 0, i / 20, NOW - 9 * HOUR) for i in range(20)], stream="group-1/old"),
+    ]
+    return Server(*views)
+
+
+def test_figures_are_those_of_other_queries(server: Server) -> None:
+    """The same values, intervals, reasons and counts as GetSnapshot and CompareStreams."""
+    found = server.list()
+    assert found.num_streams == len(found.summaries) == len(server.views) == found.num_covered
+    assert (found.num_pending, found.num_outdated) == (0, 0)
+    for each in found.summaries:
+        known = expected_snapshot(server, each.stream)
+        metrics = {metric.name: metric for metric in known.metrics}
+        for metric in each.metrics:
+            expected = metrics[metric.name]
+            assert metric.HasField("value") == expected.HasField("value")
+            assert metric.value == expected.value
+            assert metric.undefined_reason == expected.undefined_reason
+            if metric.HasField("interval"):
+                assert metric.interval.lower == expected.interval.lower
+                assert metric.interval.upper == expected.interval.upper
+        counts = (known.num_positive_ref, known.num_positive_ref + known.num_negative_ref)
+        assert (each.num_positive_ref, each.num_cases) == counts
+        change = expected_change(server, each.stream)
+        assert each.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+        assert each.change.difference == change.difference
+        assert (each.change.value, each.change.reference_value) == (change.a, change.b)
+        assert (each.change.window, each.change.reference) == (change.window_a, change.window_b)
+        assert each.change.HasField("p_value") == change.HasField("p_value")
+        assert each.change.p_value == change.p_value
+        assert bool(each.change.reason) != each.change.difference.HasField("value")
+
+
+def test_evidence_is_of_all_streams_together(server: Server) -> None:
+    """Benjamini and Hochberg's procedure by its definition, in fractions."""
+    found = server.list().summaries
+    p_values = {
+        each.stream: each.change.p_value if each.change.HasField("p_value") else math.nan
+        for each in found
+    }
+    expected = evident(p_values)
+    assert {each.stream for each in found if each.change.evident} == expected
+    assert 0 < len(expected) < sum(p < 0.05 for p in p_values.values())
+    # What is searched for changes nothing about the evidence.
+    some = server.list(search="M1").summaries
+    assert {each.stream for each in some if each.change.evident} == {
+        each.stream for each in some if each.stream in expected
+    }
+
+
+def brute_force(server: Server, by: str, *, is_reversed: bool) -> list[str]:
+    """Return the names in an order, from the summaries' messages alone."""
+    found = server.list(order_by="name").summaries
+    sign = -1 if is_reversed else 1
+
+    def value(each: overview_pb2.StreamSummary) -> float | None:
+        if by in BY_NAME:
+            values = {m.name: m.value for m in each.metrics if m.HasField("value")}
+            better = BY_NAME[by].better
+            return None if by not in values else values[by] * (-1 if better == "lower" else 1)
+        if by == "volume":
+            return -(each.num_cases + each.coverage.pending)
+        if by == "newest":
+            return (
+                each.newest_pane.end_time.ToMicroseconds() if each.HasField("newest_pane") else None
+            )
+        if by in ("change", "alarms"):
+            difference = each.change.difference
+            return difference.value if difference.HasField("value") else None
+        return None
+
+    def key(each: overview_pb2.StreamSummary) -> tuple:
+        found = value(each)
+        has_fallen = each.change.evident and (found or 0) < 0
+        first = (sign * (not has_fallen),) if by == "alarms" else ()
+        key = (found is None, *first, sign * (found or 0.0))
+        if by == "alarms":  # equal changes, and those without one
+            metrics = {m.name: m.value for m in each.metrics if m.HasField("value")}
+            key += ("auc_pr" not in metrics, sign * metrics.get("auc_pr", 0.0))
+        return (*key, each.stream)
+
+    if by == "name":
+        return sorted((each.stream for each in found), reverse=is_reversed)
+    return [each.stream for each in sorted(found, key=key)]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("by", ORDERS)
+def test_every_order_is_that_of_the_messages(server: Server, by: str, is_reversed: bool) -> None:
+    """Sorted by brute force; without a value last, whichever way round."""
+    expected = brute_force(server, by, is_reversed=is_reversed)
+    assert server.names(order_by=by, reverse=is_reversed) == expected
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("by", ["alarms", "name", "auc_pr", "volume"])
+@pytest.mark.parametrize("size", [1, 7])
+def test_pages_fit_together(server: Server, by: str, is_reversed: bool, size: int) -> None:
+    """All pages are the list, without groups and with."""
+    for grouped in (False, True):
+        fields = {"order_by": by, "reverse": is_reversed, "grouped": grouped}
+        if grouped:
+            fields["open_groups"] = ["group-1", "group-3", "no-group"]
+        whole = server.list(**fields)
+        rows, token = [], ""
+        while True:
+            page = server.list(**fields, page_size=size, page_token=token)
+            assert len(page.summaries) <= size
+            assert page.num_streams == whole.num_streams
+            rows += [each.stream for each in page.summaries]
+            token = page.next_page_token
+            if not token:
+                break
+        assert rows == [each.stream for each in whole.summaries]
+
+
+def test_a_stream_that_stays_is_listed_once_while_others_move() -> None:
+    """Between two pages streams change, appear and go."""
+    rng = np.random.default_rng(SEED + 1)
+    server = Server(*(stream(rng, f"s{number:02}", 60) for number in range(30)))
+    token, seen = "", []
+    moved = set()
+    while True:
+        page = server.list(order_by="auc_pr", page_size=4, page_token=token)
+        seen += [each.stream for each in page.summaries]
+        token = page.next_page_token
+        if not token:
+            break
+        changed, gone = rng.choice(sorted(server.views), 2, replace=False)
+        moved |= {changed, gone}
+        server.put(stream(rng, changed, 60))
+        server.put(stream(rng, f"new-{len(seen)}", 60))
+        del server.views[gone]
+        server.revision += 1
+    for name in {f"s{number:02}" for number in range(30)} - moved:
+        assert seen.count(name) == 1, name
+
+
+def test_groups_are_of_the_first_part(server: Server) -> None:
+    """Counts of streams and of falls; groups in the order of their first streams."""
+    everything = server.list()
+    by_group: dict[str, list[overview_pb2.StreamSummary]] = {}
+    for each in everything.summaries:
+        assert each.group == each.stream.split("/")[0]
+        by_group.setdefault(each.group, []).append(each)
+    found = server.list(grouped=True, open_groups=["group-2"])
+    assert [group.name for group in found.groups] == list(by_group)
+    assert found.num_groups == len(by_group)
+    for group in found.groups:
+        mine = by_group[group.name]
+        assert group.num_streams == len(mine)
+        assert group.num_fallen == sum(
+            each.change.evident and each.change.difference.value < 0 for each in mine
+        )
+        assert group.open == (group.name == "group-2")
+    assert [each.stream for each in found.summaries] == [
+        each.stream for each in by_group["group-2"]
+    ]
+
+
+def test_search_and_prefix(server: Server) -> None:
+    """Parts of names in any case; prefixes as they are; numbers are of what matches."""
+    found = server.list(search="GROUP-1/M")
+    assert {each.stream for each in found.summaries} == {
+        name for name in server.views if "group-1/m" in name
+    }
+    assert found.num_streams == len(found.summaries) < found.num_covered
+    assert set(server.names(prefix="group-2/")) == {
+        name for name in server.views if name.startswith("group-2/")
+    }
+    assert server.names(search="nothing") == []
+
+
+def test_only_streams_that_are_covered_are_listed_and_counted(server: Server) -> None:
+    """Also evidence is that among the streams that the token covers."""
+
+    def covers(name: str) -> bool:
+        return name.startswith("group-1/")
+
+    found = server.list(covers=covers, streams=("group-1",), grouped=True, open_groups=["group-1"])
+    mine = {name for name in server.views if covers(name)}
+    assert {each.stream for each in found.summaries} == mine
+    assert (found.num_streams, found.num_covered, found.num_groups) == (len(mine), len(mine), 1)
+    p_values = {
+        each.stream: each.change.p_value if each.change.HasField("p_value") else math.nan
+        for each in found.summaries
+    }
+    assert {each.stream for each in found.summaries if each.change.evident} == evident(p_values)
+
+
+def test_only_what_changed_is_read_again() -> None:
+    """An unchanged stream is not looked at; a changed, a new and a deleted one are."""
+    rng = np.random.default_rng(SEED + 2)
+    server = Server(*(stream(rng, f"s{number}", 40) for number in range(10)))
+    server.list()
+    assert sorted(server.read) == sorted(server.views)
+    server.read.clear()
+    assert len(server.names()) == 10
+    server.revision += 1  # an entry that changes no stream
+    server.names()
+    assert server.read == []
+    server.put(stream(rng, "s3", 40))
+    server.put(stream(rng, "new", 40))
+    del server.views["s4"]
+    server.revision += 1
+    names = server.names()
+    assert sorted(server.read) == ["new", "s3"]
+    assert "new" in names
+    assert "s4" not in names
+
+
+def test_a_stream_that_was_made_again_is_another() -> None:
+    """What was known of the one before is not shown."""
+    rng = np.random.default_rng(SEED + 3)
+    server = Server(stream(rng, "s", 40))
+    before = server.list().summaries[0]
+    again = View([], stream="s")
+    again.info.create_revision = 8
+    server.put(again)
+    after = server.list().summaries[0]
+    assert before.num_cases
+    assert not after.num_cases
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_summary_holds_until_time_moves_its_window(seed: int) -> None:
+    """While the clock goes on, an unchanged stream has the figures of a new computation."""
+    rng = np.random.default_rng(SEED + 10 + seed)
+    ages = rng.uniform(-2, 14, 30)  # some are dated ahead of the clock
+    events = [
+        Event(bool(rng.random() < 0.5), float(rng.random()), NOW - int(age * HOUR)) for age in ages
+    ]
+    server = Server(View(events, stream="s"))
+    reads = 0
+    for _ in range(120):
+        server.read.clear()
+        shown = server.list().summaries[0]
+        reads += len(server.read)
+        fresh = Server(server.views["s"])
+        fresh.clock_us = server.clock_us
+        known = fresh.list().summaries[0]
+        assert shown.metrics == known.metrics
+        assert shown.change.difference == known.change.difference
+        assert shown.num_cases == known.num_cases
+        server.clock_us += int(rng.integers(1, 20)) * MINUTE
+    assert 2 < reads < 90
+
+
+def test_what_does_not_fit_the_time_comes_last_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Streams without figures are listed by name behind the others until they are computed."""
+    rng = np.random.default_rng(SEED + 4)
+    server = Server(*(stream(rng, f"s{number}", 40) for number in range(6)))
+    monkeypatch.setattr("streameval_server._queries.stream_list.MAX_REFRESH_S", 0.0)
+    found = server.list(is_complete=False)
+    assert found.num_pending == found.num_streams == 6
+    assert all(each.outdated and not each.revision for each in found.summaries)
+    assert [each.stream for each in found.summaries] == sorted(server.views)
+    for _ in range(6):
+        server.summaries.step()
+    found = server.list(is_complete=False)
+    assert (found.num_pending, found.num_outdated) == (0, 0)
+    server.put(stream(rng, "s1", 40))
+    found = server.list(is_complete=False)
+    assert (found.num_pending, found.num_outdated) == (0, 1)
+    assert [each.stream for each in found.summaries if each.outdated] == ["s1"]
+
+
+def test_the_page_is_computed_first() -> None:
+    """Of many that changed, those of the page that is asked for."""
+    rng = np.random.default_rng(SEED + 5)
+    server = Server(*(stream(rng, f"s{number}", 40) for number in range(9)))
+    server.list()
+    for name in list(server.views):
+        server.put(stream(rng, name, 40))
+    server.read.clear()
+    server.list(is_complete=False, order_by="name", reverse=True, page_size=3)
+    assert server.read[:3] == ["s8", "s7", "s6"]
+
+
+def test_streams_with_a_detector_are_compared_with_its_reference() -> None:
+    """Without the cases of the reference; while it waits, with the time before."""
+    rng = np.random.default_rng(SEED + 6)
+    view = stream(rng, "s", 300)
+    reference_us = (NOW - 12 * HOUR, NOW - 3 * HOUR)
+    view.alarms = AlarmsView("", reference_us, NOW - HOUR, {}, (), frozenset(), 0)
+    server = Server(view)
+    (found,) = server.list().summaries
+    change = found.change
+    assert change.compared_with == overview_pb2.CHANGE_REFERENCE_ALARMS
+    # Panes of three hours ago are hours.
+    assert change.window.start_time == change.reference.end_time
+    assert change.reference.start_time.ToMicroseconds() <= reference_us[0]
+    assert change.reference.end_time.ToMicroseconds() >= reference_us[1]
+    start, end = (
+        each.ToMicroseconds() for each in (change.window.start_time, change.window.end_time)
+    )
+    assert len(view.between(start, end)) < found.num_cases
+    assert found.alarm.state == alarm_pb2.ALARM_STATE_WATCHING
+    waits = AlarmsView("its end", reference_us, None, {}, (), frozenset(), 0)
+    view.alarms = waits
+    server.put(view)
+    (found,) = server.list().summaries
+    assert found.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+    assert found.alarm.state == alarm_pb2.ALARM_STATE_WAITING
+    assert found.alarm.waits_for == "its end"
+
+
+def test_a_reference_that_is_not_kept_any_more_is_not_compared_with() -> None:
+    """Then the time before the window is."""
+    view = stream(np.random.default_rng(SEED + 7), "s", 100)
+    old_us = (NOW - 400 * 24 * HOUR, NOW - 399 * 24 * HOUR)
+    view.alarms = AlarmsView("", old_us, NOW - HOUR, {}, (), frozenset(), 0)
+    (found,) = Server(view).list().summaries
+    assert found.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+
+
+def test_all_time_has_no_change(server: Server) -> None:
+    """There is no time before it; streams are in order of AUC-PR then, the worst first."""
+    found = server.list(window=None)
+    assert not any(each.HasField("change") for each in found.summaries)
+    values = [
+        each.metrics[0].value for each in found.summaries if each.metrics[0].HasField("value")
+    ]
+    assert values == sorted(values)
+    assert {each.num_cases for each in found.summaries} >= {0, 3, 20, 150}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "problem"),
+    [
+        ({"order_by": "best"}, "order_by", "order_by must be one of alarms, change, name, "),
+        ({"page_size": -1}, "page_size", "page_size must not be negative, got -1"),
+        ({"search": "a" * 257}, "search", "search has at most 256 characters, got 257"),
+        ({"open_groups": ["a"]}, "open_groups", "open_groups needs grouped"),
+        (
+            {"grouped": True, "open_groups": [str(i) for i in range(MAX_OPEN_GROUPS + 1)]},
+            "open_groups",
+            "open at most 100 groups, got 101",
+        ),
+        ({"page_token": "?"}, "page_token", "page_token must be the next_page_token of a page"),
+        ({"page_token": "W10="}, "page_token", "page_token must be the next_page_token of a page"),
+    ],
+)
+def test_wrong_requests_are_refused(fields: dict, field: str, problem: str) -> None:
+    """The field at fault, and what is wrong."""
+    request = overview_pb2.ListStreamSummariesRequest(**fields)
+    found = invalid_field(lambda: parse_list_request(request))
+    assert found[0] == field
+    assert found[1].startswith(problem)
+
+
+def test_tokens_of_another_order_are_refused(server: Server) -> None:
+    """Also one whose key has other types than the rows."""
+    token = server.list(order_by="auc_pr", page_size=2).next_page_token
+    for fields in (
+        {"order_by": "name"},
+        {"order_by": "auc_pr", "reverse": True},
+        {"order_by": "auc_pr", "grouped": True},
+    ):
+        field, _ = invalid_field(lambda fields=fields: server.list(**fields, page_token=token))
+        assert field == "page_token"
+    # Of a key with other types.
+    forged = "WyJhdWNfcHIiLCBmYWxzZSwgZmFsc2UsIFt7fSwgW11dXQ=="
+    field, _ = invalid_field(lambda: server.list(order_by="auc_pr", page_token=forged))
+    assert field == "page_token"
+
+
+def test_a_bare_call_is_of_all_time_and_fifty() -> None:
+    """The defaults of a request."""
+    asked = parse_list_request(overview_pb2.ListStreamSummariesRequest())
+    assert (asked.size, asked.order.by, asked.order.is_reversed) == (50, "alarms", False)
