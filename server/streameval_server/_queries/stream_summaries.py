@@ -31,6 +31,8 @@ WARM_SPAN = Last(86_400_000_000)
 """A day: the window with which the page begins."""
 
 _MAX_TABLES = 4
+_MAX_TABLES_BYTES = 64 << 20
+"""The most that tables may take besides that of `WARM_SPAN` and the one that is asked for."""
 _MAX_RANKINGS = 16
 _DEMAND_S = 60.0
 """How long after a question a window is kept up to date, and projected."""
@@ -86,7 +88,7 @@ class StreamSummaries:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the tables and of what they were computed from, about. O(streams)."""
+        """Memory of the tables and of what they were computed from, about. O(1)."""
         with self._lock:
             tables = list(self._tables.values())
         return self._engine.memory_bytes + sum(table.memory_bytes for table in tables)
@@ -109,9 +111,12 @@ class StreamSummaries:
                 clock_us=self._clock_us,
             )
         self._tables.move_to_end(span)
-        while len(self._tables) > _MAX_TABLES:
-            oldest = next(each for each in self._tables if each != WARM_SPAN)
-            del self._tables[oldest]
+        others = [each for each in self._tables if each not in (WARM_SPAN, span)]
+        while others and (
+            len(self._tables) > _MAX_TABLES
+            or sum(self._tables[each].memory_bytes for each in others) > _MAX_TABLES_BYTES
+        ):
+            del self._tables[others.pop(0)]
         return table
 
     # -- rankings
