@@ -1,12 +1,14 @@
-"""Time and memory of the list of streams: 10, 500 and 10,000 streams of a served log.
+"""Time and memory of the list of streams: 10 and 500 served streams, and 10,000 known ones.
 
-    python bench/overview.py                     # 10, 500 and 10,000 streams
-    python bench/overview.py --streams 500       # one size
+    python bench/overview.py
+    python bench/overview.py --streams 10 500 10000     # minutes of a processor longer
 
 Each stream has 200 cases of 48 hours, in four groups, and a declared threshold. By gRPC, with one
 caller: the first look when nothing is computed, until everything is, other questions, and then 1 %
-of the streams get a case: the time of the answer, and until nothing is out of date. Times are those
-of the clock, and of the processor in this process, which has the server, too.
+of the streams get a case: the time of the answer, and until nothing is out of date. Then lists of
+10,000 streams whose summaries are known, as they are after the server has computed them once,
+without gRPC. Times are those of the clock, and of the processor in this process, which has the
+server, too.
 """
 
 from __future__ import annotations
@@ -28,6 +30,12 @@ from google.protobuf.duration_pb2 import Duration
 from streameval.client import Client
 from streameval.v1 import overview_pb2, query_pb2_grpc
 from streameval_server import Settings
+from streameval_server._queries.query_engine import QueryEngine
+from streameval_server._queries.stream_list import stream_list
+from streameval_server._queries.stream_list_request import parse_list_request
+from streameval_server._queries.stream_summaries import StreamSummaries
+from streameval_server._queries.stream_summary import ComputedSummary
+from streameval_server._state.views import StreamView
 from streameval_server.testing import running_service
 
 CASES = 200
@@ -81,8 +89,8 @@ def median(calls: Iterable[Took]) -> Took:
     )
 
 
-def measure(streams: int, repeats: int) -> None:
-    """Print the times of one number of streams."""
+def measure(streams: int, repeats: int) -> list[overview_pb2.StreamSummary]:
+    """Print the times of one number of served streams; return some of their summaries."""
     with (
         running_service(Settings(listen="127.0.0.1:0", memory=True)) as addresses,
         Client(addresses.grpc, timeout_s=300) as client,
@@ -131,6 +139,54 @@ def measure(streams: int, repeats: int) -> None:
             rest.append(took(complete))
         show(f"{changed:,} changed: first screen", median(first))
         show("then until all is up to date", median(rest))
+        return list(look(page_size=1_000).summaries)
+
+
+def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
+    """Print the times of a list whose summaries are known: of these, under other names."""
+    rng = np.random.default_rng(3)
+    names = sorted(f"group-{number % 7}/model-{number:05}" for number in range(streams))
+    revision = [1]
+
+    def missing(_name: str) -> StreamView:
+        raise LookupError("every summary is known")
+
+    summaries = StreamSummaries(
+        QueryEngine(missing, lambda: 0),
+        lambda: ([(name, 1, 1) for name in names], revision[0]),
+        visible=lambda: revision[0],
+        clock_us=lambda: 0,
+    )
+    last = parse_list_request(Request(last=DAY)).span
+    table = summaries.table(last)
+    table.scan()
+    for name, entry in zip(names, table.entries, strict=True):
+        message = overview_pb2.StreamSummary()
+        message.CopyFrom(known[rng.integers(len(known))])
+        message.stream, message.revision = name, 1
+        message.change.difference.value += 0.001 * rng.normal()
+        entry.store(ComputedSummary(message, 1 << 62))
+
+    def look(**fields: object) -> Response:
+        asked = parse_list_request(Request(last=DAY, **fields))
+        return stream_list(summaries, lambda _: True, asked)
+
+    def entered() -> Response:
+        revision[0] += 1
+        return look()
+
+    table._outdated.clear()  # noqa: SLF001 - as `refresh` does, without computing
+    table.version += 1
+    print(f"\n{streams:,} streams whose summaries are known")
+    show("first screen", took(look))
+    show("again", median(took(look) for _ in range(5)))
+    show("after an entry of the log", median(took(entered) for _ in range(5)))
+    for title, fields in (
+        ("another order", {"order_by": "auc_roc"}),
+        ("search", {"search": "model-099"}),
+        ("groups, one open", {"grouped": True, "open_groups": ["group-1"]}),
+    ):
+        show(title, took(lambda fields=fields: look(**fields)))
 
 
 def show(title: str, found: Took) -> None:
@@ -154,11 +210,14 @@ def steal_share() -> float:
 def main() -> None:
     """Measure each number of streams."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--streams", type=int, nargs="*", default=[10, 500, 10_000])
+    parser.add_argument("--streams", type=int, nargs="*", default=[10, 500])
+    parser.add_argument("--known", type=int, default=10_000, help="streams of known summaries")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
+    known = []
     for streams in options.streams:
-        measure(streams, options.repeats)
+        known = measure(streams, options.repeats)
+    rank(options.known, known)
     print(f"\nload {os.getloadavg()[0]:.1f}, steal since boot {steal_share():.1%}")
 
 

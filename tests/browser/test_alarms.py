@@ -116,7 +116,7 @@ def test_the_list_has_each_streams_state(alarmed: Served, page: Page) -> None:
     )
     expect(row(page, QUIET).locator(".alarm-state")).to_have_text("no open alarm")
     expect(row(page, PLAIN).locator(".alarm-state")).to_be_hidden()
-    expect(page.locator("#summary")).to_have_text("4 streams, 1 with open alarms")
+    expect(page.locator("#summary")).to_have_text("4 streams, 1 with open alarms, 1 fell")
     links = page.locator("table.streams tbody a")
     expect(links.first).to_have_text(ALARMED)
     changes = page.locator("table.streams tbody tr .change .at").all_inner_texts()

@@ -39,7 +39,7 @@ _DEMAND_S = 60.0
 _STEP_S = 0.1
 """How long a step computes at most; a summary or projection that was begun is completed."""
 
-PENDING_SHARE, OUTDATED_SHARE, ASKED_SHARE = 0.25, 0.05, 0.4
+PENDING_SHARE, OUTDATED_SHARE, ASKED_SHARE = 0.5, 0.05, 0.5
 """Shares of one processor for `step`: while streams have no summary yet, while nothing is asked,
 and while lists are asked for."""
 
