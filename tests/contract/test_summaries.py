@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -207,15 +206,14 @@ def test_after_a_restart_the_list_is_the_same(tmp_path: Path) -> None:
     names = [f"group-{number % 3}/v{number}" for number in range(12)]
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
         fill(client, names)
-        before = complete(client)
+        before = complete(client, window=None)
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
         client.list_summaries(limit=1)
     with running_service(settings) as addresses, Client(addresses.grpc) as client:
-        after = complete(client)
+        after = complete(client, window=None)
     assert [each.stream for each in after] == [each.stream for each in before]
     for old, new in zip(before, after, strict=True):
         assert new.snapshot.auc_pr == old.snapshot.auc_pr
-        assert not math.isnan(new.change.difference)
 
 
 def test_projections_come_while_the_list_is_asked_for() -> None:
