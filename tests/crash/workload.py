@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
-from streameval.v1 import stream_pb2
+from streameval.v1 import pair_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import ServerCore, open_core
@@ -115,6 +115,7 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(Rows(CLUSTERED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
         chosen += watched(rng, number, batch)
+        chosen += paired(number)
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
@@ -152,6 +153,15 @@ def watched(rng: random.Random, number: int, batch: Callable[[Rows], Operation])
     elif number > 8:
         found.append(Operation("alarm", WATCHED, number % 2))
     return found
+
+
+def paired(number: int) -> list[Operation]:
+    """Return a round's operations of pairs; one of them is made and deleted again and again."""
+    if number == 2:
+        return [Operation("pair", CLUSTERED)]
+    if number % 6 == 3:
+        return [Operation("pair", WEIGHTED)]
+    return [Operation("unpair", WEIGHTED)] if number % 6 == 4 else []
 
 
 class Truth:
@@ -339,6 +349,13 @@ class Run:
             call.update_stream(declaration().SerializeToString())
         elif operation.verb == "alarm":
             call.change_alarm(operation.who, AlarmChange(1, is_delivery=bool(operation.number)))
+        elif operation.verb == "pair":
+            settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
+            made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
+            call.create_pair(pair_pb2.CreatePairRequest(pair=made).SerializeToString())
+        elif operation.verb == "unpair":
+            gone = pair_pb2.DeletePairRequest(a="ids", b=operation.who)
+            call.delete_pair(gone.SerializeToString())
         else:
             getattr(call, f"{operation.verb}_stream")(request(operation).SerializeToString())
 

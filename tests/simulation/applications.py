@@ -10,7 +10,7 @@ import numpy as np
 from streameval import Evaluator
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._errors import error_for
-from streameval.v1 import alarm_pb2, ingest_pb2, stream_pb2
+from streameval.v1 import alarm_pb2, ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 
@@ -470,8 +470,10 @@ class Operator(Application):
             self._update(name)
         elif kind < 0.8:
             self._unnamed(name)
-        elif kind < 0.85:
+        elif kind < 0.83:
             self._change_alarm(name)
+        elif kind < 0.89:
+            self._change_pair()
         else:
             self.server.query()
 
@@ -537,6 +539,21 @@ class Operator(Application):
     def _change_alarm(self, name: str) -> None:
         change = AlarmChange(self.world.random.randrange(1, 4), self.world.chance(0.5))
         self.server.call(lambda call: call.change_alarm(name, change), lambda _: None)
+
+    def _change_pair(self) -> None:
+        """Make a pair, or delete it."""
+        dice = self.world.random
+        a, b = dice.sample(STREAMS, 2)
+        if dice.random() < 0.25:
+            request = pair_pb2.DeletePairRequest(a=a, b=b)
+            self._ask("delete_pair", request.SerializeToString())
+            return
+        given = pair_pb2.PairSettings(max_cells=dice.choice((16, 4_096)))
+        given.max_pending = dice.choice((4, 1_000))
+        if dice.random() < 0.5:
+            given.label_ttl.seconds = dice.choice(LABEL_TTLS_S)
+        made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b, settings=given))
+        self._ask("create_pair", made.SerializeToString())
 
     def _unnamed(self, name: str, size: int = 1) -> None:
         batch = ingest_pb2.Batch(stream=name)

@@ -18,6 +18,7 @@ from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
 from .oracle import MISSED_CLUSTER, UNIT, cell, cluster_cell, cluster_of, group_of
+from .pair_oracle import compare_pairs
 
 if TYPE_CHECKING:
     from streameval._counts.state import State
@@ -63,6 +64,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
         assert dict(engine.catalog()[name].sources) == wanted.sources, f"sources of {name}"
         _compare_counts(view, wanted, oracle.due_us)
         _compare_delays(view, wanted, oracle.due_us)
+    compare_pairs(engine, oracle)
 
 
 def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:

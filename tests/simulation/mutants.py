@@ -33,6 +33,8 @@ from streameval_server._state import join_table, stream_parts
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.label_delays import StreamDelays
+from streameval_server._state.pair_joiner import PairJoiner
+from streameval_server._state.pair_table import PairIds
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.pending_clusters import PendingClusters
 from streameval_server._state.segments import Segments
@@ -369,6 +371,28 @@ MUTANTS = [
         "remove",
         "self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))",
         "pass",
+    ),
+    # -- pairs
+    Mutant(
+        "a relabelled id of a pair counts twice",
+        PairJoiner,
+        "_label",
+        "self._count(slots[is_shared & changed & (before != 0)], -1)",
+        "pass",
+    ),
+    Mutant(
+        "a checkpoint forgets b's scores",
+        PairIds,
+        "decode",
+        "table.score[slots], table.score_b[slots] = scores, scores_b",
+        "table.score[slots], table.score_b[slots] = scores, scores",
+    ),
+    Mutant(
+        "a retracted id of a pair still counts",
+        PairJoiner,
+        "retract",
+        "((states & LABELLED) != 0)], -1)",
+        "((states & LABELLED) == 9)], -1)",
     ),
     # -- clusters
     Mutant(

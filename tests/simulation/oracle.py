@@ -14,9 +14,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._time.panes import Grid, tiers_of
-from streameval.v1 import ingest_pb2, stream_pb2
+from streameval.v1 import ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._log.entries import STREAMED, Kind
+from streameval_server._model.pair_settings import PairCreation
 from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
+
+from .pair_oracle import PairOracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -248,6 +251,11 @@ class StreamOracle:
                 kept.due = self.bucket(now_us + self.settings.relabel_ttl_us)
             self.pass_time(now_us)
 
+    @staticmethod
+    def units(rows: ingest_pb2.Labels, size: int) -> list[int]:
+        """Return each label's weight in units."""
+        return units_of(rows, size)
+
     def retractions(self, rows: ingest_pb2.Retractions, _now_us: int) -> None:
         """Take predictions back."""
         for each in rows.ids:
@@ -338,6 +346,7 @@ class Oracle:
         self.now_us = 0
         self.held_us: int | None = None
         self.streams: dict[str, StreamOracle] = {}
+        self.pairs: dict[tuple[str, str], PairOracle] = {}
         self._limits = limits
         self._merges = merges
 
@@ -357,6 +366,8 @@ class Oracle:
             for stream in self.streams.values():
                 stream.held_us = self.held_us
                 stream.pass_time(row.received_us)
+            for pair in self.pairs.values():
+                pair.expire(pair.bucket(self.due_us))
             self._row(row)
 
     @property
@@ -372,6 +383,9 @@ class Oracle:
                 stream = self._made(name)
                 stream.take(batch, row.received_us)
                 stream.pass_time(row.received_us)
+                for names, pair in self.pairs.items():
+                    if name in names:
+                        pair.take(name, batch, stream, row.received_us, self.due_us)
         elif row.kind == Kind.MERGE:
             self._made(name).merge(self._merges[row.payload])
         elif row.kind == Kind.CREATE_STREAM:
@@ -384,6 +398,8 @@ class Oracle:
             self.streams[name].update(request, row.received_us)
         elif row.kind == Kind.DELETE_STREAM:
             del self.streams[name]
+        elif row.kind in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
+            self._pair(row)
         else:
             # Alarms are compared by replay: these kinds change no counts.
             assert row.kind in {
@@ -394,6 +410,17 @@ class Oracle:
                 Kind.RELEASE,
                 Kind.CHANGE_ALARM,
             }
+
+    def _pair(self, row: LogRow) -> None:
+        """Make or delete a pair."""
+        if row.kind == Kind.CREATE_PAIR:
+            made = PairCreation.of(pair_pb2.CreatePairRequest.FromString(row.payload))
+            a, b = self.streams[made.a].settings, self.streams[made.b].settings
+            self.pairs[made.a, made.b] = PairOracle((made.a, made.b), made.resolved(a, b))
+        else:
+            deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
+            names = deleted.a, deleted.b
+            del self.pairs[names if names in self.pairs else names[::-1]]
 
     def _made(self, name: str) -> StreamOracle:
         if name not in self.streams:

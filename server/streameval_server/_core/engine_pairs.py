@@ -73,7 +73,7 @@ class EnginePairs:
             return ()
         pairs = self._by_stream.get(entry.stream, ())
         for pair in pairs:
-            pair.on_time(due_us)
+            pair.on_time(due_us, entry.revision)
             if entry.rows is not None:
                 pair.take(entry.stream, entry.rows, entry.revision, entry.received_us, due_us)
             else:

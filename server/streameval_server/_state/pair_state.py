@@ -172,10 +172,11 @@ class PairState:
         self.revision = revision
         return _PANE_COST * max(0, panes - len(self.counts.panes)) + 1
 
-    def on_time(self, now_us: int) -> None:
+    def on_time(self, now_us: int, revision: int) -> None:
         """Advance to the time of an entry; the caller has handled everything due by then."""
         if now_us >= self.counts.panes.until_us:
             self.last_view = None
+            self.revision = self.counts.revision = revision
             self.counts.advance(now_us)
 
     def _look(self, now_us: int) -> None:

@@ -21,7 +21,7 @@ from streameval_server._model.errors import CorruptLogError, RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
-from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state import pair_panes
 from streameval_server._state.pair_state import compare_counts
 
@@ -445,3 +445,18 @@ def test_counts_are_signed_mergeable_and_bytes(groups: int) -> None:
     unknown = unknown._replace(a=np.array([7.0]), signs=np.array([-1]))
     with pytest.raises(InvalidInputError):
         counts.changed(unknown)
+
+
+def test_time_that_passes_without_rows_is_in_the_next_checkpoint() -> None:
+    """An entry of a stream that the pair ignores moves its panes, so its head changes."""
+    log = Log()
+    engine = applied(log.entries)
+    first = engine.checkpoint(0)
+    log.now_us += 3 * 24 * 60 * MINUTE_US
+    log.put(Kind.UPDATE_STREAM, "a", change=SettingsUpdate({"threshold": 0.5}))
+    engine.apply(log.entries[len(engine.catalog()) + 1 :])
+    second = engine.checkpoint(first.revision)
+    parts = {**dict(first.changed), **dict(second.changed)}
+    kept = {name: parts[name] for name in (*second.changed, *second.unchanged)}
+    restored = Engine.restore(Limits(), second.revision, log.now_us, LazyParts.holding(kept))
+    assert restored.state_hash() == engine.state_hash()
