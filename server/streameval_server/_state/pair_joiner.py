@@ -204,12 +204,11 @@ class PairJoiner:
             plain = np.flatnonzero(units == _UNIT)
             self.tally["weighted_labels"] += len(ids) - plain.size
             ids, positive = [ids[row] for row in plain.tolist()], positive[plain]
-        first: dict[bytes, bool] = {}
-        now: dict[bytes, bool] = {}
-        last = dict(zip(ids, positive.tolist(), strict=True))
-        if len(last) == len(ids):
+        if len(set(ids)) == len(ids):
             self._label(ids, positive, positive, now_us)
             return
+        first: dict[bytes, bool] = {}
+        now: dict[bytes, bool] = {}
         for id_, is_positive in zip(ids, positive.tolist(), strict=True):
             if id_ in first:
                 name = "repeated_labels" if now[id_] == is_positive else "relabelled"
@@ -217,7 +216,7 @@ class PairJoiner:
             else:
                 first[id_] = is_positive
             now[id_] = is_positive
-        told, final = (np.fromiter(each.values(), np.bool_) for each in (first, last))
+        told, final = (np.fromiter(each.values(), np.bool_) for each in (first, now))
         self._label(list(first), told, final, now_us)
 
     def _label(self, ids: Sequence[bytes], first: BoolArray, last: BoolArray, now_us: int) -> None:

@@ -228,8 +228,11 @@ class PairPanes:
                 pane = self.panes.at(start)
                 pane.revision = self.revision
                 for number, within in _with_whole(codes, kept[at]):
-                    before = pane.seen.get(number, NONE_SEEN)
-                    pane.seen[number] = added(before, _sums(signed[within]))
+                    after = added(pane.seen.get(number, NONE_SEEN), _sums(signed[within]))
+                    if any(after):
+                        pane.seen[number] = after
+                    else:  # all were retracted, and a restored pane would not have it
+                        pane.seen.pop(number, None)
 
     def advance(self, now_us: int) -> None:
         """Let panes coarsen and expire; waiting rows are counted before."""

@@ -7,6 +7,8 @@ cluster are those of its first prediction. 160 B an id of 12 bytes, as in a stre
 from __future__ import annotations
 
 import struct
+import sys
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,8 @@ from streameval_server._state.join_segment import ids_to_bytes, read_ids
 from streameval_server._state.join_table import IdSegments, TrackedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
     from streameval_server._model.pair_settings import PairSettings
@@ -30,7 +34,10 @@ _HEADER = struct.Struct("<qqH")
 
 
 class PairTable(TrackedTable):
-    """A join table with a second score.
+    """A join table with a second score, and one dict instead of shards.
+
+    A pair does what its streams do once more, so its look-ups are in C: half the time. The
+    dict grows at once, which takes about 0.1 s at two million ids.
 
     Attributes
     ----------
@@ -41,11 +48,23 @@ class PairTable(TrackedTable):
     def __init__(self, keys: int = 0) -> None:
         super().__init__(keys)
         self.score_b = np.empty(0)
+        self._dict: dict[bytes, int] = {}
+        self._shards = [self._dict] * len(self._shards)
 
     @property
     def memory_bytes(self) -> int:
         """Memory, with the second score. O(1)."""
-        return super().memory_bytes + self.score_b.nbytes
+        shared = (len(self._shards) - 1) * sys.getsizeof(self._dict)
+        return super().memory_bytes + self.score_b.nbytes - shared
+
+    def find(self, ids: Sequence[bytes]) -> SlotArray:
+        """Return each id's slot, -1 for ids that the table does not have; mark them. O(n)."""
+        found = map(self._dict.get, ids, repeat(-1))
+        slots = np.fromiter(found, dtype=np.int64, count=len(ids))
+        if self._dropped:
+            slots[(slots >= 0) & (self.state[slots] == FREE_SLOT)] = -1
+        self._changed[slots[slots >= 0]] = True
+        return slots
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)

@@ -460,3 +460,18 @@ def test_time_that_passes_without_rows_is_in_the_next_checkpoint() -> None:
     kept = {name: parts[name] for name in (*second.changed, *second.unchanged)}
     restored = Engine.restore(Limits(), second.revision, log.now_us, LazyParts.holding(kept))
     assert restored.state_hash() == engine.state_hash()
+
+
+def test_a_pane_whose_ids_were_all_retracted_is_as_a_restored_one() -> None:
+    """A slice without ids leaves nothing behind (seed 100 of the simulator)."""
+    log = Log()
+    log.predict("a", [b"x"], [0.5])
+    engine = applied(log.entries)
+    engine.checkpoint(0)
+    log.retract("a", [b"x"])
+    engine.apply(log.entries[-1:])
+    engine.pair_view("a", "b")
+    made = engine.checkpoint(0)
+    parts = LazyParts.holding(dict(made.changed))
+    restored = Engine.restore(Limits(), made.revision, log.now_us, parts)
+    assert restored.state_hash() == engine.state_hash()
