@@ -32,7 +32,12 @@ export class Plot {
   constructor(element, signal) {
     this.element = element;
     const repaint = () => this.paint();
-    const sized = new ResizeObserver(() => { this.chart?.resize(); repaint(); });
+    const paper = window.matchMedia("print");
+    const sized = new ResizeObserver(() => {
+      if (paper.matches) return; // there the drawing of the screen shrinks as a whole
+      this.chart?.resize();
+      repaint();
+    });
     sized.observe(element);
     document.addEventListener("theme", repaint, { signal });
     signal.addEventListener("abort", () => {
@@ -94,6 +99,8 @@ export class Plot {
     const colours = palette();
     const option = this.build(colours, this.element.clientWidth);
     this.chart.setOption({ ...common(colours), ...option }, { replaceMerge: ["series"] });
+    // So that a chart fits the width of a sheet.
+    this.element.querySelector("svg")?.setAttribute("viewBox", `0 0 ${this.chart.getWidth()} ${this.chart.getHeight()}`);
   }
 }
 

@@ -19,7 +19,11 @@ export class TakeMenu {
         h("button", { type: "button", class: "quiet", onclick: () => this.report() }, "Save a report (HTML)"),
         h("button", { type: "button", class: "quiet", onclick: () => this.showRules() }, "Rule and alarm settings …"), this.said),
       this.makeDialog());
-    document.addEventListener("pointerdown", ({ target }) => { if (!this.element.contains(target)) this.element.open = false; });
+    const closing = ({ target }) => { if (!this.element.contains(target)) this.element.open = false; };
+    this.element.addEventListener("toggle", () => {
+      if (this.element.open) document.addEventListener("pointerdown", closing);
+      else document.removeEventListener("pointerdown", closing);
+    });
     this.element.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape" || this.dialog.open) return;
       this.element.open = false;

@@ -24,5 +24,7 @@ export function startTheme(button) {
     show();
   });
   system.addEventListener("change", show);
+  window.addEventListener("beforeprint", () => apply("light")); // paper is white, whatever the screen is
+  window.addEventListener("afterprint", show);
   show();
 }
