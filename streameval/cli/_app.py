@@ -42,6 +42,7 @@ from streameval.cli._options import (
     To,
     Window,
 )
+from streameval.cli._pairs import compare, pairs
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
@@ -462,6 +463,7 @@ def health(
 
 
 app.command()(serve)
+app.command()(compare)
 
 
 def _metric_names() -> list[str]:
@@ -503,6 +505,7 @@ def top(
 
 app.add_typer(streams, name="streams")
 app.add_typer(alarms, name="alarms")
+app.add_typer(pairs, name="pairs")
 app.add_typer(mapping, name="mapping")
 app.add_typer(consume, name="consume")
 app.add_typer(admin, name="admin")

@@ -2,7 +2,7 @@
 
 Layers, from the caller to the wire:
 
-- `_client`, `_async_client`, `_stream`: the public classes. `_client_verbs` and
+- `_client`, `_async_client`, `_stream`: the public classes. `_client_verbs`, `_pair_verbs` and
   `_stream_verbs` hold the verbs that both kinds share, each written once.
 - `_buffer`: rows from the verbs that add them until they are taken as batches. The
   arguments are checked here, by the rules of the library.
@@ -52,6 +52,14 @@ with _needs_extra("client"):
         StreamReliability,
         StreamSettings,
     )
+    from streameval.client._wire.pair_answers import (
+        Disagreement,
+        PairComparison,
+        PairCounters,
+        PairCoverage,
+        PairInfo,
+        PairSettings,
+    )
     from streameval.client._wire.selection import Selection
     from streameval.client._wire.summaries import StreamSummary
 
@@ -67,11 +75,17 @@ __all__ = [
     "ClientStatistics",
     "ClosedError",
     "DeadlineError",
+    "Disagreement",
     "FencedError",
     "InvalidRequestError",
     "MergeState",
     "NotFoundError",
     "OutOfRangeError",
+    "PairComparison",
+    "PairCounters",
+    "PairCoverage",
+    "PairInfo",
+    "PairSettings",
     "PreconditionError",
     "RankedSegment",
     "RefusedBatch",

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import numbers
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
+from streameval.client._pair_verbs import PairVerbs
 from streameval.client._stream_verbs import StreamVerbs
 from streameval.client._wire import alarms, calls, summaries
 from streameval.client._wire.credentials import Credentials
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=BaseConnection)
 
 
-class ClientVerbs(Generic[C]):
+class ClientVerbs(PairVerbs[C]):
     """The verbs of a client of one server, or of several.
 
     Parameters

@@ -16,6 +16,7 @@ from streameval.v1 import (
     admin_pb2,
     admin_pb2_grpc,
     ingest_pb2,
+    pair_pb2,
     query_pb2,
     stream_pb2,
 )
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 CONFIG = json.loads(files("streameval.v1").joinpath("service_config.json").read_text())
 SERVICES = {
     service.full_name: service
-    for file in (admin_pb2, ingest_pb2, query_pb2, stream_pb2)
+    for file in (admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
 

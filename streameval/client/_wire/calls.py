@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
 
 A = TypeVar("A")
-Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
+Service = Literal["QueryService", "StreamService", "IngestService", "AdminService", "PairService"]
 
 PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""

@@ -69,7 +69,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
             if not metric.HasField("value")
         },
         intervals={
-            metric.name: _interval(metric)
+            metric.name: read_interval(metric)
             for metric in message.metrics
             if metric.HasField("interval")
         },
@@ -213,9 +213,10 @@ def _reason(reason: types_pb2.UndefinedReason.ValueType) -> str:
     return types_pb2.UndefinedReason.Name(reason).removeprefix(_REASON_PREFIX)
 
 
-def _interval(metric: types_pb2.Metric) -> Interval:
+def read_interval(metric: types_pb2.Metric) -> Interval:
+    """Return a figure with its interval; nan where there is none."""
     interval = metric.interval
-    lower, upper = _limits(interval)
+    lower, upper = read_limits(interval)
     return Interval(
         lower=lower,
         upper=upper,
@@ -231,7 +232,7 @@ def _interval(metric: types_pb2.Metric) -> Interval:
     )
 
 
-def _limits(interval: types_pb2.Interval) -> tuple[float, float]:
+def read_limits(interval: types_pb2.Interval) -> tuple[float, float]:
     """Return the limits; nan where there are none."""
     return (
         interval.lower if interval.HasField("lower") else math.nan,
@@ -309,7 +310,7 @@ def _columns(curve: types_pb2.Curve, P: int, N: int) -> dict[str, Any]:
 
 def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamComparison:
     """Return a comparison."""
-    difference = _interval(response.difference)
+    difference = read_interval(response.difference)
     return StreamComparison(
         metric=response.a.name,
         difference=difference.estimate,
@@ -318,8 +319,8 @@ def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamCompari
         level=difference.level,
         p_value=response.p_value if response.HasField("p_value") else math.nan,
         prevalence=response.prevalence if response.HasField("prevalence") else None,
-        a=_interval(response.a),
-        b=_interval(response.b),
+        a=read_interval(response.a),
+        b=read_interval(response.b),
         revision=response.revision,
         complement=response.complement,
         window_a=read_span(response, "window_a"),
@@ -345,10 +346,10 @@ def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
 
 
 def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
-    difference = _interval(message.difference)
+    difference = read_interval(message.difference)
     return RankedSegment(
         segment=(message.segment.key, message.segment.value),
-        value=_interval(message.value),
+        value=read_interval(message.value),
         difference=difference.estimate,
         lower=difference.lower,
         upper=difference.upper,
@@ -382,11 +383,11 @@ def read_reliability(response: query_pb2.GetReliabilityResponse, level: float) -
     )
     return StreamReliability(
         table=table,
-        limits=tuple(_limits(each.interval) for each in bins),
+        limits=tuple(read_limits(each.interval) for each in bins),
         level=level,
         expected_positives=_whole(response.expected_positives),
         observed_positives=_whole(response.observed_positives),
-        **{name: _interval(metrics[name]) for name in CALIBRATION_NAMES},
+        **{name: read_interval(metrics[name]) for name in CALIBRATION_NAMES},
         brier_score=_value(metrics["brier_score"]),
         revision=response.revision,
         window=read_span(response, "window"),

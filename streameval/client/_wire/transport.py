@@ -29,6 +29,7 @@ from streameval.v1 import (
     admin_pb2_grpc,
     ingest_pb2,
     ingest_pb2_grpc,
+    pair_pb2_grpc,
     query_pb2_grpc,
     status_pb2,
     stream_pb2_grpc,
@@ -56,6 +57,7 @@ ended the call (github.com/grpc/grpc/issues/36066). No batch is the cause."""
 _STUBS = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,
     "IngestService": ingest_pb2_grpc.IngestServiceStub,
+    "PairService": pair_pb2_grpc.PairServiceStub,
     "QueryService": query_pb2_grpc.QueryServiceStub,
     "StreamService": stream_pb2_grpc.StreamServiceStub,
 }

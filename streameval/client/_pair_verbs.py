@@ -1,0 +1,206 @@
+"""The verbs of pairs, which `Client` and `AsyncClient` share.
+
+A pair is on the server that has both streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, Unpack
+
+from streameval.client._delivery.connection import BaseConnection, verb
+from streameval.client._wire import pairs
+from streameval.client._wire.selection import Selection, time_range
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from streameval.client._delivery.servers import Servers
+    from streameval.client._wire.pair_answers import PairComparison, PairInfo
+    from streameval.client._wire.pairs import NewPairSettings
+    from streameval.client._wire.selection import Window
+
+C = TypeVar("C", bound=BaseConnection)
+
+
+class PairVerbs(Generic[C]):
+    """The verbs of champion and challenger."""
+
+    _servers: Servers[C]
+
+    @verb
+    async def create_pair(self, a: str, b: str, **settings: Unpack[NewPairSettings]) -> PairInfo:
+        """Make a pair of two streams: from now on their predictions meet by id.
+
+        Predictions of both streams under the same id count for the pair, in either order;
+        the label that comes to either counts for both models.
+
+        Parameters
+        ----------
+        a, b : str
+            Two streams of the server; a is the champion as a rule.
+        **settings
+            As in `PairSettings`; the server's defaults unless given.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such stream.
+        AlreadyExistsError
+            When there is a pair of these.
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or the streams are on different servers.
+        """
+        connection = self._servers.for_pair(a, b)
+        response = await connection.ask(pairs.create_pair(a, b, settings))
+        connection.record_revision(response.revision)
+        return pairs.read_pair(response.pair)
+
+    @verb
+    async def get_pair(self, a: str, b: str) -> PairInfo:
+        """Return a pair's description, with its counters.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such pair.
+        """
+        return await self._servers.for_pair(a, b).ask(pairs.get_pair(a, b))
+
+    @verb
+    async def list_pairs(self, stream: str = "") -> list[PairInfo]:
+        """Return the pairs of a stream, or of all, in order of their names."""
+        found = await self._servers.ask_pages_of_all(lambda: pairs.list_pairs(stream))
+        return sorted(found, key=lambda pair: (pair.a, pair.b))
+
+    @verb
+    async def delete_pair(self, a: str, b: str) -> None:
+        """Delete a pair and all that was counted in it; its streams stay.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such pair.
+        """
+        connection = self._servers.for_pair(a, b)
+        response = await connection.ask(pairs.delete_pair(a, b))
+        connection.record_revision(response.revision)
+
+    @verb
+    async def compare_pair(
+        self,
+        a: str,
+        b: str,
+        *,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metric: str = "auc_pr",
+        prevalence: float | Literal["pair", "own"] = "pair",
+        level: float = 0.95,
+        by_segment: str = "",
+    ) -> PairComparison:
+        """Compare two models on the ids that both have scored: a minus b.
+
+        Parameters
+        ----------
+        a, b : str
+            The streams of a pair, in either order; the answer has that of the pair.
+        window, segment, mature_after
+            Which ids, by the time of the first prediction: see `Selection`.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+        prevalence : float, "pair" or "own"
+            What areas in precision-recall space are rescaled to: that of the pair's
+            settings, or that of the shared ids.
+        level : float
+            Nominal coverage of the intervals.
+        by_segment : str
+            A segment key, for the comparison in each of its values, too.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such pair.
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid.
+
+        Examples
+        --------
+        >>> from streameval_server.testing import running_server
+        >>> from streameval.client import Client
+        >>> ids, labels = [f"order-{n}" for n in range(120)], [n % 3 == 0 for n in range(120)]
+        >>> with running_server() as address, Client(address) as client:
+        ...     for name in ("m/1", "m/2"):
+        ...         info = client.create_stream(name)
+        ...     pair = client.create_pair("m/1", "m/2")
+        ...     for name, noise in (("m/1", 7), ("m/2", 3)):
+        ...         scores = [label + n % noise / noise for n, label in enumerate(labels)]
+        ...         client.stream(name).log_cases(ids=ids, scores=scores)
+        ...     client.stream("m/1").label_cases(ids=ids, labels=labels)
+        ...     revision = client.flush()
+        ...     found = client.compare_pair("m/1", "m/2", metric="auc_roc")
+        >>> found.coverage.shared, found.coverage.labelled, found.verdict
+        (120, 120, 'too_early')
+        """
+        connection = self._servers.for_pair(a, b)
+        selection = Selection(stream=a, window=window, segment=segment, mature_after=mature_after)
+        return await connection.ask(
+            pairs.compare_pair(
+                selection,
+                b,
+                connection.revision,
+                metric=metric,
+                prevalence=prevalence,
+                level=level,
+                by_segment=by_segment,
+            )
+        )
+
+    @verb
+    async def pair_series(
+        self,
+        a: str,
+        b: str,
+        start: datetime,
+        end: datetime,
+        step: timedelta,
+        *,
+        segment: tuple[str, str] | None = None,
+        metric: str = "auc_pr",
+        prevalence: float | Literal["pair", "own"] = "pair",
+        level: float = 0.95,
+        cumulative: bool = False,
+    ) -> list[PairComparison]:
+        """Return the comparison over time: one for each step, also for steps without cases.
+
+        Parameters
+        ----------
+        a, b : str
+            The streams of a pair.
+        start, end : datetime
+            The span [start, end), widened to whole panes.
+        step : timedelta
+            The width of a step, widened to whole panes; at most 500 steps.
+        segment, metric, prevalence, level
+            As of `compare_pair`.
+        cumulative : bool
+            Whether each answer is of the time from `start` to the end of its step.
+
+        Raises
+        ------
+        NotFoundError, InvalidInputError, InvalidRequestError
+            As `compare_pair`.
+        """
+        time_range(start, end)
+        connection = self._servers.for_pair(a, b)
+        return await connection.ask(
+            pairs.pair_series(
+                Selection(stream=a, window=(start, end), segment=segment),
+                b,
+                connection.revision,
+                step,
+                metric=metric,
+                prevalence=prevalence,
+                level=level,
+                cumulative=cumulative,
+            )
+        )

@@ -1,0 +1,295 @@
+"""What a server answers of a pair: champion and challenger on the ids that both have scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from streameval._snapshot import plain
+from streameval._uncertainty.compare import Comparison
+
+if TYPE_CHECKING:
+    from streameval._uncertainty.interval import Interval
+    from streameval.client._wire.answers import Span
+
+PairVerdict = Literal["a_better", "b_better", "not_decided", "too_early", "no_answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairSettings:
+    """The settings of a pair, which cannot change.
+
+    Attributes
+    ----------
+    max_cells : int
+        Pairs of scores that a pane keeps of each class; above it both scores are cut at
+        their quantiles.
+    max_pending : int
+        The most ids that are kept; above it the oldest expire early.
+    prevalence : float or None
+        What areas in precision-recall space are rescaled to; None for that of the shared ids.
+    pane, retention : timedelta
+        The smallest time slice kept apart, and how long panes are kept.
+    label_ttl, relabel_ttl : timedelta
+        How long an id waits for the other prediction and its label, and how long a counted
+        one can be relabelled or retracted.
+    segment_keys : tuple of str
+        Those that both streams declared when the pair was made.
+    cluster_groups : int
+        Groups of clusters, where both streams declared as many; 0 means that ids count as
+        independent.
+    expired : {"drop", "negative"}
+        What becomes of an id without a label: "negative" where both streams have that.
+    """
+
+    max_cells: int
+    max_pending: int
+    prevalence: float | None
+    pane: timedelta
+    retention: timedelta
+    label_ttl: timedelta
+    relabel_ttl: timedelta
+    segment_keys: tuple[str, ...]
+    cluster_groups: int
+    expired: Literal["drop", "negative"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounters:
+    """What a pair keeps, and what arrived without effect since it was made.
+
+    Attributes
+    ----------
+    repeated_predictions : int
+        Of an id that the stream had predicted already: the first counts.
+    repeated_labels, relabelled : int
+        Labels that repeated a known one, and that changed one.
+    retracted, expired, expired_early : int
+        Ids that were retracted, or that expired without the other prediction or a label;
+        early because `max_pending` ids were kept.
+    weighted_labels : int
+        Labels with a weight, which are not counted.
+    beyond_retention : int
+        Rows whose pane was already deleted: they count in all time.
+    kept_ids, panes, state_bytes : int
+        Present size.
+    """
+
+    repeated_predictions: int
+    repeated_labels: int
+    relabelled: int
+    retracted: int
+    expired: int
+    expired_early: int
+    weighted_labels: int
+    beyond_retention: int
+    kept_ids: int
+    panes: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairInfo:
+    """Two streams whose predictions meet by id.
+
+    Attributes
+    ----------
+    a, b : str
+        The streams; a is the champion as a rule.
+    created_at : datetime
+        By the server's clock: what was predicted before is not counted.
+    created_revision : int
+    settings : PairSettings
+    counters : PairCounters or None
+        Only of `get_pair`.
+    """
+
+    a: str
+    b: str
+    created_at: datetime
+    created_revision: int
+    settings: PairSettings
+    counters: PairCounters | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; durations in seconds."""
+        return plain_values(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PairCoverage:
+    """How many ids have both predictions, by the time of the first one.
+
+    Attributes
+    ----------
+    predictions_a, predictions_b : int
+        Ids that each stream has scored.
+    shared : int
+        Ids that both have scored.
+    shared_share : float or None
+        Of the ids that any of them scored; None without any.
+    labelled, positives, negatives : int
+        Shared ids whose label counts: those that the figures are of.
+    """
+
+    predictions_a: int
+    predictions_b: int
+    shared: int
+    shared_share: float | None
+    labelled: int
+    positives: int
+    negatives: int
+
+    def __str__(self) -> str:
+        """Return it in a line."""
+        share = "" if self.shared_share is None else f" ({self.shared_share:.1%} of all)"
+        return (
+            f"{self.shared:,} ids are scored by both{share}, {self.labelled:,} of them labelled: "
+            f"{self.positives:,} positive, {self.negatives:,} negative"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Labelled shared ids that one model flags and the other does not.
+
+    Each model flags at the threshold that its stream declares now.
+
+    Attributes
+    ----------
+    threshold_a, threshold_b : float
+    both_flag_positives, both_flag_negatives : int
+    only_a_positives, only_a_negatives : int
+        Of the positives a was right, of the negatives b.
+    only_b_positives, only_b_negatives : int
+    neither_positives, neither_negatives : int
+    share : float or None
+        Disagreements, as a share of the labelled shared ids; None without any.
+    a_right, b_right : int
+        Disagreements in which each was right.
+    is_approximate : bool
+        Whether a threshold is inside a cell.
+    """
+
+    threshold_a: float
+    threshold_b: float
+    both_flag_positives: int
+    both_flag_negatives: int
+    only_a_positives: int
+    only_a_negatives: int
+    only_b_positives: int
+    only_b_negatives: int
+    neither_positives: int
+    neither_negatives: int
+    share: float | None
+    a_right: int
+    b_right: int
+    is_approximate: bool
+
+    def sentence(self, names: tuple[str, str]) -> str:
+        """Return it in a line, given the names of a and b."""
+        if self.share is None:
+            return "no shared id has a label yet"
+        about = "about " if self.is_approximate else ""
+        return (
+            f"at their thresholds they disagree on {about}{self.share:.1%} of the labelled ids: "
+            f"{names[0]} was right in {self.a_right:,} of them, {names[1]} in {self.b_right:,}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PairComparison(Comparison):
+    """How much two models differ on the ids that both have scored.
+
+    Attributes
+    ----------
+    metric, difference, lower, upper, level, p_value, prevalence, a, b, e_value, warnings
+        As in `Comparison`: the difference is a's figure minus b's, and the limits are those
+        of one look that was planned.
+    reason : str or None
+        Why there are no limits: "NO_LABELS", "TOO_FEW_LABELS", "GRID_TOO_COARSE",
+        "TOO_FEW_CLUSTERS"; `sentence` says what to do.
+    names : (str, str)
+        The streams: a, then b.
+    revision : int
+        Log revision that the answer includes.
+    verdict : {"a_better", "b_better", "not_decided", "too_early", "no_answer"}
+        By the e-value, so it may be looked at every minute; too early below 50 labelled
+        shared ids of a class.
+    sentence : str
+        The verdict in words.
+    looks : Interval
+        The limits that hold the difference at all looks together.
+    decided_since : datetime or None
+        Since when the evidence has sufficed at every look, by the server's clock; None where
+        it does not, and of windows and segments.
+    labels_needed : int or None
+        About how many more shared labels decide at this difference.
+    coverage : PairCoverage
+    disagreement : Disagreement or None
+        None unless both streams declare a threshold.
+    window : (datetime, datetime) or None
+    segment : (str, str) or None
+    in_cells : bool
+        Whether scores are cut into cells, of which only the variance is computed.
+    segments : tuple of PairComparison
+        Of each value of the segment key that was asked for, the most shared ids first.
+    """
+
+    names: tuple[str, str]
+    revision: int
+    verdict: PairVerdict
+    sentence: str
+    looks: Interval
+    decided_since: datetime | None
+    labels_needed: int | None
+    coverage: PairCoverage
+    disagreement: Disagreement | None
+    window: Span
+    segment: tuple[str, str] | None
+    in_cells: bool
+    segments: tuple[PairComparison, ...] = ()
+
+    @property
+    def winner(self) -> str | None:
+        """The stream that is better, None until the evidence suffices."""
+        if self.verdict == "a_better":
+            return self.names[0]
+        return self.names[1] if self.verdict == "b_better" else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; None for nan."""
+        return plain_values(self)
+
+    def __str__(self) -> str:
+        """Return the sentence, the limits of one look, and on which ids it stands."""
+        lines = [self.sentence]
+        if self.reason is None:
+            first, second = self.names
+            lines.append(
+                f"{first} {self.a.estimate:.4f}, {second} {self.b.estimate:.4f}; {first} minus "
+                f"{second} {self.difference:+.4f} ({self.lower:+.4f} to {self.upper:+.4f}, "
+                f"p = {self.p_value:.2g})"
+            )
+        lines.append(str(self.coverage))
+        if self.disagreement is not None:
+            lines.append(self.disagreement.sentence(self.names))
+        return "\n".join((*lines, *self.warnings))
+
+
+def plain_values(answer: PairInfo | Comparison) -> dict[str, Any]:
+    """Return an answer, and the values that it holds, as what JSON can hold; None for nan."""
+    return {each.name: _plain(getattr(answer, each.name)) for each in fields(answer)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return plain(value) if isinstance(value, float) else value

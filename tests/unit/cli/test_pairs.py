@@ -1,0 +1,191 @@
+"""`streameval compare` and `streameval pairs`: sentences, tables, JSON, advice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+from streameval.cli._app import app
+from streameval.v1 import pair_pb2, query_pb2, query_pb2_grpc
+
+from ...commands import CommandRunner
+from ...fake_pairs import comparison, refused, running_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...fake_pairs import FakePairs
+
+
+class _Queries(query_pb2_grpc.QueryServiceServicer):
+    """Compares any two streams as independent ones."""
+
+    def CompareStreams(self, request, context):  # noqa: ARG002, N802 - as gRPC names it
+        made = comparison()
+        return query_pb2.CompareStreamsResponse(
+            revision=3, a=made.value_a, b=made.value_b, difference=made.difference, prevalence=0.05
+        )
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, FakePairs]]:
+    """Yield the address of a server of fake pairs, and the pairs."""
+    with running_pairs(_Queries()) as found:
+        yield found
+
+
+def run(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it printed."""
+    result = CommandRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_rollout_ends_with_a_sentence(served) -> None:
+    """The sentence is the first line; `--json` is the client's answer."""
+    address, service = served
+    code, printed, errors = run("compare", address, "fraud/v3", "fraud/v4", "--paired")
+    assert (code, errors) == (0, "")
+    lines = printed.splitlines()
+    assert lines[0] == (
+        "fraud/v4 is better by 0.021 AUC-PR (0.012 to 0.030), on 48,211 shared ids; "
+        "the evidence has been sufficient since 14:20"
+    )
+    assert lines[2].startswith("48,900 ids are scored by both (93.5% of all)")
+    code, printed, _ = run("compare", address, "fraud/v3", "fraud/v4", "--paired", "--json")
+    found = json.loads(printed)
+    assert (found["verdict"], found["difference"], found["names"]) == (
+        "b_better",
+        -0.021,
+        ["fraud/v3", "fraud/v4"],
+    )
+    service.answer = pair_pb2.GetPairComparisonResponse(comparison=refused())
+    code, printed, _ = run("compare", address, "fraud/v3", "fraud/v4", "--paired")
+    assert code == 0
+    assert printed.startswith("no answer: no shared id has a label yet")
+
+
+def test_options_of_a_paired_comparison(served) -> None:
+    """They arrive, and segments are a table."""
+    address, service = served
+    for value, refusal in (("US", 0), ("FR", pair_pb2.PAIR_REFUSAL_TOO_FEW_LABELS)):
+        each = comparison(refusal=refusal)
+        each.segment.key, each.segment.value = "country", value
+        service.answer.segments.append(each)
+    code, printed, _ = run(
+        *("compare", address, "fraud/v3", "fraud/v4", "--paired", "--by", "country"),
+        *("--window", "7d", "--metric", "auc_roc", "--prevalence", 0.02, "--level", 0.9),
+        *("--segment", "device=web"),
+    )
+    assert code == 0
+    asked = service.requests[-1]
+    assert (asked.metric, asked.prevalence, asked.level) == ("auc_roc", 0.02, 0.9)
+    assert (asked.selection.last.seconds, asked.selection.segment.value) == (604_800, "web")
+    lines = [line.split() for line in printed.splitlines()]
+    table = next(at for at, line in enumerate(lines) if line[:2] == ["country", "labelled"])
+    assert lines[table + 1][:3] == ["US", "48,211", "0.7020"]
+    assert lines[table + 2][:3] == ["FR", "48,211", "0.7020"]
+    assert lines[table + 2][-1] == "TOO_FEW_LABELS"
+
+
+def test_no_pair_says_how_to_make_one(served) -> None:
+    """Nothing is made unless told; `--create` makes it once."""
+    address, service = served
+    code, printed, errors = run("compare", address, "m/1", "m/2", "--paired")
+    assert (code, printed) == (2, "")
+    assert errors.strip() == (
+        f"streameval: there is no pair of m/1 and m/2: make one with 'streameval pairs create "
+        f"{address} m/1 m/2'. It counts what both predict from then on"
+    )
+    assert len(service.known) == 1
+    for _ in range(2):
+        code, _, errors = run("compare", address, "m/2", "m/1", "--paired", "--create")
+        assert (code, errors) == (0, "")
+        assert [(each.a, each.b) for each in service.known[1:]] == [("m/2", "m/1")]
+
+
+def test_an_independent_comparison_tells_of_the_pair(served) -> None:
+    address, _ = served
+    code, printed, errors = run("compare", address, "fraud/v3", "fraud/v4")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines() == [
+        "AUC-PR: fraud/v3 0.7020 (0.6840 to 0.7200), fraud/v4 0.7230 (0.7060 to 0.7390)",
+        "fraud/v3 minus fraud/v4: -0.0210 (-0.0280 to -0.0140, p = nan)",
+        "both at a prevalence of 0.05",
+        "note: these are a pair, and on the same ids the answer is sharper: add --paired",
+    ]
+    code, printed, _ = run("compare", address, "m/1", "m/2", "--json")
+    assert json.loads(printed)["difference"] == -0.021
+    code, printed, _ = run("compare", address, "m/1", "m/2")
+    assert "note:" not in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "fraud/v3"), "compare takes two streams"),
+        (("compare", "a:1", "m/1", "m/2", "m/3", "--paired"), "compare takes two streams"),
+        (("compare", "m/1", "m/2", "--create"), "--create is of pairs: give --paired, too"),
+        (("compare", "m/1", "m/2", "--by", "country"), "--by is of pairs: give --paired, too"),
+        (("compare", "m/1", "m/2", "--segment", "US"), "use key=value"),
+    ],
+)
+def test_wrong_arguments(arguments, message) -> None:
+    code, _, errors = run(*arguments)
+    assert code == 2
+    assert message in errors
+
+
+def test_the_server_is_local_unless_it_is_named(monkeypatch) -> None:
+    """`streameval compare fraud/v3 fraud/v4 --paired` asks the default address."""
+    asked = []
+    monkeypatch.setattr(
+        "streameval.cli._compare.print_paired",
+        lambda address, names, *_, **__: asked.append((address, names)),
+    )
+    assert run("compare", "fraud/v3", "fraud/v4", "--paired")[0] == 0
+    assert asked == [("localhost:50051", ("fraud/v3", "fraud/v4"))]
+
+
+def test_pairs_create_list_show_delete(served) -> None:
+    address, service = served
+    code, printed, errors = run(
+        *("pairs", "create", address, "m/1", "m/2", "--max-cells", 256, "--label-ttl", "2d"),
+        *("--prevalence", 0.1, "--pane", "5m", "--retention", "7d", "--relabel-ttl", "1h"),
+        *("--max-pending", 1000),
+    )
+    assert (code, errors) == (0, "")
+    assert printed.startswith("m/1 and m/2, since 2026-11-25 12:00:00 UTC\n")
+    asked = service.requests[-1].pair.settings
+    assert {field.name for field, _ in asked.ListFields()} == {
+        *("max_cells", "max_pending", "prevalence", "pane", "retention"),
+        *("label_ttl", "relabel_ttl"),
+    }
+    assert (asked.max_cells, asked.label_ttl.seconds) == (256, 172_800)
+    code, printed, _ = run("pairs", "list", address)
+    assert [line.split()[:2] for line in printed.splitlines()] == [
+        ["a", "b"],
+        ["fraud/v3", "fraud/v4"],
+        ["m/1", "m/2"],
+    ]
+    code, printed, _ = run("pairs", "list", address, "--stream", "m/2", "--json")
+    assert [each["a"] for each in json.loads(printed)] == ["m/1"]
+    code, printed, _ = run("pairs", "show", address, "m/1", "m/2")
+    assert "weighted labels       3" in printed
+    assert "prevalence            0.1" in printed
+    code, printed, _ = run("pairs", "show", address, "m/1", "m/2", "--json")
+    assert json.loads(printed)["counters"]["kept_ids"] == 17
+    code, printed, _ = run("pairs", "delete", address, "m/1", "m/2", answer="n\n")
+    assert code == 1
+    assert len(service.known) == 2
+    code, printed, _ = run("pairs", "delete", address, "m/1", "m/2", "--yes")
+    assert (code, printed) == (0, "the pair of m/1 and m/2 is deleted\n")
+    code, printed, _ = run("pairs", "list", address, "--stream", "m/1")
+    assert printed.strip() == (
+        f"there is no pair of m/1; make one with: streameval pairs create {address} A B"
+    )
+    code, _, errors = run("pairs", "show", address, "m/1", "m/2")
+    assert code == 2
+    assert "there is no pair of m/1 and m/2" in errors

@@ -1,0 +1,212 @@
+"""The verbs of pairs: what they ask for, and the answers as objects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval import InvalidInputError
+from streameval.client import AsyncClient, Client, NotFoundError
+from streameval.v1 import pair_pb2
+
+from ...fake_pairs import comparison, pair, refused, running_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...fake_pairs import FakePairs
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Client, FakePairs]]:
+    """Yield a client of fake pairs."""
+    with running_pairs() as (address, service), Client(address) as client:
+        yield client, service
+
+
+def test_a_decided_comparison(served) -> None:
+    """Every field arrives; text is the sentence, limits, ids and disagreements."""
+    client, service = served
+    found = client.compare_pair("fraud/v4", "fraud/v3")
+    assert (found.names, found.winner, found.verdict) == (
+        ("fraud/v3", "fraud/v4"),
+        "fraud/v4",
+        "b_better",
+    )
+    assert (found.difference, found.lower, found.upper) == (-0.021, -0.028, -0.014)
+    assert (found.looks.lower, found.looks.upper, found.looks.anytime) == (-0.030, -0.012, True)
+    assert (found.a.estimate, found.b.estimate) == (0.702, 0.723)
+    assert (found.p_value, found.e_value, found.revision) == (1e-6, 812.5, 90)
+    assert found.decided_since == datetime(2026, 11, 25, 14, 20, tzinfo=UTC)
+    assert (found.coverage.shared_share, found.coverage.labelled) == (0.935, 48_211)
+    assert (found.labels_needed, found.window, found.segment, found.reason) == (None,) * 4
+    assert str(found).splitlines() == [
+        service.answer.comparison.sentence,
+        (
+            "fraud/v3 0.7020, fraud/v4 0.7230; fraud/v3 minus fraud/v4 -0.0210 "
+            "(-0.0280 to -0.0140, p = 1e-06)"
+        ),
+        (
+            "48,900 ids are scored by both (93.5% of all), 48,211 of them labelled: "
+            "2,410 positive, 45,801 negative"
+        ),
+        (
+            "at their thresholds they disagree on 1.2% of the labelled ids: fraud/v3 was right "
+            "in 202 of them, fraud/v4 in 400"
+        ),
+    ]
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["decided_since"].startswith(
+        "2026-11-25T14:20"
+    )
+
+
+def test_no_answer_yet(served) -> None:
+    client, service = served
+    service.answer = pair_pb2.GetPairComparisonResponse(comparison=refused())
+    found = client.compare_pair("fraud/v3", "fraud/v4")
+    assert (found.verdict, found.winner, found.reason) == ("no_answer", None, "NO_LABELS")
+    for value in (found.difference, found.lower, found.p_value, found.e_value, found.looks.lower):
+        assert value is not None
+        assert math.isnan(value)
+    assert found.disagreement is None
+    assert str(found).startswith("no answer: no shared id has a label yet")
+    assert found.to_dict()["difference"] is None
+
+
+def test_what_a_comparison_asks_for(served) -> None:
+    """Selection without a stream, metric, prevalence, level, segments; steps of a span."""
+    client, service = served
+    segment = comparison(labels_needed=3_400)
+    segment.segment.key, segment.segment.value = "country", "US"
+    segment.warnings.append("few")
+    service.answer.segments.append(segment)
+    found = client.compare_pair(
+        "fraud/v3",
+        "fraud/v4",
+        window=timedelta(hours=2),
+        segment=("country", "US"),
+        metric="auc_roc",
+        prevalence=0.01,
+        level=0.9,
+        by_segment="country",
+    )
+    (inside,) = found.segments
+    assert (inside.segment, inside.labels_needed, inside.warnings) == (
+        ("country", "US"),
+        3_400,
+        ("few",),
+    )
+    asked = service.requests[-1]
+    assert (asked.a, asked.b, asked.metric, asked.level) == ("fraud/v3", "fraud/v4", "auc_roc", 0.9)
+    assert (asked.prevalence, asked.own_prevalence, asked.by_segment) == (0.01, False, "country")
+    assert (asked.selection.stream, asked.selection.last.seconds) == ("", 7_200)
+    assert asked.selection.segment.value == "US"
+    service.series = [comparison(), refused()]
+    steps = client.pair_series(
+        *("fraud/v3", "fraud/v4", NOON, NOON + timedelta(hours=2), timedelta(hours=1)),
+        prevalence="own",
+        cumulative=True,
+    )
+    assert [each.verdict for each in steps] == ["b_better", "no_answer"]
+    asked = service.requests[-1]
+    assert (asked.step.seconds, asked.own_prevalence, asked.cumulative) == (3_600, True, True)
+    assert asked.selection.between.start_time.ToDatetime(UTC) == NOON
+
+
+def test_pairs_are_made_listed_and_deleted(served) -> None:
+    """With the settings that are given; an id of the request lets gRPC send it again."""
+    client, service = served
+    made = client.create_pair(
+        "m/1", "m/2", max_cells=256, prevalence=0.02, label_ttl=timedelta(days=1)
+    )
+    asked = service.requests[-1]
+    assert len(asked.request_id) == 36
+    assert {field.name for field, _ in asked.pair.settings.ListFields()} == {
+        "max_cells",
+        "prevalence",
+        "label_ttl",
+    }
+    assert (made.a, made.b, made.created_at) == ("m/1", "m/2", NOON)
+    assert (made.settings.label_ttl, made.settings.prevalence) == (timedelta(days=1), 0.02)
+    service.known.insert(0, pair("z/1", "z/2"))
+    assert [(each.a, each.b) for each in client.list_pairs()] == [
+        ("fraud/v3", "fraud/v4"),
+        ("m/1", "m/2"),
+        ("z/1", "z/2"),
+    ]
+    assert [each.a for each in client.list_pairs("m/2")] == ["m/1"]
+    found = client.get_pair("m/2", "m/1")
+    assert found.counters is not None
+    assert (found.counters.kept_ids, found.counters.weighted_labels) == (17, 3)
+    assert found.settings.expired == "drop"
+    assert found.to_dict()["settings"]["pane"] == 60.0
+    client.delete_pair("m/1", "m/2")
+    with pytest.raises(NotFoundError, match="there is no pair of m/1 and m/2"):
+        client.get_pair("m/1", "m/2")
+
+
+def test_the_asyncio_client_has_the_same_verbs() -> None:
+    async def task(address: str) -> None:
+        async with AsyncClient(address) as client:
+            found = await client.compare_pair("fraud/v3", "fraud/v4")
+            assert found.winner == "fraud/v4"
+            assert [each.a for each in await client.list_pairs()] == ["fraud/v3"]
+
+    with running_pairs() as (address, _):
+        asyncio.run(task(address))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"prevalence": 1.5}, "prevalence"),
+        ({"prevalence": "common"}, "prevalence"),
+        ({"window": "1h"}, "window"),
+        ({"segment": "country=US"}, "segment"),
+    ],
+)
+def test_bad_arguments_are_not_sent(served, arguments, field) -> None:
+    client, service = served
+    with pytest.raises(InvalidInputError) as caught:
+        client.compare_pair("fraud/v3", "fraud/v4", **arguments)
+    assert caught.value.field == field
+    assert not service.requests
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"max_cells": 0}, "max_cells must be a positive integer, got 0"),
+        ({"max_pending": True}, "max_pending must be a positive integer, got True"),
+        ({"pane": 60}, "pane"),
+        ({"prevalence": "half"}, "prevalence"),
+    ],
+)
+def test_bad_settings_are_not_sent(served, settings, error) -> None:
+    client, service = served
+    with pytest.raises(InvalidInputError, match=error):
+        client.create_pair("m/1", "m/2", **settings)
+    with pytest.raises(TypeError, match="there is no setting 'bits'"):
+        client.create_pair("m/1", "m/2", bits=3)
+    with pytest.raises(InvalidInputError, match="stream"):
+        client.create_pair("", "m/2")
+    assert not service.requests
+
+
+def test_a_pair_is_on_one_server() -> None:
+    with Client(["a:1", "b:1"]) as client:
+        names = [f"m/{number}" for number in range(20)]
+        other = next(
+            name
+            for name in names
+            if client._servers.for_stream(name) is not client._servers.for_stream("m/0")
+        )
+        with pytest.raises(InvalidInputError, match="different servers, and a pair is on one"):
+            client.create_pair("m/0", other)
