@@ -6,6 +6,7 @@ import { fill, h, setText } from "./dom.js";
 import { figure, interval, percent, period, pValue, reason, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
+import { PairedSection } from "./paired.js";
 import { between, replace, segment, segmentText, selection, toCompare, WINDOWS } from "./route.js";
 import { sentence } from "./states.js";
 
@@ -39,10 +40,12 @@ export class CompareView {
       h("button", { type: "button", class: "quiet", id: "swap", onclick: () => this.swap() }, "Swap A and B")), this.names);
     this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" });
     this.warnings = h("ul", { class: "warnings", hidden: true });
+    this.paired = new PairedSection(this.context, { align: () => this.align(), refresh: () => this.refresher.request() });
     this.pr = new Overlay(this.signal, { id: "pr", title: "Precision and recall" });
     this.roc = new Overlay(this.signal, { id: "roc", title: "ROC" });
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
-    fill(this.root, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Compare")), this.form, this.result, this.warnings, this.curves);
+    fill(this.root, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Compare")), this.form, this.paired.element,
+      this.result, this.paired.asked, this.warnings, this.curves);
     this.refresher = new Refresher(() => this.load(), GAP_MS, this.signal, (error) => this.fail(error));
   }
 
@@ -50,7 +53,7 @@ export class CompareView {
     const id = (name) => `${side}-${name}`;
     const stream = h("input", { id: id("stream"), list: "names", autocomplete: "off", spellcheck: "false", required: true });
     const window = h("select", { id: id("window") });
-    const chosen = h("input", { id: id("segment"), placeholder: "all, or country:US", autocomplete: "off", spellcheck: "false",
+    const chosen = h("input", { id: id("segment"), placeholder: "all", autocomplete: "off", spellcheck: "false",
       list: id("segments"), "aria-describedby": id("refusal") });
     this.inputs[side] = { stream, window, segment: chosen };
     this.segments[side] = h("datalist", { id: id("segments") });
@@ -150,6 +153,15 @@ export class CompareView {
     this.go();
   }
 
+  /** Give B the window and the segment of A: a pair has one of both. */
+  align() {
+    const { a, b } = this.inputs;
+    b.window.value = a.window.value;
+    if (b.window.value !== a.window.value) b.window.append(h("option", { value: a.window.value, selected: true }, a.window.value));
+    b.segment.value = a.segment.value;
+    this.go();
+  }
+
   /** Compare again whenever one of the two streams changes. */
   watch() {
     this.watching?.abort();
@@ -160,6 +172,7 @@ export class CompareView {
     if (!isGood || !streams.every(Boolean)) {
       this.isShown = false;
       this.curves.hidden = this.warnings.hidden = true;
+      this.paired.hide();
       this.context.connection("idle");
       if (isGood) this.begin();
       else {
@@ -198,16 +211,16 @@ export class CompareView {
     const chosen = SIDES.map((side) => this.sides[side]);
     const curveOf = (side) => get(streamPath(this.sides[side].stream, "curve"),
       { ...this.fields(side, "selection."), kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS }, this.signal);
-    const [answer, ...curves] = await Promise.all([
-      get("v1/streams:compare", {
-        "a.stream": chosen[0].stream, ...this.fields("a", "a."),
-        "b.stream": chosen[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
-      }, this.signal),
-      ...SIDES.map(curveOf),
+    const compared = get("v1/streams:compare", {
+      "a.stream": chosen[0].stream, ...this.fields("a", "a."),
+      "b.stream": chosen[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
+    }, this.signal);
+    const [answer, isPair, ...curves] = await Promise.all([
+      compared, this.paired.load(this.sides, this.metric.value, compared), ...SIDES.map(curveOf),
     ]);
     if (watching !== this.watching) return; // another comparison was chosen meanwhile
     this.isShown = true;
-    this.showResult(answer);
+    this.showResult(answer, isPair);
     this.showCurves(answer, curves);
   }
 
@@ -217,6 +230,7 @@ export class CompareView {
     this.isShown = false;
     this.curves.hidden = true;
     this.warnings.hidden = true;
+    this.paired.hide();
     if (error.isDenied || error.isUnavailable) {
       fill(this.result, this.context.failure(error));
       return;
@@ -224,7 +238,7 @@ export class CompareView {
     fill(this.result, h("h2", { id: "result-title" }, "These cannot be compared"), h("p", { class: "empty", id: "why-not" }, sentence(error.message)));
   }
 
-  showResult(answer) {
+  showResult(answer, isPair) {
     const name = titleOf(this.metric.value);
     const { a, b, difference } = answer;
     const [nameA, nameB] = namesOf(this.sides);
@@ -232,14 +246,16 @@ export class CompareView {
     const cell = (kind, heading, value, more) =>
       h("div", { class: kind }, h("dt", {}, heading), h("dd", { class: "value", id: `result-${kind}` }, value), h("dd", { class: "more" }, more));
     const limits = difference.interval;
-    fill(this.result, title, h("dl", { class: "headline compared" },
+    const kicker = isPair ? h("p", { class: "kicker" }, "Taken as independent cases") : null;
+    fill(this.result, kicker, title, h("dl", { class: "headline compared" },
       cell("a", `${nameA}: ${name}`, figure(a.value), a.value === undefined ? reason(a) : interval(a.interval) ?? "–"),
       cell("b", `${nameB}: ${name}`, figure(b.value), b.value === undefined ? reason(b) : interval(b.interval) ?? "–"),
       cell("difference", `${nameA} minus ${nameB}`, signed(difference.value),
         limits?.lower === undefined ? "no interval" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
       cell("p", "p-value", pValue(answer.pValue), "two-sided")),
     h("p", { class: "note" }, notes(answer, nameA, nameB)));
-    fill(this.warnings, answer.warnings.map((each) => h("li", {}, each)));
+    const named = (text) => text.replace(/^([ab]): /, (_, side) => `${side === "a" ? nameA : nameB}: `);
+    fill(this.warnings, answer.warnings.map((each) => h("li", {}, named(each))));
     this.warnings.hidden = !answer.warnings.length;
   }
 
