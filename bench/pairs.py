@@ -14,7 +14,7 @@ import argparse
 import time
 
 from pairs_cost import print_costs
-from pairs_coverage import print_coverage
+from pairs_coverage import KINDS, print_coverage
 from pairs_looks import print_looks
 
 
@@ -26,6 +26,7 @@ def main() -> None:
     parts = {"coverage": print_coverage, "looks": print_looks, "cost": print_costs}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--streams", type=int, help="simulated pairs of each setting")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of coverage")
     parser.add_argument("--seed", type=int, default=7_000_000)
     given = parser.parse_args()
     start = time.perf_counter()

@@ -113,7 +113,7 @@ def print_coverage(given: argparse.Namespace) -> None:
     print("| scores | b better by | positives | " + " | ".join([*heading, "refused"]) + " |")
     print("|" + "---|" * (4 + 2 * len(COMPARED_NAMES)))
     every: list[float] = []
-    for kind in KINDS:
+    for kind in given.kinds:
         for gap in GAPS:
             for positives in POSITIVES:
                 rows = setting(kind, gap, positives, streams=streams, seed=given.seed)

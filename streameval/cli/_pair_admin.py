@@ -79,14 +79,20 @@ def _print(info: PairInfo, *, as_json: bool) -> None:
         soft_wrap=True,
         markup=False,
     )
+    out.print(_table(asdict(info.settings)))
+    if info.counters is not None:
+        out.print("so far", style="dim")
+        out.print(_table(asdict(info.counters)))
+
+
+def _table(values: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
-    values = asdict(info.settings) | ({} if info.counters is None else asdict(info.counters))
     for name, value in values.items():
         shown = format_span(value) if isinstance(value, timedelta) else value
         shown = ", ".join(shown) if isinstance(shown, tuple) else shown
         if isinstance(shown, int):
             shown = f"{shown:,}"
         table.add_row(name.replace("_", " "), Text("none" if shown in ("", None) else str(shown)))
-    out.print(table)
+    return table

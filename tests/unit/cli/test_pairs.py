@@ -173,8 +173,13 @@ def test_pairs_create_list_show_delete(served) -> None:
     code, printed, _ = run("pairs", "list", address, "--stream", "m/2", "--json")
     assert [each["a"] for each in json.loads(printed)] == ["m/1"]
     code, printed, _ = run("pairs", "show", address, "m/1", "m/2")
-    assert "weighted labels       3" in printed
-    assert "prevalence            0.1" in printed
+    rows = [line.rsplit(maxsplit=1) for line in printed.splitlines()]
+    assert ["weighted labels", "3"] in rows
+    assert ["prevalence", "0.1"] in rows
+    assert [each for each in rows if each[0] == "expired"] == [
+        ["expired", "drop"],
+        ["expired", "0"],
+    ]
     code, printed, _ = run("pairs", "show", address, "m/1", "m/2", "--json")
     assert json.loads(printed)["counters"]["kept_ids"] == 17
     code, printed, _ = run("pairs", "delete", address, "m/1", "m/2", answer="n\n")

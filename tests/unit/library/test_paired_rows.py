@@ -214,13 +214,17 @@ def test_bursts_widen_a_difference_until_it_holds_the_truth(max_cells: int | Non
 
 
 def test_clusters_of_one_case_each_widen_little() -> None:
-    """What chance alone does is reported and not applied: limits are as without clusters."""
+    """Chance has an effect of 1.1 on average: over 30 pairs limits are a tenth wider at most."""
+    ratios = []
+    for seed in range(30):
+        rows = columns(600, seed=seed)
+        clustered = pair_of(rows | {"clusters": np.arange(600)}, cluster_groups=32)
+        found, other = (pair.compare(metric="auc_roc") for pair in (clustered, pair_of(rows)))
+        ratios.append((found.upper - found.lower) / (other.upper - other.lower))
+        assert found.difference == other.difference
+    assert min(ratios) > 0.99
+    assert 1.0 < float(np.mean(ratios)) < 1.1
     rows = columns(2_000, seed=4)
-    clustered = pair_of(rows | {"clusters": np.arange(2_000)}, cluster_groups=32)
-    plain = pair_of(rows)
-    found, other = (pair.compare(metric="auc_roc") for pair in (clustered, plain))
-    assert (found.lower, found.upper, found.e_value) == (other.lower, other.upper, other.e_value)
-    assert 1 <= found.design_effect < 1.3
     same = rows | {"scores_b": rows["scores_a"]}
     ranks = np.argsort(np.argsort(rows["scores_a"]))
     bursty = pair_of(same | {"clusters": ranks // 100}, cluster_groups=32)

@@ -13,13 +13,15 @@ const MAX_TICKS = 6;
 
 /** Rows from the first one with a difference. `isTurned`: the view's A is the pair's b. */
 export function rowsOf(comparisons, { isTurned, isCumulative }) {
-  const rows = comparisons.map((each) => {
+  const rows = comparisons.map((each, index) => {
     const limits = isCumulative ? each.anytime : each.difference.interval;
     const value = each.difference.value;
     const known = limits?.lower !== undefined && value !== undefined;
     const [lower, upper] = known ? (isTurned ? [-limits.upper, -limits.lower] : [limits.lower, limits.upper]) : [];
     return {
-      start: new Date(each.window.startTime), end: new Date(each.window.endTime),
+      // The window of all labels so far begins with the span, and its step where the last one ended.
+      start: new Date(isCumulative && index ? comparisons[index - 1].window.endTime : each.window.startTime),
+      end: new Date(each.window.endTime),
       value: value === undefined ? undefined : isTurned ? -value : value,
       limits: known ? { lower, upper } : undefined,
       labelled: Number(each.coverage.labelled), positives: Number(each.coverage.positives),

@@ -72,7 +72,7 @@ export class PairedSection {
     }
     const answer = await get("v1/pairs:compare", {
       a: a.stream, b: b.stream, metric, ...selection("selection.", a.window, segment(a.segment)),
-      bySegment: pair.settings.segmentKeys[0] ?? "",
+      bySegment: a.segment ? "" : pair.settings.segmentKeys[0] ?? "",
     }, this.signal);
     this.show(answer, a.stream, metric, await independent);
     await this.draw(pair, answer.comparison, a, metric);
