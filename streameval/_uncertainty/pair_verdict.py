@@ -20,7 +20,14 @@ _MAX_GROWTH = 100.0
 """From this many times as many cases on, the difference says nothing of how many it takes."""
 
 
-def verdict_of(change: Comparison, growth: float, cases: int, names: tuple[str, str]) -> str:
+def verdict_of(
+    change: Comparison,
+    growth: float,
+    cases: int,
+    names: tuple[str, str],
+    *,
+    noun: str = "cases",
+) -> str:
     """Return a comparison at all looks as one sentence.
 
     Parameters
@@ -33,6 +40,8 @@ def verdict_of(change: Comparison, growth: float, cases: int, names: tuple[str, 
         So far.
     names : (str, str)
         Of a and of b.
+    noun : str
+        What the cases are called.
     """
     if change.reason is not None:
         return f"no answer: {change.reason}, {advice_on(change.reason)}"
@@ -43,11 +52,11 @@ def verdict_of(change: Comparison, growth: float, cases: int, names: tuple[str, 
         limits = sorted((abs(change.lower), abs(change.upper)))
         return (
             f"{better} is better than {worse} by {abs(change.difference):.4f} in {title} "
-            f"({limits[0]:.4f} to {limits[1]:.4f} at all looks), on {cases:,} cases"
+            f"({limits[0]:.4f} to {limits[1]:.4f} at all looks), on {cases:,} {noun}"
         )
     found = (
         f"not decided: {names[0]} minus {names[1]} is {change.difference:+.4f} in {title} "
-        f"({change.lower:.4f} to {change.upper:.4f} at all looks), on {cases:,} cases; "
+        f"({change.lower:.4f} to {change.upper:.4f} at all looks), on {cases:,} {noun}; "
     )
     if growth > _MAX_GROWTH:
         return f"{found}a decision takes over {_MAX_GROWTH:.0f} times as many at this difference"

@@ -15,9 +15,10 @@ from streameval_server import Settings, create_token
 from streameval_server.testing import running_service
 
 from .conftest import IN_MEMORY, MINUS, Served, between, expect, figure, signed
+from .test_axe import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
@@ -186,18 +187,26 @@ def test_who_may_not_make_a_pair_is_told_whom_to_ask(browser: Browser, tmp_path:
         page.close()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 1024, 390])
-def test_nothing_is_wider_than_the_screen(
-    served: Served, browser: Browser, width: int, theme: str
+def test_every_screen_has_room_and_contrast(
+    served: Served, browser: Browser, require: Callable, width: int, theme: str
 ) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
-    page.goto(served.url(f"compare?a={A}&b={B}"))
-    expect(page.locator("#pair-time svg").first).to_be_visible()
-    expect(page.locator("#result-p")).to_be_visible()
-    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    assert wide <= 0
-    page.close()
+    """Nothing is wider than the screen; axe finds no failure of WCAG 2 A and AA."""
+    axe = require("axe_playwright_python.sync_playwright").Axe()
+    with browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, bypass_csp=True
+    ) as context:
+        page = context.new_page()
+        for other, drawn in ((B, "#pair-time svg"), (OTHER, "#make-pair")):
+            page.goto("about:blank")
+            page.goto(served.url(f"compare?a={A}&b={other}"))
+            expect(page.locator(drawn).first).to_be_visible()
+            expect(page.locator("#result-p")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            found = axe.run(page, options=LEVELS)
+            assert found.violations_count == 0, found.generate_report()
 
 
 def test_equal_figures_have_no_sign_of_their_own(served: Served, page: Page) -> None:

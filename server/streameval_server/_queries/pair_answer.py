@@ -121,7 +121,8 @@ def _fill(
         message.p_value = fixed.p_value
     decision = compared.comparison(_LEVEL_OF_EVIDENCE, anytime=True)
     growth = compared.growth_to_decide()
-    message.sentence = verdict_of(decision, growth, cases, (message.a, message.b))
+    names = (message.a, message.b)
+    message.sentence = verdict_of(decision, growth, cases, names, noun="shared ids")
     if fixed.reason is not None:
         message.refusal = _REFUSALS[fixed.reason]
         if not cases:
