@@ -16,6 +16,7 @@ from streameval_server._model.server_settings import SettingsError
 from streameval_server._service.allocator import limit_arenas
 from streameval_server._service.logs import configure
 from streameval_server._service.service import Service
+from streameval_server._service.slow_sort import slow_sort_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,14 @@ def run(settings: Settings) -> None:
         As `serve`. With the format JSON it is logged, and the process exits with 1.
     """
     configure(settings.log_format, settings.log_level)
-    started = {"version": __version__, "data": settings.directory(), "pid": os.getpid()}
+    started: dict[str, object] = {
+        "version": __version__,
+        "data": settings.directory(),
+        "pid": os.getpid(),
+    }
+    advice = slow_sort_advice()
+    if advice is not None:
+        started["advice"] = advice
     _log.info("starting", extra={"fields": started})
     _arm_failpoints()
     limit_arenas()
