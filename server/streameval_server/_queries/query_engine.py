@@ -171,9 +171,13 @@ class QueryEngine:
         self._projections: PartsCache[Hashable, types_pb2.Projection] = PartsCache(
             share, _memory_bytes
         )
-        coverages = max(share // _COVERAGE_BYTES, 1)
+        coverages = max(share // 2 // _COVERAGE_BYTES, 1)
         self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
             coverages, lambda _: 1
+        )
+        # The sums of the coverages that stayed the same, while others of a selection changed.
+        self._unchanged_coverages: PartsCache[Hashable, PaneCoverage] = PartsCache(
+            share // 2, lambda coverage: coverage.memory_bytes
         )
         self._typical_delays: PartsCache[Hashable, float] = PartsCache(coverages, lambda _: 1)
 
@@ -223,13 +227,17 @@ class QueryEngine:
     @property
     def memory_bytes(self) -> int:
         """Memory of all caches and of open counts, an upper bound. O(1), from any thread."""
-        small = (self._snapshots, self._projections, self._coverages, self._typical_delays)
+        small = (
+            *(self._snapshots, self._projections, self._coverages),
+            *(self._unchanged_coverages, self._typical_delays),
+        )
         coverages = _COVERAGE_BYTES * len(self._coverages)
         return (
             self._windows.memory_bytes
             + self._derived.memory_bytes
             + self._snapshots.cost
             + self._projections.cost
+            + self._unchanged_coverages.cost
             + coverages
             + OPENED.memory_bytes
             + sum(cache.overhead_bytes for cache in small)
@@ -359,7 +367,20 @@ class QueryEngine:
         parts = [part for part in parts if part is not empty]
         if not parts:
             return None
-        return self._coverages.get(resolved.key, parts, lambda: _coverage_message(parts))
+        return self._coverages.get(
+            resolved.key, parts, lambda: self._coverage_message(resolved.key, parts)
+        )
+
+    def _coverage_message(
+        self, key: Hashable, parts: Sequence[PaneCoverage]
+    ) -> types_pb2.Coverage | None:
+        """Return the message; O(buckets) of the changed parts where the others are known."""
+        same = self._coverages.unchanged_parts(key, parts)
+        if len(same) > 1:
+            rest = self._unchanged_coverages.get(key, same, lambda: PaneCoverage.merged(same))
+            known = set(map(id, same))
+            parts = [rest, *(part for part in parts if id(part) not in known)]
+        return _coverage_message(parts)
 
     def warnings(
         self,
@@ -428,7 +449,7 @@ def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
 
 
 def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-    """Return the message. O(panes), and a few milliseconds for the quantiles of delays."""
+    """Return the message. O(buckets) of each part."""
     coverage = PaneCoverage.merged(parts)
     counts = coverage.counts
     if not (counts.predictions or counts.orphans):

@@ -32,11 +32,11 @@ def slow_sort_advice() -> str | None:
 
 
 def advice(processor: str, features: Iterable[str]) -> str | None:
-    """Return what to set, given the text of /proc/cpuinfo and the features that numpy uses.
+    r"""Return what to set, given the text of /proc/cpuinfo and the features that numpy uses.
 
     Examples
     --------
-    >>> zen_4 = "vendor_id : AuthenticAMD\\ncpu family : 25\\n"
+    >>> zen_4 = "vendor_id : AuthenticAMD\ncpu family : 25\n"
     >>> print(advice(zen_4, ["X86_V3", "X86_V4"]).split(": ")[1])
     start with NPY_DISABLE_CPU_FEATURES="X86_V4"
     >>> advice(zen_4, ["X86_V3"]) is advice("vendor_id : GenuineIntel", ["X86_V4"]) is None
