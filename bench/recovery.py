@@ -1,6 +1,7 @@
 """Duration of a start after a crash, and size of a logged case on disk.
 
     python bench/recovery.py [--quick]
+    python bench/recovery.py --streams 10_000   # of 60 cases in 10 panes each, from a checkpoint
 
 The benchmark logs `--cases` cases as a server does, in batches of 1,000, without a
 checkpoint. Then it opens the log as a start does: first by a replay of all rows, then,
@@ -111,6 +112,36 @@ def opened(path: Path) -> tuple[ServerCore, float]:
     return core, time.perf_counter() - begin
 
 
+def measure_streams(path: Path, streams: int) -> tuple[float, float]:
+    """Return seconds to restore streams of 60 cases in 10 panes each, of clock and processor."""
+    limits = replace(NEVER, max_lag_rows=1 << 62)
+    core = open_core(SqliteStorage(path), limits)
+    rng = np.random.default_rng(SEED)
+    for number in range(streams):
+        cases = ingest_pb2.Cases(
+            scores_f64le=rng.normal(size=60).tobytes(),
+            positives=(rng.random(60) < 0.2).tolist(),
+            event_times_us=(START_US - rng.integers(0, 600_000_000, 60)).tolist(),
+        )
+        batch = ingest_pb2.Batch(stream=f"stream-{number}", cases=cases)
+        request = ingest_pb2.IngestBatchRequest(batch=batch)
+        UnaryCall(core.committer, limits).ingest_batch(request.SerializeToString(), START_US)
+        if number % 100 == 99:
+            core.committer.step(START_US).deliver()
+            core.applier.finish()
+    core.drain(START_US)
+    clock, processor = [], []
+    for _ in range(3):
+        begin = time.process_time()
+        core, seconds = opened(path)
+        clock.append(seconds)
+        processor.append(time.process_time() - begin)
+        if core.recovery.replayed:
+            raise SystemExit("the checkpoint was not used")
+        core.storage.close()
+    return statistics.median(clock), statistics.median(processor)
+
+
 def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
     """Return the measurements of one log."""
     log(path, work, cases)
@@ -137,10 +168,19 @@ def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
 def main() -> None:
     print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--streams", type=int, help="only that many streams, from a checkpoint")
     parser.add_argument("--quick", action="store_true", help="1 M cases")
     parser.add_argument("--cases", type=int, default=10_000_000, help="cases in each log")
     arguments = parser.parse_args()
     cases = 1_000_000 if arguments.quick else arguments.cases
+    if arguments.streams:
+        with scratch() as directory:
+            clock_s, processor_s = measure_streams(directory / "streams", arguments.streams)
+        print(
+            f"{arguments.streams:,} streams from a checkpoint: {clock_s:.2f} s, "
+            f"{processor_s:.2f} s of the processor"
+        )
+        return
     works = {"doubles": Work("", ROWS), "bytes": Work("", ROWS, packed=True)}
     with scratch() as directory:
         print(
