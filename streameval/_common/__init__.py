@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from streameval._common.grpc_log import silence_grpc_log
     from streameval._common.lazy_module import lazy_exports
     from streameval._common.names import (
+        CROSS,
         MAX_ID_BYTES,
         MAX_KEY_LENGTH,
         MAX_STREAM_NAME,
         OTHER_VALUE,
+        declared_key_problem,
         dot_segment_problem,
         id_problem,
         is_at_or_below,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "CROSS",
     "MAX_ID_BYTES",
     "MAX_KEY_LENGTH",
     "MAX_STREAM_NAME",
@@ -49,6 +52,7 @@ __all__ = [
     "Frame",
     "IntArray",
     "Reader",
+    "declared_key_problem",
     "dot_segment_problem",
     "id_problem",
     "is_at_or_below",
@@ -86,6 +90,8 @@ _EXPORTS = {
     "quoted": "streameval._common.values",
     "raise_corrupt": "streameval._common.frame",
     "redact_tokens": "streameval._common.redaction",
+    "CROSS": "streameval._common.names",
+    "declared_key_problem": "streameval._common.names",
     "segment_key_problem": "streameval._common.names",
     "segment_value_problem": "streameval._common.names",
     "silence_grpc_log": "streameval._common.grpc_log",

@@ -28,6 +28,8 @@ MAX_KEY_LENGTH = 64
 MAX_ID_BYTES = 128
 """Longest id, producer or segment value, in bytes of UTF-8."""
 
+CROSS = "*"
+"""Between the two keys of a crossed segment key, and between the values of one."""
 OTHER_VALUE = "__other__"
 """The segment value that stands for all values beyond a key's maximum; it is reserved."""
 
@@ -129,6 +131,27 @@ def segment_key_problem(key: str, noun: str = "a segment key") -> str | None:
             f"got {quoted(key)}"
         )
     return None
+
+
+def declared_key_problem(key: str, noun: str = "a segment key") -> str | None:
+    """Return why a stream cannot declare `key`; None when it can: a key, or two keys crossed.
+
+    Examples
+    --------
+    >>> declared_key_problem("country"), declared_key_problem("country*channel")
+    (None, None)
+    >>> declared_key_problem("a*b*c")
+    'a segment key crosses two keys at most, got a*b*c'
+    >>> declared_key_problem("a*a")
+    'a segment key crosses two different keys, got a*a'
+    """
+    parts = key.split(CROSS)
+    if len(parts) > 2:
+        return f"{noun} crosses two keys at most, got {quoted(key)}"
+    if len(set(parts)) < len(parts):
+        return f"{noun} crosses two different keys, got {quoted(key)}"
+    problems = (segment_key_problem(part, noun) for part in parts)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def segment_value_problem(value: str, max_bytes: int) -> str | None:

@@ -23,6 +23,7 @@ from streameval.cli._connection_options import connects
 from streameval.cli._consume import consume
 from streameval.cli._errors import one_line_errors
 from streameval.cli._mapping import mapping
+from streameval.cli._marks import marks
 from streameval.cli._options import (
     Address,
     AsJson,
@@ -506,6 +507,7 @@ def top(
 app.add_typer(streams, name="streams")
 app.add_typer(alarms, name="alarms")
 app.add_typer(pairs, name="pairs")
+app.add_typer(marks, name="marks")
 app.add_typer(mapping, name="mapping")
 app.add_typer(consume, name="consume")
 app.add_typer(admin, name="admin")

@@ -52,6 +52,7 @@ with _needs_extra("client"):
         StreamReliability,
         StreamSettings,
     )
+    from streameval.client._wire.marks import StreamMark
     from streameval.client._wire.pair_answers import (
         Disagreement,
         PairComparison,
@@ -100,6 +101,7 @@ __all__ = [
     "StreamCoverage",
     "StreamInfo",
     "StreamLabelSample",
+    "StreamMark",
     "StreamProjection",
     "StreamReliability",
     "StreamSettings",

@@ -18,18 +18,20 @@ from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
 from streameval.client._pair_verbs import PairVerbs
 from streameval.client._stream_verbs import StreamVerbs
-from streameval.client._wire import alarms, calls, summaries
+from streameval.client._wire import alarms, calls, marks, summaries
 from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.decode import read_info
 from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from streameval._evaluator import Evaluator
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
     from streameval.client._wire.answers import StreamInfo
+    from streameval.client._wire.marks import StreamMark
     from streameval.client._wire.selection import Window
     from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
     from streameval.client._wire.summaries import StreamSummary
@@ -275,6 +277,55 @@ class ClientVerbs(PairVerbs[C]):
             When there is no such stream, or no such alarm.
         """
         return await self._servers.for_stream(name).ask(alarms.acknowledge_alarm(name, number))
+
+    # -- marks -------------------------------------------------------------------
+
+    @verb
+    async def create_mark(self, name: str, text: str, *, at: datetime | None = None) -> StreamMark:
+        """Mark a time of a stream, such as a deployment: charts show it; return the mark.
+
+        A mark of the same time and text is the same mark, so that a call can be repeated.
+
+        Parameters
+        ----------
+        name : str
+        text : str
+            What happened: one line of 1 to 200 characters.
+        at : datetime, optional
+            When it happened, with a zone; now by default.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        InvalidRequestError
+            When the text is no such line.
+        """
+        return await self._servers.for_stream(name).ask(marks.create_mark(name, text, at))
+
+    @verb
+    async def list_marks(
+        self, name: str, *, start: datetime | None = None, end: datetime | None = None
+    ) -> list[StreamMark]:
+        """Return a stream's marks from `start` to before `end`, in order of their times.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        """
+        return await self._servers.for_stream(name).ask(marks.list_marks(name, start, end))
+
+    @verb
+    async def delete_mark(self, name: str, number: int) -> None:
+        """Delete a mark.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such stream, or no such mark.
+        """
+        await self._servers.for_stream(name).ask(marks.delete_mark(name, number))
 
     # -- the whole client --------------------------------------------------------
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from streameval.v1 import alarm_pb2 as streameval_dot_v1_dot_alarm__pb2
+from streameval.v1 import mark_pb2 as streameval_dot_v1_dot_mark__pb2
 from streameval.v1 import stream_pb2 as streameval_dot_v1_dot_stream__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
@@ -71,6 +72,21 @@ class StreamServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
                 _registered_method=True)
+        self.CreateMark = channel.unary_unary(
+                '/streameval.v1.StreamService/CreateMark',
+                request_serializer=streameval_dot_v1_dot_mark__pb2.CreateMarkRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_mark__pb2.CreateMarkResponse.FromString,
+                _registered_method=True)
+        self.ListMarks = channel.unary_unary(
+                '/streameval.v1.StreamService/ListMarks',
+                request_serializer=streameval_dot_v1_dot_mark__pb2.ListMarksRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_mark__pb2.ListMarksResponse.FromString,
+                _registered_method=True)
+        self.DeleteMark = channel.unary_unary(
+                '/streameval.v1.StreamService/DeleteMark',
+                request_serializer=streameval_dot_v1_dot_mark__pb2.DeleteMarkRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_mark__pb2.DeleteMarkResponse.FromString,
+                _registered_method=True)
 
 
 class StreamServiceServicer(object):
@@ -131,6 +147,28 @@ class StreamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateMark(self, request, context):
+        """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
+        newest 1,000.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMarks(self, request, context):
+        """The annotations of a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteMark(self, request, context):
+        """Deletes an annotation. NOT_FOUND when there is none of that number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StreamServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -168,6 +206,21 @@ def add_StreamServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeAlarm,
                     request_deserializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.SerializeToString,
+            ),
+            'CreateMark': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateMark,
+                    request_deserializer=streameval_dot_v1_dot_mark__pb2.CreateMarkRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_mark__pb2.CreateMarkResponse.SerializeToString,
+            ),
+            'ListMarks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMarks,
+                    request_deserializer=streameval_dot_v1_dot_mark__pb2.ListMarksRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_mark__pb2.ListMarksResponse.SerializeToString,
+            ),
+            'DeleteMark': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMark,
+                    request_deserializer=streameval_dot_v1_dot_mark__pb2.DeleteMarkRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_mark__pb2.DeleteMarkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -360,6 +413,87 @@ class StreamService(object):
             '/streameval.v1.StreamService/AcknowledgeAlarm',
             streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmRequest.SerializeToString,
             streameval_dot_v1_dot_alarm__pb2.AcknowledgeAlarmResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateMark(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/CreateMark',
+            streameval_dot_v1_dot_mark__pb2.CreateMarkRequest.SerializeToString,
+            streameval_dot_v1_dot_mark__pb2.CreateMarkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMarks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/ListMarks',
+            streameval_dot_v1_dot_mark__pb2.ListMarksRequest.SerializeToString,
+            streameval_dot_v1_dot_mark__pb2.ListMarksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMark(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/DeleteMark',
+            streameval_dot_v1_dot_mark__pb2.DeleteMarkRequest.SerializeToString,
+            streameval_dot_v1_dot_mark__pb2.DeleteMarkResponse.FromString,
             options,
             channel_credentials,
             insecure,

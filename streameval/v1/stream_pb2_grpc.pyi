@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from streameval.v1 import alarm_pb2 as _alarm_pb2
+from streameval.v1 import mark_pb2 as _mark_pb2
 from streameval.v1 import stream_pb2 as _stream_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -57,6 +58,14 @@ class StreamServiceStub:
     """The alarms and the evidence of streams that have alarm settings."""
     AcknowledgeAlarm: _grpc.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]
     """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+    CreateMark: _grpc.UnaryUnaryMultiCallable[_mark_pb2.CreateMarkRequest, _mark_pb2.CreateMarkResponse]
+    """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
+    newest 1,000.
+    """
+    ListMarks: _grpc.UnaryUnaryMultiCallable[_mark_pb2.ListMarksRequest, _mark_pb2.ListMarksResponse]
+    """The annotations of a stream."""
+    DeleteMark: _grpc.UnaryUnaryMultiCallable[_mark_pb2.DeleteMarkRequest, _mark_pb2.DeleteMarkResponse]
+    """Deletes an annotation. NOT_FOUND when there is none of that number."""
 
 @_typing.type_check_only
 class StreamServiceAsyncStub(StreamServiceStub):
@@ -86,6 +95,14 @@ class StreamServiceAsyncStub(StreamServiceStub):
     """The alarms and the evidence of streams that have alarm settings."""
     AcknowledgeAlarm: _aio.UnaryUnaryMultiCallable[_alarm_pb2.AcknowledgeAlarmRequest, _alarm_pb2.AcknowledgeAlarmResponse]  # type: ignore[assignment]
     """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+    CreateMark: _aio.UnaryUnaryMultiCallable[_mark_pb2.CreateMarkRequest, _mark_pb2.CreateMarkResponse]  # type: ignore[assignment]
+    """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
+    newest 1,000.
+    """
+    ListMarks: _aio.UnaryUnaryMultiCallable[_mark_pb2.ListMarksRequest, _mark_pb2.ListMarksResponse]  # type: ignore[assignment]
+    """The annotations of a stream."""
+    DeleteMark: _aio.UnaryUnaryMultiCallable[_mark_pb2.DeleteMarkRequest, _mark_pb2.DeleteMarkResponse]  # type: ignore[assignment]
+    """Deletes an annotation. NOT_FOUND when there is none of that number."""
 
 class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
     """The streams that a server keeps: one for each model version."""
@@ -154,5 +171,31 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_alarm_pb2.AcknowledgeAlarmResponse, _abc.Awaitable[_alarm_pb2.AcknowledgeAlarmResponse]]:
         """Says that an alarm was seen. NOT_FOUND when there is none of that number."""
+
+    @_abc_1.abstractmethod
+    def CreateMark(
+        self,
+        request: _mark_pb2.CreateMarkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mark_pb2.CreateMarkResponse, _abc.Awaitable[_mark_pb2.CreateMarkResponse]]:
+        """Makes an annotation of a stream's time, such as a deployment. A stream keeps the
+        newest 1,000.
+        """
+
+    @_abc_1.abstractmethod
+    def ListMarks(
+        self,
+        request: _mark_pb2.ListMarksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mark_pb2.ListMarksResponse, _abc.Awaitable[_mark_pb2.ListMarksResponse]]:
+        """The annotations of a stream."""
+
+    @_abc_1.abstractmethod
+    def DeleteMark(
+        self,
+        request: _mark_pb2.DeleteMarkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mark_pb2.DeleteMarkResponse, _abc.Awaitable[_mark_pb2.DeleteMarkResponse]]:
+        """Deletes an annotation. NOT_FOUND when there is none of that number."""
 
 def add_StreamServiceServicer_to_server(servicer: StreamServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FELL = "fraud/fell"
 DAY = timedelta(days=1)
 Z = 1.959964
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @pytest.fixture(scope="module")
@@ -273,3 +274,54 @@ def test_segments_of_one_key_and_a_least_size(served: Served, page: Page) -> Non
     assert "least=50" in page.url
     page.reload()
     expect(rows).to_have_count(len(known.segments))
+
+
+def test_deployments_are_marked(page: Page, complaints: list[str]) -> None:
+    """Made, drawn, listed and deleted on the page; made elsewhere they appear, too."""
+    complaints.append("400 (Bad Request)")
+    settings = Settings(listen="127.0.0.1:0", memory=True)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        now = datetime.now(UTC)
+        rng = np.random.default_rng(8)
+        labels = rng.random(900) < 0.3
+        client.create_stream("s", segment_keys=["country", "channel", "country*channel"])
+        client.stream("s").add_cases(
+            labels=labels,
+            scores=1 / (1 + np.exp(rng.normal(size=900) - labels)),
+            at=[now - timedelta(minutes=each) for each in np.linspace(300, 1, 900).tolist()],
+            segments={
+                "country": rng.choice(["BR", "US"], 900).tolist(),
+                "channel": rng.choice(["web", "app"], 900).tolist(),
+            },
+        )
+        client.flush()
+        client.create_mark("s", "v4 deployed", at=now - timedelta(hours=2))
+        opened(page, f"{addresses.http}/#/stream/s?window=6h")
+        expect(page.locator("#timeline .keys")).to_contain_text("mark, such as a deployment")
+        page.locator("#marks summary").click()
+        listed = page.locator("#marks li")
+        expect(listed).to_have_count(1)
+        expect(listed.first).to_contain_text("v4 deployed")
+        page.get_by_label("What happened").fill("v5 deployed")
+        page.get_by_role("button", name="Add a mark").click()
+        expect(listed).to_have_count(2)
+        assert [each.text for each in client.list_marks("s")] == ["v4 deployed", "v5 deployed"]
+        page.get_by_role("button", name="Delete the mark v5 deployed").click()
+        expect(listed).to_have_count(1)
+        assert [each.text for each in client.list_marks("s")] == ["v4 deployed"]
+        page.get_by_label("What happened").fill("   ")
+        page.get_by_role("button", name="Add a mark").click()
+        expect(page.locator("#marks .refusal")).to_contain_text("Nothing is changed. Text must")
+        # Crossed keys are ranked by names that can be read.
+        page.locator("#segment-key").select_option("country*channel")
+        rows = page.locator("#segments tbody tr")
+        known = client.stream("s").rank_segments("country*channel", min_references=10)
+        expect(rows).to_have_count(len(known.segments))
+        expect(rows.first.locator("th")).to_contain_text(f"country {TIMES} channel")
+        shown = known.segments[0].segment[1].replace("*", f" {TIMES} ")
+        expect(rows.first.locator("th")).to_contain_text(shown)
+        rows.first.locator("a").click()
+        expect(page.locator(".chip")).to_contain_text(shown)
+        worst = known.segments[0].segment
+        cases = client.stream("s").snapshot(segment=worst, window=timedelta(hours=6))
+        expect(page.locator("#figure-counts")).to_have_text(str(cases.num_cases))

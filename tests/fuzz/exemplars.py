@@ -19,6 +19,7 @@ from streameval.v1 import (
     admin_pb2,
     alarm_pb2,
     ingest_pb2,
+    mark_pb2,
     overview_pb2,
     pair_pb2,
     query_pb2,
@@ -414,6 +415,13 @@ _MAKERS = {
     _SERVICE + "PairService.DeletePair": lambda: [pair_pb2.DeletePairRequest(a="s", b="t/1")],
     _SERVICE + "PairService.GetPairComparison": _compare_pair,
     _SERVICE + "PairService.ListPairComparisons": _series_of_pair,
+    _SERVICE + "StreamService.CreateMark": lambda: [
+        mark_pb2.CreateMarkRequest(stream="s", text="v4 deployed")
+    ],
+    _SERVICE + "StreamService.ListMarks": lambda: [mark_pb2.ListMarksRequest(stream="s")],
+    _SERVICE + "StreamService.DeleteMark": lambda: [
+        mark_pb2.DeleteMarkRequest(stream="s", number=1)
+    ],
     _SERVICE + "StreamService.UpdateStream": _update,
     _SERVICE + "StreamService.DeleteStream": lambda: [stream_pb2.DeleteStreamRequest(name="t/2")],
 }

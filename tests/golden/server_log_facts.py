@@ -46,6 +46,16 @@ def facts(core: ServerCore) -> dict[str, Any]:
     return {"revision": core.engine.revision, "streams": streams, "marks": marks}
 
 
+def mark_facts(core: ServerCore) -> dict[str, Any]:
+    """Return every annotation that the core has, as plain values."""
+    views = {info.name: core.engine.view(info.name) for info in core.engine.streams()}
+    return {
+        name: [[each.number, each.time_us, each.text, each.create_us] for each in view.marks]
+        for name, view in views.items()
+        if view is not None
+    }
+
+
 def alarm_facts(core: ServerCore) -> dict[str, Any]:
     """Return every detector that the core has, as plain values."""
     return {

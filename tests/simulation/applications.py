@@ -13,6 +13,7 @@ from streameval.client._errors import error_for
 from streameval.v1 import alarm_pb2, ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
+from streameval_server._model.mark import MarkChange
 
 from .client import Client
 from .oracle import (
@@ -539,6 +540,10 @@ class Operator(Application):
     def _change_alarm(self, name: str) -> None:
         change = AlarmChange(self.world.random.randrange(1, 4), self.world.chance(0.5))
         self.server.call(lambda call: call.change_alarm(name, change), lambda _: None)
+        mark = MarkChange(deleted=change.number)
+        if change.is_delivery:
+            mark = MarkChange(self.server.clock_us(), "deployed")
+        self.server.call(lambda call: call.change_marks(name, mark), lambda _: None)
 
     def _change_pair(self) -> None:
         """Make a pair, or delete it."""

@@ -401,7 +401,7 @@ class Oracle:
         elif row.kind in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
             self._pair(row)
         else:
-            # Alarms are compared by replay: these kinds change no counts.
+            # Alarms and marks are compared by replay: these kinds change no counts.
             assert row.kind in {
                 Kind.REFUSED,
                 Kind.TICK,
@@ -409,6 +409,7 @@ class Oracle:
                 Kind.HOLD,
                 Kind.RELEASE,
                 Kind.CHANGE_ALARM,
+                Kind.CHANGE_MARKS,
             }
 
     def _pair(self, row: LogRow) -> None:

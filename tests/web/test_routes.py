@@ -14,6 +14,7 @@ from streameval.v1 import (
     admin_pb2,
     alarm_pb2,
     ingest_pb2,
+    mark_pb2,
     overview_pb2,
     pair_pb2,
     query_pb2,
@@ -164,6 +165,8 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
      lambda: from_text(pair_pb2.ListPairComparisonsRequest(),
                        '{"a": "fraud/v3", "b": "fraud/v2", "step": "900s", '
                        f'"selection": {{"between": {BETWEEN}}}}}')),
+    ("streams/fraud/v3:marks", {}, f"{STREAMS}/ListMarks",
+     lambda: from_text(mark_pb2.ListMarksRequest(), '{"stream": "fraud/v3"}')),
     ("streams:compare", {"a.stream": "fraud/v3", "b.stream": "fraud/v2", "metric": "auc_roc"},
      f"{QUERY}/CompareStreams",
      lambda: from_text(query_pb2.CompareStreamsRequest(),

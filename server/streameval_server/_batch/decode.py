@@ -37,6 +37,7 @@ from streameval._row_codec import (
 )
 from streameval.v1 import ingest_pb2
 from streameval_server._log.entries import STREAMED
+from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.errors import (
     Code,
     CorruptLogError,
@@ -342,6 +343,12 @@ def check_segments(
 
 
 def _check_key(key: str, path: str, settings: StreamSettings) -> None:
+    if parents_of(key) is not None:
+        refuse(
+            Code.INVALID_ARGUMENT,
+            f"segment key {quoted(key)} is crossed: its values are computed, leave it out",
+            f"{path}.key",
+        )
     if key not in settings.segment_keys:
         declared = truncated(", ".join(settings.segment_keys) or "none")
         refuse(

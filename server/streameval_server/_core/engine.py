@@ -27,6 +27,7 @@ from streameval_server._log.log_time import LogTime
 from streameval_server._log.producer_marks import Marks
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairDeletion
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
@@ -208,10 +209,13 @@ class Engine:
             # A shorter retention takes effect now, not with the next entry.
             state.on_time(due_us)
             return state
-        if isinstance(change, AlarmChange):
+        if isinstance(change, AlarmChange | MarkChange):
             state = self._streams[entry.stream]
             state.on_time(due_us)
-            state.change_alarm(change, entry.revision, due_us)
+            if isinstance(change, AlarmChange):
+                state.change_alarm(change, entry.revision, due_us)
+            else:
+                state.change_marks(change, entry.revision, entry.received_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)

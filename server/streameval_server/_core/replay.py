@@ -20,12 +20,13 @@ from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.entries import Entry, Format, Kind, keeps_delays
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
+from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from streameval_server._core.applier import Applier
     from streameval_server._log.entries import LogRow, PairChange, StreamChange
@@ -51,9 +52,14 @@ _FORMATS = {
         Format.CREATE_STREAM_REQUEST,
         Format.CLUSTERED_STREAM_REQUEST,
         Format.ALARMS_CREATE_STREAM_REQUEST,
+        Format.CROSSED_STREAM_REQUEST,
     ),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
-    Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST, Format.ALARMS_UPDATE_STREAM_REQUEST),
+    Kind.UPDATE_STREAM: (
+        Format.UPDATE_STREAM_REQUEST,
+        Format.ALARMS_UPDATE_STREAM_REQUEST,
+        Format.CROSSED_STREAM_REQUEST,
+    ),
     Kind.TICK: (Format.TICK,),
     Kind.MERGE: (Format.MERGE,),
     Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
@@ -63,8 +69,16 @@ _FORMATS = {
     Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
     Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST,),
     Kind.DELETE_PAIR: (Format.DELETE_PAIR_REQUEST,),
+    Kind.CHANGE_MARKS: (Format.MARK_CHANGE,),
 }
 """The formats that this version can replay, by kind."""
+
+_CHANGES: dict[int, Callable[[bytes], StreamChange]] = {
+    Kind.IMPORT_STREAM: StreamFile.from_bytes,
+    Kind.CHANGE_ALARM: AlarmChange.from_bytes,
+    Kind.CHANGE_MARKS: MarkChange.from_bytes,
+}
+"""What decodes a change of a stream that is no request, by kind."""
 
 _CHUNK_ENTRIES, _CHUNK_ROWS = 256, 65_536
 """Entries, and rows of them, that `replay` decodes before it applies them."""
@@ -188,10 +202,8 @@ def _change_of(row: LogRow) -> StreamChange | None:
         return settings_of(created.stream.settings)
     if row.kind == Kind.UPDATE_STREAM:
         return update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
-    if row.kind == Kind.IMPORT_STREAM:
-        return StreamFile.from_bytes(row.payload)
-    if row.kind == Kind.CHANGE_ALARM:
-        return AlarmChange.from_bytes(row.payload)
+    if row.kind in _CHANGES:
+        return _CHANGES[row.kind](row.payload)
     return _pair_change_of(row)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval.v1 import alarm_pb2, stream_pb2
+from streameval.v1 import alarm_pb2, mark_pb2, stream_pb2
 from streameval_server._grpc.alarm_methods import AlarmMethods
+from streameval_server._grpc.mark_methods import MarkMethods
 from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
 from streameval_server._model.errors import no_stream
@@ -39,6 +40,7 @@ class StreamService:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._alarms = AlarmMethods(runtime)
+        self._marks = MarkMethods(runtime)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -75,6 +77,21 @@ class StreamService:
                 self._alarms.acknowledge,
                 request_deserializer=alarm_pb2.AcknowledgeAlarmRequest.FromString,
                 response_serializer=alarm_pb2.AcknowledgeAlarmResponse.SerializeToString,
+            ),
+            "CreateMark": unary(
+                self._marks.create,
+                request_deserializer=mark_pb2.CreateMarkRequest.FromString,
+                response_serializer=mark_pb2.CreateMarkResponse.SerializeToString,
+            ),
+            "ListMarks": unary(
+                self._marks.list,
+                request_deserializer=mark_pb2.ListMarksRequest.FromString,
+                response_serializer=mark_pb2.ListMarksResponse.SerializeToString,
+            ),
+            "DeleteMark": unary(
+                self._marks.delete,
+                request_deserializer=mark_pb2.DeleteMarkRequest.FromString,
+                response_serializer=mark_pb2.DeleteMarkResponse.SerializeToString,
             ),
         }
         server.add_generic_rpc_handlers(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, pair_pb2, stream_pb2
+from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
@@ -20,6 +20,7 @@ from streameval_server._model.stream_settings import (
     StreamSettings,
     check,
     check_mask,
+    has_crossed_keys,
     settings_of,
     update_of,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from streameval_server._log.entries import Outcome, StreamChange
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
+    from streameval_server._model.mark import MarkChange
     from streameval_server._model.rows import MergeRows
     from streameval_server._state.stream_file import StreamFile
 
@@ -47,6 +49,7 @@ Response = (
     | alarm_pb2.AcknowledgeAlarmResponse
     | pair_pb2.CreatePairResponse
     | pair_pb2.DeletePairResponse
+    | mark_pb2.CreateMarkResponse
 )
 
 
@@ -154,6 +157,8 @@ class UnaryCall:
             format_ = Format.CLUSTERED_STREAM_REQUEST
         if settings.alarms is not None:
             format_ = Format.ALARMS_CREATE_STREAM_REQUEST
+        if has_crossed_keys(settings.segment_keys):
+            format_ = Format.CROSSED_STREAM_REQUEST
         mark = request_mark(request)
         self._administer(Kind.CREATE_STREAM, format_, name, frame, mark, change=settings)
 
@@ -166,6 +171,8 @@ class UnaryCall:
         format_ = Format.UPDATE_STREAM_REQUEST
         if update.changes.get("alarms") is not None:
             format_ = Format.ALARMS_UPDATE_STREAM_REQUEST
+        if has_crossed_keys(update.changes.get("segment_keys", ())):
+            format_ = Format.CROSSED_STREAM_REQUEST
         self._administer(Kind.UPDATE_STREAM, format_, name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
@@ -200,6 +207,13 @@ class UnaryCall:
         self._administer(
             Kind.DELETE_PAIR, format_, request.a, frame, mark, change=change, field="a"
         )
+
+    def change_marks(self, name: str, change: MarkChange) -> None:
+        """Submit a mark that is made or deleted. Raises RequestError."""
+        payload = change.to_bytes()
+        item = Item(self, Kind.CHANGE_MARKS, Format.MARK_CHANGE, name, "", 0, 0, payload)
+        item.change = change
+        self._committer.submit(item)
 
     def _administer(
         self,
@@ -279,9 +293,11 @@ def _stream_response(outcome: Outcome) -> Response:
         )
     if item.kind == Kind.IMPORT_STREAM:
         return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
-    if item.kind == Kind.CHANGE_ALARM:
-        # The service adds the alarm.
-        return alarm_pb2.AcknowledgeAlarmResponse(revision=revision)
+    if item.kind in {Kind.CHANGE_ALARM, Kind.CHANGE_MARKS}:
+        # The service adds what was changed.
+        is_mark = item.kind == Kind.CHANGE_MARKS
+        made = mark_pb2.CreateMarkResponse if is_mark else alarm_pb2.AcknowledgeAlarmResponse
+        return made(revision=revision)
     return stream_pb2.DeleteStreamResponse(revision=revision, duplicate=duplicate)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.entries import Kind
 from streameval_server._model.alarm_change import AlarmChange
+from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
@@ -73,7 +74,7 @@ def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> Stre
     if isinstance(change, StreamFile):
         sources = MappingProxyType(dict(change.sources))
         return StreamFacts(change.total, change.settings, sources, change.weighed)
-    if isinstance(change, AlarmChange):
+    if isinstance(change, AlarmChange | MarkChange):
         return facts
     if isinstance(change, SettingsUpdate):
         assert facts is not None

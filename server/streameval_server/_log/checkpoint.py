@@ -24,19 +24,18 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part in bytes, and about what one step writes."""
 
-FORMAT = 5
+FORMAT = 6
 """Version of the manifest.
 
-Format 5 has pairs, and is written only where there are any; so has format 4 label delays. Format
-3 has refusals in the producers' marks; format 2, which has none, is read too. Format 1 has no
-panes, slices and joins, so the whole log is replayed to get them.
+Format 6 has annotations, and is written only where there are any; so have format 5 pairs and
+format 4 label delays. Format 3 has refusals in the producers' marks; format 2, which has none, is
+read too. Format 1 has no panes, slices and joins, so the whole log is replayed to get them.
 """
 
 _OLDEST_FORMAT = 2
-_FORMAT_WITHOUT_PAIRS = 4
 _FORMAT_WITHOUT_DELAYS = 3
-_DELAY_PREFIX, _PAIR_PREFIX = "delay/", "pair/"
-"""Begin the names of parts that a release which knows format 3, or 4, would not read."""
+_FORMATS_WITH = {"delay": 4, "pair": 5, "annotations": FORMAT}
+"""The first format with parts of a kind, which a release that knows older ones would not read."""
 
 
 class LazyParts(Mapping[str, bytes]):
@@ -142,14 +141,11 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Encode it, preceded by its CRC-32."""
-        format_ = _FORMAT_WITHOUT_DELAYS
-        if any(name.startswith(_PAIR_PREFIX) for name in self.parts):
-            format_ = FORMAT
-        elif any(name.startswith(_DELAY_PREFIX) for name in self.parts):
-            format_ = _FORMAT_WITHOUT_PAIRS
+        kinds = {name.partition("/")[0] for name in self.parts}
+        formats = [format_ for kind, format_ in _FORMATS_WITH.items() if kind in kinds]
         body = json.dumps(
             {
-                "format": format_,
+                "format": max(formats, default=_FORMAT_WITHOUT_DELAYS),
                 "revision": self.revision,
                 "received_us": self.received_us,
                 "parts": {

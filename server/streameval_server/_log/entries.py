@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.errors import Refused, RequestError
+    from streameval_server._model.mark import MarkChange
     from streameval_server._model.pair_settings import PairCreation, PairDeletion
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     PairChange = PairCreation | PairDeletion
     """What makes a pair of streams, or deletes it."""
 
-    StreamChange = StreamSettings | SettingsUpdate | StreamFile | AlarmChange | PairChange
-    """What creates a stream, updates it, imports it, or changes one of its alarms or pairs."""
+    StreamChange = (
+        StreamSettings | SettingsUpdate | StreamFile | AlarmChange | MarkChange | PairChange
+    )
+    """What creates a stream, updates it, imports it, or changes its alarms, marks or pairs."""
 
 
 class Kind(enum.IntEnum):
@@ -60,6 +63,8 @@ class Kind(enum.IntEnum):
     CREATE_PAIR = 13
     """Makes a pair of its stream, a, and another."""
     DELETE_PAIR = 14
+    CHANGE_MARKS = 20
+    """Makes an annotation of its stream's time, or deletes one."""
 
 
 REPEATABLE = frozenset(
@@ -132,6 +137,11 @@ class Format(enum.IntEnum):
     """A streameval.v1.CreatePairRequest."""
     DELETE_PAIR_REQUEST = 24
     """A streameval.v1.DeletePairRequest."""
+    MARK_CHANGE = 26
+    """A streameval.v1.MarkChange."""
+    CROSSED_STREAM_REQUEST = 27
+    """As CREATE_STREAM_REQUEST or UPDATE_STREAM_REQUEST, by the kind, whose segment keys have
+    crossed ones; a release that would not compute these refuses the log."""
 
 
 STREAMED = frozenset(
@@ -263,8 +273,8 @@ class Entry:
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
     change : StreamChange or None
-        The parsed request to create, update or import a stream, to change an alarm, or to make
-        or delete a pair; None for other kinds.
+        The parsed request to create, update or import a stream, to change an alarm or a mark, or
+        to make or delete a pair; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int

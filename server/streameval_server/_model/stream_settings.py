@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval._common import quoted, segment_key_problem
+from streameval._common import declared_key_problem, quoted, segment_key_problem
 from streameval._counts import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups
 from streameval._time import tiers_of
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
+from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from streameval._counts import Scale
     from streameval_server._model.limits import Limits
@@ -86,7 +87,7 @@ class StreamSettings:
     expired : {"drop", "negative"}
         What a prediction without a label counts as.
     segment_keys : tuple of str
-        Declared keys, in the order in which they were declared.
+        Declared keys, in the order in which they were declared; ``a*b`` crosses two of them.
     cluster_key : str
         What rows share a cluster by, as clients name it; "" where that has no name.
     cluster_groups : int
@@ -126,6 +127,9 @@ class StreamSettings:
             del kept["cluster_key"], kept["cluster_groups"]
         if self.alarms is None:
             del kept["alarms"]
+        if has_crossed_keys(self.segment_keys):
+            # A release that would not compute their values does not know this, and refuses.
+            kept["crosses_keys"] = True
         return kept
 
     @classmethod
@@ -138,6 +142,7 @@ class StreamSettings:
             When they are not.
         """
         given = {**fields, "segment_keys": tuple(fields["segment_keys"])}
+        given.pop("crosses_keys", None)
         if "alarms" in fields:
             given["alarms"] = AlarmSettings.of_fields(fields["alarms"])
         return cls(**given)
@@ -160,6 +165,11 @@ class StreamSettings:
             threshold=self.threshold,
             alarms=None if self.alarms is None else self.alarms.to_message(),
         )
+
+
+def has_crossed_keys(keys: Iterable[str]) -> bool:
+    """Whether one of the keys crosses two others. O(keys)."""
+    return any(parents_of(key) is not None for key in keys)
 
 
 DEFAULTS = StreamSettings()
@@ -290,9 +300,15 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
             Code.RESOURCE_EXHAUSTED,
         )
     for key in keys:
-        problem = segment_key_problem(key)
+        problem = declared_key_problem(key)
         if problem is not None:
             _refuse("segment_keys", problem)
+        for parent in parents_of(key) or ():
+            if parent not in keys:
+                _refuse(
+                    "segment_keys",
+                    f"segment key {quoted(key)} crosses {parent}, which is not declared: add it",
+                )
         if keys.count(key) > 1:
             _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
 

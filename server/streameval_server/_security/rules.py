@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2
+from streameval.v1 import (
+    admin_pb2,
+    alarm_pb2,
+    ingest_pb2,
+    mark_pb2,
+    pair_pb2,
+    query_pb2,
+    stream_pb2,
+)
 from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
 
@@ -151,6 +159,15 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.StreamService/AcknowledgeAlarm": Rule(
         Scope.ADMIN, alarm_pb2.AcknowledgeAlarmRequest, ("stream",)
+    ),
+    "streameval.v1.StreamService/CreateMark": Rule(
+        Scope.ADMIN, mark_pb2.CreateMarkRequest, ("stream",)
+    ),
+    "streameval.v1.StreamService/ListMarks": Rule(
+        Scope.QUERY, mark_pb2.ListMarksRequest, ("stream",)
+    ),
+    "streameval.v1.StreamService/DeleteMark": Rule(
+        Scope.ADMIN, mark_pb2.DeleteMarkRequest, ("stream",)
     ),
     # A token must cover both streams of a pair; ListPairs lists those of which it does.
     "streameval.v1.PairService/CreatePair": Rule(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
@@ -22,6 +23,8 @@ from streameval_server._state.coverage import COVERAGE_BYTES
 from streameval_server._state.pending_clusters import EMPTY_BYTES, MAX_BYTES_PER_ROW
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval._row_codec import EventTimes
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
@@ -153,8 +156,11 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
     if isinstance(rows, CaseRows) and rows.units is not None:
         counted_rows *= 2  # sums of weights
     given = {column.key: column.values for column in rows.segments}
-    values = [given.get(key, ("",)) for key in settings.segment_keys]
-    texts = sum(_VALUE_BYTES + len(value) * 4 for each in values for value in each)
+    values, texts = 0, 0
+    for key in settings.segment_keys:
+        number, characters = _growth_of_key(key, given, rows.size)
+        values += number
+        texts += number * _VALUE_BYTES + 4 * characters
     return (
         small
         + texts
@@ -162,9 +168,22 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
             counted_rows,
             keys,
             # A batch may have rows without a value of a key, which are a slice too.
-            slices=sum(map(len, values)) + keys,
+            slices=values + keys,
             panes=panes_in(*span_of(rows.event_us), settings.pane_us),
             has_effects=has_ids,
             has_clusters=has_clusters and not has_ids,
         )
     )
+
+
+def _growth_of_key(key: str, given: Mapping[str, tuple[str, ...]], rows: int) -> tuple[int, int]:
+    """Return how many values of a key a batch may add, and their characters, at most."""
+    parents = parents_of(key)
+    if parents is None:
+        values = given.get(key, ("",))
+        return len(values), sum(map(len, values))
+    sides = [given.get(parent, ("",)) for parent in parents]
+    number = min(rows, len(sides[0]) * len(sides[1]))
+    # Each character may be preceded by a backslash.
+    longest = 2 * sum(max(map(len, side), default=0) for side in sides) + 1
+    return number, number * longest

@@ -2,7 +2,8 @@
 
 Each declared key numbers its own values, from `FIRST` on. Once a key has its maximum number
 of values, further values share one slice. A row without a value for a key has the code
-`NONE`, so the slices of a key always add up to the whole since the key was declared.
+`NONE`, so the slices of a key always add up to the whole since the key was declared. The values
+of a crossed key are computed from those of its two keys.
 
 Cost: O(rows) for each key, a few nanoseconds a row.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from streameval._common import OTHER_VALUE
+from streameval_server._model.crossed_keys import crossed_column, parents_of, with_crossed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,6 +164,10 @@ class Segments:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
                 found[key] = self._table(key, column), column.codes
+        for key, name in enumerate(self.keys):
+            crossed = crossed_column(name, columns) if parents_of(name) is not None else None
+            if crossed is not None:
+                found[key] = self._table(key, crossed), crossed.codes
         return SegmentColumns(size, tuple(map(found.get, range(len(self.keys)))))
 
     def _table(self, key: int, column: SegmentCodes) -> CodeArray:
@@ -201,7 +207,7 @@ class Segments:
     def row_codes(self, segments: Sequence[tuple[str, str]]) -> list[int]:
         """Return one row's code for each key."""
         codes = [NONE] * len(self.keys)
-        for name, value in segments:
+        for name, value in with_crossed(dict(segments), self.keys).items():
             if name in self.keys:
                 key = self.keys.index(name)
                 codes[key] = self._new(key, value)

@@ -24,6 +24,7 @@ from streameval_server._model.stream_settings import CHOICES, StreamSettings, ch
 from streameval_server._state.stream_parts import (
     ALARMS_PART,
     DELAY_PART,
+    MARKS_PART,
     STREAM_PART,
     decode_head,
     restore_stream,
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     from streameval_server._state.stream_state import StreamState
 
 _WHAT = "an exported stream"
-FRAME = Frame(b"SEVX", 1, _WHAT, newest=3)
+FRAME = Frame(b"SEVX", 1, _WHAT, newest=4)
 _FRAME_WITH_DELAYS = Frame(b"SEVX", 2, _WHAT)
 """Format 2 has parts of label delays, which a release that knows format 1 would not read."""
 _FRAME_WITH_ALARMS = Frame(b"SEVX", 3, _WHAT)
 """Format 3 has the part of a detector as well."""
+_FRAME_WITH_MARKS = Frame(b"SEVX", 4, _WHAT)
+"""Format 4 has annotations as well."""
+_NEWER_FRAMES = (_FRAME_WITH_DELAYS, _FRAME_WITH_ALARMS, _FRAME_WITH_MARKS)
 _LENGTH_BYTES = 4
 _MAX_NUMBER = 1 << 62
 
@@ -87,7 +91,7 @@ class StreamFile:
         CorruptStateError
             When it is not what `stream_to_bytes` wrote.
         """
-        newer = (each for each in (_FRAME_WITH_DELAYS, _FRAME_WITH_ALARMS) if each.begins(data))
+        newer = (each for each in _NEWER_FRAMES if each.begins(data))
         frame = next(newer, FRAME)
         reader = frame.reader(data)
         length = int.from_bytes(reader.blob(_LENGTH_BYTES), "little")
@@ -187,7 +191,9 @@ def stream_to_bytes(
     text = json.dumps(header).encode()
     kinds = {part.partition("/")[0] for part in parts}
     frame = FRAME
-    if ALARMS_PART in kinds:
+    if MARKS_PART in kinds:
+        frame = _FRAME_WITH_MARKS
+    elif ALARMS_PART in kinds:
         frame = _FRAME_WITH_ALARMS
     elif DELAY_PART in kinds:
         frame = _FRAME_WITH_DELAYS

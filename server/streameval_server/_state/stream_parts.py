@@ -2,11 +2,11 @@
 
 A stream has a head (the whole's all-time counts and everything small), a part for each
 segment key's all-time slices, a part for each pane, one for each pane's label delays, one for
-its detector, and join segments. A part's name is its kind, then its key or number, then the
-stream's name:
+its detector, one for its annotations, and join segments. A part's name is its kind, then its
+key or number, then the stream's name:
 ``stream/NAME``, ``slice/KEY/NAME``, ``pane/START/NAME``, ``delay/START/NAME``,
-``alarms/0/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use the names
-without the stream's.
+``alarms/0/NAME``, ``annotations/0/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use
+the names without the stream's.
 
 The head is JSON (description, counters, segment values), the joiner's counters, and the
 whole's all-time counts, each with its length before it.
@@ -28,6 +28,7 @@ from streameval_server._state.join_table import Joins
 from streameval_server._state.pane_content import PartsEncoder, frozen_parts, parts_from_bytes
 from streameval_server._state.segments import WHOLE, key_of
 from streameval_server._state.stream_alarms import StreamAlarms
+from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _LENGTHS = struct.Struct("<III")
 
 STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
-DELAY_PART, ALARMS_PART = "delay", "alarms"
+DELAY_PART, ALARMS_PART, MARKS_PART = "delay", "alarms", "annotations"
 """The kinds of parts."""
 
 
@@ -89,6 +90,10 @@ def checkpoint_parts(
         part = _part_name(ALARMS_PART, 0, name)
         is_changed = state.alarms.revision > since
         yield part, MadePart(state.alarms.to_bytes()) if is_changed else None
+    if state.marks is not None:
+        part = _part_name(MARKS_PART, 0, name)
+        is_changed = state.marks.revision > since
+        yield part, MadePart(state.marks.to_bytes()) if is_changed else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +258,22 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
             state.counts.delays.restore(int(number), data, revision)
         elif kind == JOIN_PART:
             segments[int(number)] = data
-        elif kind == ALARMS_PART:
-            names = state.segments.names()
-            state.alarms = StreamAlarms.from_bytes(settings, data, names)
-            state.alarms.revision = revision
+        else:
+            _restore_small(state, kind, data, revision)
     store.recount_memory()
     if joins:
         state.joins = Joins(settings)
         state.joins.restore(revision, segments)
         state.joins.state_from_bytes(joins)
     return state
+
+
+def _restore_small(state: StreamState, kind: str, data: bytes, revision: int) -> None:
+    """Restore the detector or the annotations from their part."""
+    if kind == ALARMS_PART:
+        names = state.segments.names()
+        state.alarms = StreamAlarms.from_bytes(state.info.settings, data, names)
+        state.alarms.revision = revision
+    elif kind == MARKS_PART:
+        state.marks = StreamMarks.from_bytes(data)
+        state.marks.revision = revision

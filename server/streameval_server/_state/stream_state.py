@@ -28,6 +28,7 @@ from streameval_server._state.join_table import Joins
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.segments import Segments, segment_codes
 from streameval_server._state.stream_alarms import StreamAlarms
+from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._time import CodeArray, Effects
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
+    from streameval_server._model.mark import MarkChange
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.segments import SegmentColumns
@@ -80,6 +82,8 @@ class StreamState:
         The last merged epoch of each source.
     alarms : StreamAlarms or None
         The detector; None where no alarms are declared.
+    marks : StreamMarks or None
+        The annotations; None before the first.
     """
 
     def __init__(self, info: StreamInfo, limits: Limits, due_us: int) -> None:
@@ -97,6 +101,7 @@ class StreamState:
         self.alarms: StreamAlarms | None = None
         if info.settings.alarms is not None:
             self.alarms = StreamAlarms(info.settings, info.create_us)
+        self.marks: StreamMarks | None = None
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
     # -- changing
@@ -249,6 +254,15 @@ class StreamState:
             self.alarms.revision = revision
             self.alarms.change(change, received_us)
 
+    def change_marks(self, change: MarkChange, revision: int, received_us: int) -> None:
+        """Make an annotation or delete one; of one that is not there nothing changes."""
+        self.last_view = None
+        self.set_revision(revision)
+        if self.marks is None:
+            self.marks = StreamMarks()
+        self.marks.change(change, received_us)
+        self.marks.revision = revision
+
     def set_revision(self, revision: int) -> None:
         """Set the revision of the last change."""
         self.revision = self._usage.revision = revision
@@ -326,7 +340,8 @@ class StreamState:
         small = _STREAM_BYTES + self.segments.memory_bytes + _SOURCE_BYTES * len(self.sources)
         joins = 0 if self.joins is None else self.joins.memory_bytes
         alarms = 0 if self.alarms is None else self.alarms.memory_bytes
-        return small + self.counts.memory_bytes + joins + alarms
+        marks = 0 if self.marks is None else self.marks.memory_bytes
+        return small + self.counts.memory_bytes + joins + alarms + marks
 
     @property
     def kept_ids(self) -> int:
@@ -339,7 +354,9 @@ class StreamState:
         if view is None:
             counts = self._frozen()
             alarms = None if self.alarms is None else self.alarms.view()
-            view = StreamView(self.info, revision, now_us, counts, self._counters(), alarms)
+            marks = () if self.marks is None else self.marks.marks
+            counters = self._counters()
+            view = StreamView(self.info, revision, now_us, counts, counters, alarms, marks)
             self.last_view = view
         return view.at(revision, now_us)
 

@@ -8,7 +8,7 @@ as in the view before, with the metrics that they have cached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streameval._drift import Alarm
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
+    from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays
 
@@ -272,6 +273,8 @@ class StreamView:
         What the stream keeps, and which rows had no effect.
     alarms : AlarmsView or None
         The stream's detector; None where no alarms are declared.
+    marks : tuple of Mark
+        Its annotations, in order of their numbers.
     """
 
     info: StreamInfo
@@ -280,10 +283,11 @@ class StreamView:
     counts: FrozenStream
     counters: StreamCounters
     alarms: AlarmsView | None = None
+    marks: tuple[Mark, ...] = ()
 
     def at(self, revision: int, now_us: int) -> StreamView:
         """Return the view at a later revision, up to which the stream has not changed."""
-        return StreamView(self.info, revision, now_us, self.counts, self.counters, self.alarms)
+        return replace(self, revision=revision, now_us=now_us)
 
     @property
     def whole(self) -> SliceView:

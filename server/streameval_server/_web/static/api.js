@@ -52,6 +52,11 @@ export async function patch(path, body, signal = undefined) {
   return decoded(await request(path, {}, signal, "application/json", { verb: "PATCH", body }), signal);
 }
 
+/** Return the answer to a DELETE request. Throws ApiError. */
+export async function remove(path, parameters, signal = undefined) {
+  return decoded(await request(path, parameters, signal, "application/json", { verb: "DELETE" }), signal);
+}
+
 async function decoded(response, signal) {
   try {
     return await response.json();

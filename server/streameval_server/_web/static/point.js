@@ -43,17 +43,17 @@ export class PointCard {
     }
   }
 
-  /** Keep the rows and draw the chosen rate of them. */
-  draw(rows) {
-    this.rows = rows;
-    const isDrawn = this.timeline.draw(rows, this.chosen, { read: limited });
+  /** Keep the rows and the stream's marks, and draw the chosen rate of them. */
+  draw(rows, marks) {
+    Object.assign(this, { rows, marks });
+    const isDrawn = this.timeline.draw(rows, this.chosen, { read: limited, marks });
     for (const each of this.drawn) each.hidden = !isDrawn;
   }
 
   choose(name) {
     this.chosen = name;
     for (const [each, { title }] of Object.entries(this.cells)) title.setAttribute("aria-pressed", String(each === name));
-    if (this.rows) this.draw(this.rows);
+    if (this.rows) this.draw(this.rows, this.marks);
   }
 }
 

@@ -90,7 +90,7 @@ export class StreamView {
     this.warnings = new Warnings((change) => this.link(change));
     this.placeholder = h("div");
     this.alarms = new AlarmsCard(this.name, this.signal, toSegment, (status) => this.detected(status), (error) => this.fail(error));
-    this.time = new TimeCharts(this.signal, toWindow);
+    this.time = new TimeCharts(this.name, this.signal, toWindow);
     this.calibration = new CalibrationCard(this.signal);
     this.decision = new DecisionCharts(this.signal, this, {
       toWindow,

@@ -1,6 +1,7 @@
 // The charts of a window over time, and what it will read once its labels are in.
 
 import { titleOf } from "./format.js";
+import { Marks } from "./marks.js";
 import { HEADLINE, RATES } from "./metrics.js";
 import { PointCard } from "./point.js";
 import { atOwnPrevalence, spansOf } from "./projected.js";
@@ -11,12 +12,14 @@ import { immatureSpan, positivesOf, stepOf, trimmed } from "./time_rows.js";
 import { TimelineCard } from "./timeline.js";
 
 export class TimeCharts {
-  /** `toWindow(window)` returns the link to a step's window. */
-  constructor(signal, toWindow) {
+  /** `toWindow(window)` returns the link to a step's window of the stream `name`. */
+  constructor(name, signal, toWindow) {
     this.timeline = new TimelineCard(signal, toWindow, { id: "timeline", title: `${titleOf(HEADLINE)} over time` });
     this.projection = new ProjectionCard();
     this.point = new PointCard(signal, toWindow);
     this.cards = [this.timeline, this.point];
+    this.marks = new Marks(name, signal, () => this.draw());
+    this.timeline.card.foot.before(this.marks.element);
   }
 
   /** Forget the answers about the last selection. */
@@ -33,6 +36,7 @@ export class TimeCharts {
 
   /** Load the steps of a snapshot's window. */
   async load(reader, snapshot) {
+    await this.marks.load();
     this.typicalS = await reader.typicalDelayS(snapshot);
     const ends = await reader.span(snapshot);
     const minPositives = positivesOf(Number(snapshot.numPositiveRef));
@@ -41,7 +45,6 @@ export class TimeCharts {
     if (found.isShort && found.rows.length) found = await this.loadRows(reader, found.rows[0].start, ends[1], minPositives);
     this.rows = found.rows;
     this.draw();
-    this.point.draw(this.rows);
     this.point.element.removeAttribute("aria-busy");
   }
 
@@ -59,8 +62,10 @@ export class TimeCharts {
   }
 
   draw() {
-    const beside = { spans: this.spans, reference: this.reference };
+    const { spans, reference, marks: { marks } } = this;
+    const beside = { spans, reference, marks };
     this.timeline.element.hidden = !this.timeline.draw(this.rows, HEADLINE, beside);
+    this.point.draw(this.rows, marks);
   }
 
   /** Project the immature end of the steps, and the window itself unless it is all time; return its projected metric. */

@@ -30,7 +30,7 @@ export class TimelineCard {
    */
   draw(snapshots, name, { read = (found) => found, ...given } = {}) {
     const beside = { ...NOTHING, ...given };
-    const { spans, reference } = beside;
+    const { spans, reference, marks } = beside;
     this.name = name;
     const rows = snapshots.map((each) => ({ ...each, value: read(metric(each.snapshot, name)) }));
     if (rows.filter((each) => each.value.value !== undefined).length < 2) return false;
@@ -45,6 +45,7 @@ export class TimelineCard {
       ...(immature ? [["young", "immature: labels still arriving"]] : []),
       ...(projected.length ? [["area projected", "projected, with its 95 % interval"]] : []),
       ...(hasCoverage ? [["bar", "labelled share"]] : []),
+      ...(marks.some((each) => rows[0].start <= each.time && each.time < rows.at(-1).end) ? [["upright", "mark, such as a deployment"]] : []),
     ]);
     this.card.note.textContent = `Times are ${zone()}. A step lasts until it has ${MIN_POSITIVES} positives. ${HELP}`
       + (hasCoverage ? "" : " These cases arrived with their labels: there is no delay to show.");

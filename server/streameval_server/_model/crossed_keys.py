@@ -1,0 +1,86 @@
+"""Two segment keys crossed: ``country*channel``, with values such as ``BR*web``.
+
+A stream declares a crossed key beside its two keys. Rows never name it: its value is computed from
+theirs when they are applied, so that slices, panes, waiting predictions and alarms treat it as any
+key. A row that lacks one of the two values has no crossed one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common import CROSS
+from streameval._row_codec import SegmentCodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_PAIRS = 1 << 16
+"""Most pairs of values of a batch that are counted in a table; more are sorted."""
+
+
+def parents_of(key: str) -> tuple[str, str] | None:
+    """Return the two keys that a key crosses; None for a plain one.
+
+    Examples
+    --------
+    >>> parents_of("country*channel"), parents_of("country")
+    (('country', 'channel'), None)
+    """
+    one, cross, other = key.partition(CROSS)
+    return (one, other) if cross else None
+
+
+def crossed_value(one: str, other: str) -> str:
+    r"""Return the crossed value of two; "" where one of them is absent.
+
+    A star or a backslash within a value is preceded by a backslash, so that other values have
+    another crossed one.
+
+    Examples
+    --------
+    >>> crossed_value("BR", "web"), crossed_value("BR", ""), crossed_value("a*b", "c")
+    ('BR*web', '', 'a\\*b*c')
+    """
+    return f"{_escaped(one)}{CROSS}{_escaped(other)}" if one and other else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(CROSS, f"\\{CROSS}")
+
+
+def crossed_column(key: str, columns: Sequence[SegmentCodes]) -> SegmentCodes | None:
+    """Return the column of a crossed key; None where a batch lacks one of the two. O(rows)."""
+    parents = parents_of(key)
+    assert parents is not None
+    sides = [next((each for each in columns if each.key == parent), None) for parent in parents]
+    one, other = sides
+    if one is None or other is None:
+        return None
+    pairs = one.codes.astype(np.int64) * len(other.values) + other.codes
+    size = len(one.values) * len(other.values)
+    if size <= MAX_PAIRS:
+        used = np.flatnonzero(np.bincount(pairs, minlength=size))
+        places = np.zeros(size, dtype=np.uint32)
+        places[used] = np.arange(used.size, dtype=np.uint32)
+        codes = places[pairs]
+    else:
+        used, inverse = np.unique(pairs, return_inverse=True)
+        codes = inverse.astype(np.uint32)
+    values = tuple(
+        crossed_value(one.values[pair // len(other.values)], other.values[pair % len(other.values)])
+        for pair in used.tolist()
+    )
+    return SegmentCodes(key, values, codes)
+
+
+def with_crossed(given: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """Return the value of each key of one row, those of crossed keys computed. O(keys)."""
+    found = dict(given)
+    for key in keys:
+        parents = parents_of(key)
+        if parents is not None:
+            found[key] = crossed_value(*(given.get(parent, "") for parent in parents))
+    return found
