@@ -114,7 +114,10 @@ def _summed(
     """Return the sum of signed grids, in the cells of `cuts` where there are any. O(n log n)."""
     negatives = [grid.negatives for grid in grids]
     positives = [grid.positives for grid in grids]
-    if cuts is not None:
+    summed_cells = summed
+    if cuts is not None and not any(each.weights for each in (*negatives, *positives)):
+        summed_cells = cuts.summed
+    elif cuts is not None:
         negatives = [cuts.cut(cells) for cells in negatives]
         positives = [cuts.cut(cells) for cells in positives]
     groups = [grid.groups for grid in grids if grid.groups is not None]
@@ -122,5 +125,8 @@ def _summed(
         groups = [each.cut(cuts) for each in groups]
     whole = summed_groups(groups, is_signed=is_signed) if groups else None
     return PairGrid(
-        summed(negatives, is_signed=is_signed), summed(positives, is_signed=is_signed), cuts, whole
+        summed_cells(negatives, is_signed=is_signed),
+        summed_cells(positives, is_signed=is_signed),
+        cuts,
+        whole,
     )

@@ -156,7 +156,7 @@ class PairSettings(_message.Message):
     EXPIRED_NEGATIVE_FIELD_NUMBER: _builtins.int
     max_cells: _builtins.int
     """Pairs of scores that a pane keeps of each class, 16 to 65,536; 4,096. Above it both
-    scores are cut at their quantiles. All time keeps 65,536.
+    scores are cut at their quantiles. All time keeps 16,384.
     """
     max_pending: _builtins.int
     """The most ids that are kept; 2,000,000. Above it the oldest expire early."""

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_CELLS = 4_096
 MIN_CELLS, MAX_CELLS = 16, 65_536
-"""Entries of the grid of a pane, for each class; all time has `MAX_CELLS`."""
+"""Entries of the grid of a pane, for each class."""
+TOTAL_CELLS = 16_384
+"""The same of all time, or `max_cells` where that is more."""
 DEFAULT_MAX_PENDING = 2_000_000
 
 _SECOND_US = 1_000_000

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval._time import Panes, tiers_of
 from streameval._uncertainty import PairCounts, PairRows, PairShape
-from streameval_server._model.pair_settings import MAX_CELLS
+from streameval_server._model.pair_settings import TOTAL_CELLS
 from streameval_server._state.pair_joiner import CountedRows, PredictedRows
 from streameval_server._state.segments import WHOLE, slices_by_key
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Thresholds = tuple[float | None, float | None]
 
-MAX_WAITING_ROWS = 32_768
+MAX_WAITING_ROWS = 65_536
 """Rows that wait to be counted, before an entry."""
 
 _MAX_PREDICTED_ROWS = 16_384
@@ -115,7 +115,7 @@ class PairPanes:
 
     def __init__(self, settings: PairSettings) -> None:
         self.shape = PairShape(settings.max_cells, settings.scale, settings.cluster_groups)
-        self.total_shape = self.shape._replace(max_cells=max(MAX_CELLS, settings.max_cells))
+        self.total_shape = self.shape._replace(max_cells=max(TOTAL_CELLS, settings.max_cells))
         self._has_groups = settings.cluster_groups > 0
         self.thresholds: Thresholds = (None, None)
         self.revision = 0
