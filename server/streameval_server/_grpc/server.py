@@ -42,6 +42,9 @@ SERVICES = tuple(
 )
 """Full names of the services, each with a health status of its own."""
 
+_SUMMARIES_RETRY_S = 10.0
+"""Seconds after an error until summaries are computed again in the background."""
+
 _SEND_GRACE_S = 0.5
 """Time for the last bytes to be sent after all calls have ended."""
 
@@ -242,7 +245,13 @@ class Server:
     async def _refresh_summaries(self) -> None:
         """Compute summaries of streams that have changed, between pauses."""
         while True:
-            await asyncio.sleep(await asyncio.to_thread(self._summaries.step))
+            try:
+                pause_s = await asyncio.to_thread(self._summaries.step)
+            except Exception:  # noqa: BLE001 - of any cause, the next attempt may succeed
+                # Lists compute what they need, so the server goes on.
+                _log.exception("summaries of streams could not be computed")
+                pause_s = _SUMMARIES_RETRY_S
+            await asyncio.sleep(pause_s)
 
     async def _check_states(self) -> None:
         """Compare the state with the log, one stream at a time."""
