@@ -48,6 +48,15 @@ def test_axe_finds_nothing(
             page.wait_for_function("document.getAnimations().length === 0")
             found = axe.run(page, options=LEVELS)
             assert found.violations_count == 0, f"{view}: {found.generate_report()}"
+        page.goto(served.url(f"stream/{STREAM}?window=all"))
+        page.locator("#take summary").click()
+        page.get_by_role("button", name="Rule and alarm settings").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        found = axe.run(page, options=LEVELS)
+        assert found.violations_count == 0, f"a dialog: {found.generate_report()}"
+        page.set_content(served.client.stream(STREAM).report())
+        found = axe.run(page, options=LEVELS)
+        assert found.violations_count == 0, f"the report: {found.generate_report()}"
         page.add_style_tag(content="h1 { color: #888 !important; background: #999 !important; }")
         found = axe.run(page, options=LEVELS)
         assert [each["id"] for each in found.response["violations"]] == ["color-contrast"]

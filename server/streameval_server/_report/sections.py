@@ -196,7 +196,15 @@ def steps(found: Contents) -> Markup | None:
     titles = (title, "Interval", "Positives", "Negatives", "Labelled")
     heads = [("Step (UTC)", False), *((each, True) for each in titles)]
     return _section(
-        f"The steps of {title}", tag("div", table("The newest first", heads, rows), class_="scroll")
+        f"The steps of {title}",
+        tag(
+            "div",
+            table("The newest first", heads, rows),
+            class_="scroll",
+            tabindex=0,
+            role="region",
+            aria_label="Steps",
+        ),
     )
 
 
@@ -379,6 +387,9 @@ def segments(found: Contents) -> Markup | None:
             "div",
             table("At the window's prevalence", heads, _segment_rows(ranked[:MAX_SEGMENTS])),
             class_="scroll",
+            tabindex=0,
+            role="region",
+            aria_label="Segments",
         ),
     )
 
