@@ -390,7 +390,7 @@ def test_the_slider_moves_by_keyboard(page: Page, served: Served) -> None:
 
 def table_of(page: Page, card: str) -> list[list[str]]:
     """Open a card's table; return its rows."""
-    page.locator(f"#{card} summary").click()
+    page.locator(f"#{card} .card-foot summary").click()
     rows = page.locator(f"#{card} details table tbody tr")
     expect(rows.first).to_be_visible()
     return [row.locator("td").all_inner_texts() for row in rows.all()]

@@ -80,7 +80,7 @@ def test_the_chart_has_the_projected_end(late: Served, page: Page) -> None:
     page.goto(late.url(WINDOW))
     expect(page.locator("#timeline .keys")).to_contain_text("projected, with its 95 % interval")
     expect(page.locator("#timeline-plot svg path[stroke-dasharray='4,3']").first).to_be_attached()
-    page.locator("#timeline summary").click()
+    page.locator("#timeline .card-foot summary").click()
     rows = page.locator("#timeline tbody tr")
     expect(rows.first).to_be_visible()
     texts = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows.all()]

@@ -94,7 +94,7 @@ def test_rows_of_the_timeline_are_those_of_its_table(page: Page, served: Served)
     """As many as the table has, with times in UTC and limits in two columns."""
     opened(page, served)
     found = rows(page, "timeline")
-    page.locator("#timeline summary").click()
+    page.locator("#timeline .card-foot summary").click()
     shown = page.locator("#timeline tbody tr")
     expect(shown.first).to_be_visible()
     assert len(found) == shown.count()

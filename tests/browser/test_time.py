@@ -53,7 +53,7 @@ def opened(page: Page, name: str, chart: str = "timeline") -> None:
 
 def steps_of(page: Page) -> list[tuple[datetime, datetime]]:
     """Return the steps of the time chart, the oldest first, by the links of its table."""
-    page.locator("#timeline summary").click()
+    page.locator("#timeline .card-foot summary").click()
     links = page.locator("#timeline tbody a")
     expect(links.first).to_be_visible()
     return [ends_of(link.get_attribute("href")) for link in reversed(links.all())]
@@ -178,7 +178,7 @@ def test_times_are_local_or_utc_and_say_so(fallen: Served, page: Page) -> None:
 def test_segments_over_time_the_culprit_first(fallen: Served, page: Page) -> None:
     """Small charts of the worst segments, the worst first; since when each is lower."""
     opened(page, fallen.url(f"stream/{FELL}"), "trends")
-    page.locator("#trends summary").click()
+    page.locator("#trends .card-foot summary").click()
     rows = [row.locator("td").all_inner_texts() for row in page.locator("#trends tbody tr").all()]
     names = list(dict.fromkeys(row[0] for row in rows))
     stream = fallen.client.stream(FELL)
