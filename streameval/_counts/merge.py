@@ -176,11 +176,13 @@ def _merged(states: Sequence[State], label: bool, resolution: int | None, scale:
     """Return one class's sum at a common resolution."""
     if resolution is None:
         return merge_runs([state.run(label) for state in states])
-    packed = [state.packed for state in states if state.packed is not None]
+    # Read once: another thread may pack a state meanwhile, which must not fall between the two.
+    forms = [(state, state.packed) for state in states]
+    packed = [each for _, each in forms if each is not None]
     if len(packed) >= _MIN_PACKED_STATES and resolution >= 1:
         closed = merge_packed(packed, label, resolution, scale)
         if closed is not None:
-            rest = [state for state in states if state.packed is None]
+            rest = [state for state, each in forms if each is None]
             runs = [at_resolution(state.run(label), resolution, scale) for state in rest]
             return merge_cells([closed, *runs], resolution, scale)
     runs = [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._counts import encode_evaluator
+from streameval._counts import encode_evaluator, merge, packed_merge
 from streameval._counts.merge import merge_states
 from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.resolution import Scale
@@ -100,6 +100,25 @@ def test_large_packed_states_have_the_same_sum(size: int) -> None:
         states.append(evaluator._view())
     merged = merge_states([packed(state) for state in states], revision=0)
     assert merged.same_content(merge_states(states, revision=0))
+
+
+def test_a_state_that_is_packed_during_a_merge_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server packs panes in idle time, while other threads sum them."""
+    states = [state_of([(True, index / 8, 2), (False, 0.25, 3)], 8) for index in range(4)]
+    whole = merge_states(states, revision=1)
+    for state in states[:3]:
+        state.pack()
+
+    def packing_the_last(*arguments: object) -> object:
+        states[3].pack()
+        return packed_merge.merge_packed(*arguments)
+
+    monkeypatch.setattr(merge, "merge_packed", packing_the_last)
+    found = merge_states(states, revision=1)
+    assert states[3].packed is not None
+    assert found.same_content(whole)
 
 
 def test_exact_and_weighted_counts_are_not_packed() -> None:
