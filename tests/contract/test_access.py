@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, status_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, status_pb2, stream_pb2
 from streameval_server import Settings
 from streameval_server._security.rules import RULES
 from streameval_server._security.tokens import Scope, create_token
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SERVICES = (
     (admin_pb2, "AdminService"),
     (ingest_pb2, "IngestService"),
+    (pair_pb2, "PairService"),
     (query_pb2, "QueryService"),
     (stream_pb2, "StreamService"),
 )

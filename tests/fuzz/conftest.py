@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
 from streameval import Evaluator
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_server
@@ -52,6 +52,7 @@ exemplars_module = _beside("exemplars")
 FILES = (
     admin_pb2.DESCRIPTOR,
     ingest_pb2.DESCRIPTOR,
+    pair_pb2.DESCRIPTOR,
     query_pb2.DESCRIPTOR,
     stream_pb2.DESCRIPTOR,
     health_pb2.DESCRIPTOR,
