@@ -41,7 +41,7 @@ def opened(page: Page, served: Served, name: str, **columns: Any) -> Stream:
     stream.add_cases(**CASES, **columns)
     stream.flush()
     page.goto(served.url(f"stream/{name}?window=all"))
-    expect(page.locator("#figure-counts")).to_have_text("6")
+    expect(page.locator("#figure-counts")).to_have_text(f"{sum(columns.get('counts', [1] * 6))}")
     return stream
 
 
@@ -133,7 +133,12 @@ def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
     """The segments are ranked again between press and click: the click still counts."""
     served.client.create_stream(fresh, segment_keys=["country"])
     # All of one minute: another minute would add the timeline, which moves the cards below.
-    more = {"segments": {"country": ["DE", "FR"] * 3}, "at": datetime.now(UTC)}
+    # Enough of each class to be ranked.
+    more = {
+        "segments": {"country": ["DE", "FR"] * 3},
+        "at": datetime.now(UTC),
+        "counts": [10] * 6,
+    }
     stream = opened(page, served, fresh, **more)
     expect(page.locator("#histogram-plot svg path").first).to_be_attached()
     expect(page.locator("[aria-busy]:visible")).to_have_count(0)
@@ -147,7 +152,9 @@ def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
     release()
     expect(page.locator(".chip")).to_contain_text("DE")
     expect(link).to_have_attribute("aria-current", "true")
-    expect(page.locator("#segments tbody tr", has_text="DE").locator("td").nth(5)).to_have_text("6")
+    expect(page.locator("#segments tbody tr", has_text="DE").locator("td").nth(5)).to_have_text(
+        "60"
+    )
 
 
 def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -> None:
@@ -157,7 +164,7 @@ def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -
         """() => {
             window.times = [];
             new MutationObserver(() => window.times.push(performance.now())).observe(
-                document.getElementById("covered"),
+                document.getElementById("figure-counts").parentElement,
                 { childList: true, characterData: true, subtree: true });
         }"""
     )
