@@ -325,3 +325,4 @@ def test_deployments_are_marked(page: Page, complaints: list[str]) -> None:
         worst = known.segments[0].segment
         cases = client.stream("s").snapshot(segment=worst, window=timedelta(hours=6))
         expect(page.locator("#figure-counts")).to_have_text(str(cases.num_cases))
+        page.goto("about:blank")  # the server ends before the page does
