@@ -112,10 +112,6 @@ def print_served(chosen: argparse.Namespace) -> None:
         detectors = [view for _, view in servers[0].core.engine.alarms(limit=streams)]
         watching = sum(not view.waits_for for view in detectors)
         assert watching == streams, detectors[0].waits_for
-        bytes_ = [
-            sum(server.core.engine.stream_bytes(name) for name in server.names)
-            for server in servers
-        ]
         for server in servers:
             server.core.storage.close()
     ratios = [b / a for a, b in zip(*found, strict=True)]
@@ -124,6 +120,3 @@ def print_served(chosen: argparse.Namespace) -> None:
     print(f"without {median(found[1]):.0f}")
     print(f"rate with, as a share of without: {median(ratios):.3f}", end=" ")
     print(f"({min(ratios):.3f} to {max(ratios):.3f})")
-    print(
-        f"memory a stream, as the server counts it: +{(bytes_[0] - bytes_[1]) / streams:.0f} bytes"
-    )
