@@ -10,7 +10,7 @@ import json
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Firefox:
         self._number = 0
         self._read()  # its greeting
         self.ask("WebDriver:NewSession", capabilities={"alwaysMatch": {}})
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
 
     def ask(self, name: str, **parameters: Any) -> Any:
         """Run a command."""
@@ -159,7 +163,8 @@ def firefox(executable: str, directory: Path) -> Iterator[Firefox]:
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            yield Firefox(_port(profile, process))
+            with closing(Firefox(_port(profile, process))) as window:
+                yield window
         finally:
             process.terminate()
 

@@ -51,10 +51,15 @@ def press(page: Page, link: Locator, pointer: str) -> Callable[[], object]:
         link.hover()
         page.mouse.down()
         return page.mouse.up
-    link.scroll_into_view_if_needed()
-    box = link.bounding_box()
-    assert box is not None
-    point = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    point = None
+    while point is None:  # a link that was just drawn anew is no longer in the page
+        point = link.evaluate(
+            """(element) => {
+                element.scrollIntoView({ block: "nearest" });
+                const { x, y, width, height } = element.getBoundingClientRect();
+                return element.isConnected ? { x: x + width / 2, y: y + height / 2 } : null;
+            }"""
+        )
     devtools = page.context.new_cdp_session(page)
     devtools.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
 

@@ -172,6 +172,21 @@ def test_a_series_at_another_threshold(threshold: float) -> None:
                 check(named, inside, threshold)
 
 
+@pytest.mark.parametrize("threshold", [-math.inf, -0.5, 1.5, math.inf])
+def test_a_threshold_beyond_the_scale_calls_none_or_all(threshold: float) -> None:
+    """A point that flags no case is at +inf, also where scores are probabilities."""
+    events = [event._replace(score=event.score / 2) for event in many()]
+    view = View(events, settings=replace(SETTINGS, scale="probability"))
+    request = query_pb2.ListWindowsRequest(
+        selection=selection(between=minutes(60, 0)),
+        step=Duration(seconds=3600),
+        threshold=threshold,
+    )
+    rows = series(answers_of(view), parse_series_request(request)).snapshots
+    found = [sum(getattr(row.operating_point, name) for row in rows) for name in ("tp", "fp")]
+    assert tuple(found) == tried(events, threshold)[:2]
+
+
 def test_a_series_at_no_number_is_refused() -> None:
     """NaN is no threshold."""
     request = query_pb2.ListWindowsRequest(

@@ -184,13 +184,15 @@ def rate_message(
 
 
 def lowest_score(window: Window, threshold: float) -> float:
-    """Return the lowest score that a declared threshold calls positive. O(1).
+    """Return the lowest score that a threshold calls positive. O(1).
 
     Where scores keep few bits a case counts at the lower edge of its cell, and the cell of
-    the threshold is called positive whole: scores that equal the threshold are in it.
+    the threshold is called positive whole: scores that equal the threshold are in it. A
+    threshold beyond all scores of the scale is in no cell: it calls none positive, or all.
     """
     view = window._view()
-    if view.resolution is None:
+    is_beyond = math.isinf(threshold) or (view.scale == "probability" and not 0 <= threshold <= 1)
+    if view.resolution is None or is_beyond:
         return threshold
     return float(quantise(np.array([threshold]), view.resolution, view.scale)[0])
 
