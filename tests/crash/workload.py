@@ -28,6 +28,7 @@ from streameval_server._log.storage import MemoryStorage, Storage
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
+from streameval_server._model.mark import MarkChange
 from streameval_server._state.stream_file import StreamFile
 
 START_US = 1_800_000_000_000_000
@@ -116,6 +117,8 @@ def rounds(seed: int) -> list[list[Operation]]:
         ]
         chosen += watched(rng, number, batch)
         chosen += paired(number)
+        if number % 6 in {1, 2}:
+            chosen.append(Operation("mark" if number % 6 == 1 else "unmark", "a", number // 6 + 1))
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
@@ -349,6 +352,10 @@ class Run:
             call.update_stream(declaration().SerializeToString())
         elif operation.verb == "alarm":
             call.change_alarm(operation.who, AlarmChange(1, is_delivery=bool(operation.number)))
+        elif operation.verb == "mark":
+            call.change_marks(operation.who, MarkChange(START_US, f"deployed {operation.number}"))
+        elif operation.verb == "unmark":
+            call.change_marks(operation.who, MarkChange(deleted=operation.number))
         elif operation.verb == "pair":
             settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
             made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)

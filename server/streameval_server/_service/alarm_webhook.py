@@ -187,17 +187,17 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> str | None:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
-    cut = None
+    cut, is_late = None, threading.Event()
     try:
         connection.connect()
-        cut = threading.Timer(_TIMEOUT_S, _cut_off, (connection.sock,))
+        cut = threading.Timer(_TIMEOUT_S, _cut_off, (connection.sock, is_late))
         cut.daemon = True
         cut.start()
         target = parts.path or "/"
         target += f"?{parts.query}" if parts.query else ""
         connection.request("POST", target, body, headers)
         status = connection.getresponse().status
-        if cut.finished.is_set():  # what came until then may look like an answer
+        if is_late.is_set():  # what came until then may look like an answer
             return f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s"
     except (OSError, http.client.HTTPException) as error:
         return f"{parts.hostname}: {error!r}"
@@ -208,7 +208,8 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> str | None:
     return None if 200 <= status < 300 else f"{parts.hostname} answered {status}"
 
 
-def _cut_off(sock: socket.socket) -> None:
+def _cut_off(sock: socket.socket, is_late: threading.Event) -> None:
+    is_late.set()  # first: the reader returns at once
     with contextlib.suppress(OSError):  # it may have ended by itself
         sock.shutdown(socket.SHUT_RDWR)
 
