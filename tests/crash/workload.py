@@ -116,9 +116,7 @@ def rounds(seed: int) -> list[list[Operation]]:
             batch(Rows(CLUSTERED, labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
         ]
         chosen += watched(rng, number, batch)
-        chosen += paired(number)
-        if number % 6 in {1, 2}:
-            chosen.append(Operation("mark" if number % 6 == 1 else "unmark", "a", number // 6 + 1))
+        chosen += paired(number) + marked(number)
         match number % 6:
             case 0:
                 chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
@@ -165,6 +163,13 @@ def paired(number: int) -> list[Operation]:
     if number % 6 == 3:
         return [Operation("pair", WEIGHTED)]
     return [Operation("unpair", WEIGHTED)] if number % 6 == 4 else []
+
+
+def marked(number: int) -> list[Operation]:
+    """Return a round's marks: one is made, and deleted in the next round."""
+    if number % 6 not in {1, 2}:
+        return []
+    return [Operation("mark" if number % 6 == 1 else "unmark", "a", number // 6 + 1)]
 
 
 class Truth:
