@@ -141,9 +141,9 @@ def declared_key_problem(key: str, noun: str = "a segment key") -> str | None:
     >>> declared_key_problem("country"), declared_key_problem("country*channel")
     (None, None)
     >>> declared_key_problem("a*b*c")
-    'a segment key crosses two keys at most, got a*b*c'
+    "a segment key crosses two keys at most, got 'a*b*c'"
     >>> declared_key_problem("a*a")
-    'a segment key crosses two different keys, got a*a'
+    "a segment key crosses two different keys, got 'a*a'"
     """
     parts = key.split(CROSS)
     if len(parts) > 2:
