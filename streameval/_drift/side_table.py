@@ -159,7 +159,7 @@ class SideTable:
     def codes(self, rows: DriftRows) -> IntArray:
         """Return the cell of each row. O(n)."""
         codes = self._index.of(rows.scores)
-        codes += rows.kinds * np.int64(self._num_bands)
+        codes += rows.kinds.astype(np.int64) * self._num_bands
         return codes
 
     def sums(
