@@ -68,10 +68,13 @@ def test_an_empty_window_leads_to_all_time(page: Page, served: Served) -> None:
 
 
 def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: Served) -> None:
-    """The page says so, and links back."""
+    """The page says so, offers no window of it, and links back."""
     complaints.append("404 (Not Found)")
     page.goto(served.url("stream/no/such"))
     expect(page.locator("#refused")).to_contain_text("There is no such stream")
+    expect(page.get_by_role("navigation", name="Window")).to_be_hidden()
+    # That of the page itself remains.
+    expect(page.get_by_role("link", name="Compare", exact=True)).to_have_count(1)
     expect(page.locator("#connection")).to_be_hidden()
     page.get_by_role("link", name="All streams").click()
     expect(page.locator("h1")).to_have_text("Streams")

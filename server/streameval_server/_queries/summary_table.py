@@ -253,8 +253,8 @@ class SummaryTable:
         """
         end_s = time.monotonic() + budget_s
         with self._lock:
-            queue = [name for name in first if name in self._outdated]
-            queue += [name for name in self._outdated if name not in set(queue)]
+            chosen = dict.fromkeys(name for name in first if name in self._outdated)
+            queue = list(chosen | self._outdated)
         for done, name in enumerate(queue):
             if time.monotonic() >= end_s:
                 return done

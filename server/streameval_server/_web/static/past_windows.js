@@ -40,7 +40,7 @@ export class PastWindows {
     this.element.hidden = !this.rows?.length;
     if (this.element.hidden) return;
     this.body.replaceChildren(sheetTable(this.sheet()));
-    this.note.textContent = `The newest ${this.isDays ? "days" : "windows of this length"}, in whole panes. The threshold is chosen on the cases that `
+    this.note.textContent = `The newest ${this.isDays ? "days" : "windows of this length"}, with ends on whole steps of time. The threshold is chosen on the cases that `
       + `are shown; ${this.rows.length > 1 ? "the windows before them are a test of it, unless you looked at them." : "there are no windows before them to test it on."}`;
   }
 

@@ -172,6 +172,7 @@ export class StreamView {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
     this.showBody(false);
+    this.head.offer(error.status !== 404);
     this.alarms.element.hidden = this.answer.element.hidden = true;
     fill(this.figures.element);
     this.warnings.clear();

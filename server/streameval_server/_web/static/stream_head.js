@@ -19,11 +19,12 @@ export class StreamHead {
     this.take = new TakeMenu(name, link);
     this.covered = h("p", { class: "summary", id: "covered" });
     this.internals = h("p", { id: "internals" });
+    this.actions = h("div", { class: "actions" }, this.compare, this.take.element);
+    this.windowRow = h("div", { class: "window-row" }, this.windows, this.custom(), this.covered,
+      h("details", { class: "custom internals" }, h("summary", {}, "Details"), this.internals));
     this.element = h("div", { class: "view-head" },
       h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
-      h("div", { class: "title-row" }, this.title, this.chip, h("div", { class: "actions" }, this.compare, this.take.element)),
-      h("div", { class: "window-row" }, this.windows, this.custom(), this.covered,
-        h("details", { class: "custom internals" }, h("summary", {}, "Details"), this.internals)));
+      h("div", { class: "title-row" }, this.title, this.chip, this.actions), this.windowRow);
   }
 
   /** The form for a window between two times; it has those that are shown. */
@@ -90,8 +91,14 @@ export class StreamHead {
       : { ...side("a", window, segment), ...side("b", segment ? window : "all", null) });
   }
 
+  /** Offer what can be done with a stream, or only its name where there is no such stream. */
+  offer(isStream) {
+    this.actions.hidden = this.windowRow.hidden = !isStream;
+  }
+
   /** Say which time a snapshot covers, and how it is kept. */
   show(snapshot) {
+    this.offer(true);
     const { window } = snapshot;
     const ends = window && [new Date(window.startTime), new Date(window.endTime)];
     setText(this.covered, ends ? `${period(...ends)}, ${isUtc() ? "UTC" : "local time"}` : "Since the stream was made");
