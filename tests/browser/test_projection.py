@@ -57,6 +57,18 @@ def test_the_card_is_the_clients_projection(late: Served, page: Page) -> None:
     assert found.figures[2].projected > found.figures[2].now
 
 
+def test_the_list_has_the_projected_figure(late: Served, page: Page) -> None:
+    """That of AUC-PR, with its interval; the column is there because a stream waits for labels."""
+    page.goto(late.url("?window=7d"))
+    shown = page.locator("tr", has_text=LATE).locator("td.projected")
+    # It is computed in the background, the streams that are shown first.
+    expect(shown).to_contain_text(re.compile(r"0\.\d{3}"))
+    found = late.client.stream(LATE).snapshot(window=7 * DAY, projection=True).projection
+    figure = next(f for f in found.figures if f.metric == "auc_pr" and f.prevalence is None)
+    wanted = [figure.projected, *figure.interval]
+    assert numbers(shown.inner_text()) == pytest.approx(wanted, abs=2e-3)
+
+
 def test_the_backtest_is_one_click_away(late: Served, page: Page) -> None:
     """A table for each figure, with the windows of its backtest, the newest first."""
     page.goto(late.url(WINDOW))
