@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -153,3 +154,21 @@ def test_a_young_stream_says_what_it_waits_for(client: Client) -> None:
     assert roc.reason.name == "TOO_FEW_MATURE"
     assert (roc.now, roc.interval, roc.limits[1]) == (1.0, None, 1.0)
     assert "not projected: fewer than 30 labels of a class" in str(roc)
+
+
+def test_a_report_has_the_projection(client: Client) -> None:
+    """Of a window: the client's figures, what they rest on; of all time there is none."""
+    stream = client.stream(STREAM)
+    text = stream.report(window=3 * DAY)
+    projection = stream.snapshot(window=3 * DAY, projection=True).projection
+    found = dict(re.findall(r'data-name="projected ([^"]*)" data-value="([^"]*)"', text))
+    wanted = {
+        each.metric + (" at the reference prevalence" if each.prevalence else ""): each.projected
+        for each in projection.figures
+        if each.projected is not None
+    }
+    assert found.keys() == wanted.keys()
+    for name, value in found.items():
+        assert float(value) == pytest.approx(wanted[name], rel=1e-3)
+    assert projection.assumption in text
+    assert "Once the labels are in" not in stream.report()

@@ -19,7 +19,7 @@ from streameval_server._queries.histogram import HistogramRequest, histogram
 from streameval_server._queries.metrics import MetricSelection
 from streameval_server._queries.ranking import RankingRequest, ranking
 from streameval_server._queries.reliability import ReliabilityRequest, reliability
-from streameval_server._queries.selection import Between, HalfLife, Selection
+from streameval_server._queries.selection import AllTime, Between, HalfLife, Selection
 from streameval_server._queries.series import part_of, spans
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Contents:
         Of streams with segment keys.
     alarms : AlarmStatus or None
         Of streams that declare alarms.
+    projection : Projection or None
+        Of a window of the whole stream whose labels are to come.
     """
 
     stream: stream_pb2.Stream
@@ -72,6 +74,7 @@ class Contents:
     reliability: query_pb2.GetReliabilityResponse | None
     ranking: query_pb2.RankSegmentsResponse | None
     alarms: alarm_pb2.AlarmStatus | None
+    projection: types_pb2.Projection | None
 
     @property
     def has_both_classes(self) -> bool:
@@ -104,7 +107,19 @@ def contents(engine: QueryEngine, selection: Selection, level: float) -> Content
         reliability=_reliability(engine, selection, snapshot, level),
         ranking=_ranking(engine, resolved, level),
         alarms=None if view.alarms is None else status_message(view.info, view.alarms),
+        projection=_projection(engine, resolved, snapshot, level),
     )
+
+
+def _projection(
+    engine: QueryEngine, resolved: ResolvedSelection, snapshot: types_pb2.Snapshot, level: float
+) -> types_pb2.Projection | None:
+    selection = resolved.selection
+    if isinstance(selection.span, AllTime | HalfLife) or selection.segment is not None:
+        return None
+    if not snapshot.coverage.pending:
+        return None
+    return engine.projection(engine.labels(resolved), resolved, level)
 
 
 def _rows(

@@ -16,6 +16,7 @@ from streameval_server._report import sections, words
 from streameval_server._report.assumptions import assumptions, settings_words
 from streameval_server._report.contents import Contents, contents
 from streameval_server._report.markup import Markup, table, tag
+from streameval_server._report.projected import projected
 from streameval_server._report.style import STYLE
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def document(found: Contents, request: ReportRequest) -> str:
         sections.figures(found),
         tag("ul", *warnings, class_="warnings") if warnings else None,
         sections.alarms(found),
+        projected(found),
         sections.over_time(found),
         sections.segments(found),
         sections.curves(found),

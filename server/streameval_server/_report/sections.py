@@ -16,7 +16,8 @@ from streameval_server._report.charts import (
     short_percent,
     ticks,
 )
-from streameval_server._report.markup import Markup, joined, table, tag
+from streameval_server._report.markup import Markup, table, tag
+from streameval_server._report.pieces import cell, figured, metric_cell, section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,13 +36,13 @@ def figures(found: Contents) -> Markup:
     named = {each.name: each for each in snapshot.metrics}
     first = [named[HEADLINE], *(each for each in snapshot.metrics if each.name != HEADLINE)]
     cells = [
-        _figure(each, is_lead=each.name == HEADLINE)
+        metric_cell(each, is_lead=each.name == HEADLINE)
         for each in first
         if each.name not in POINT_NAMES
     ]
     positives, negatives = snapshot.num_positive_ref, snapshot.num_negative_ref
     cells.append(
-        _cell(
+        cell(
             "Labelled cases",
             words.count(positives + negatives),
             f"{words.count(positives)} positive, {words.count(negatives)} negative",
@@ -50,52 +51,13 @@ def figures(found: Contents) -> Markup:
     if snapshot.HasField("coverage"):
         coverage = snapshot.coverage
         cells.append(
-            _cell(
+            cell(
                 "Labels",
                 words.percent(coverage.labelled_share),
                 f"{words.count(coverage.labelled)} of {words.count(coverage.predictions)}",
             )
         )
     return tag("dl", *cells, class_="figures")
-
-
-def _figure(metric: types_pb2.Metric, *, is_lead: bool = False) -> Markup:
-    title = words.title_of(metric.name)
-    if not metric.HasField("value"):
-        return _cell(title, words.NOTHING, words.reason(metric.undefined_reason), is_lead=is_lead)
-    more = words.limits(metric.name, metric.interval) if metric.HasField("interval") else ""
-    return _cell(
-        title,
-        words.measured(metric.name, metric.value),
-        more,
-        is_lead=is_lead,
-        name=metric.name,
-        value=metric.value,
-    )
-
-
-def _cell(
-    title: str,
-    text: str,
-    more: str,
-    *,
-    is_lead: bool = False,
-    name: str | None = None,
-    value: float | None = None,
-) -> Markup:
-    return tag(
-        "div",
-        tag("dt", title),
-        tag(
-            "dd",
-            text,
-            class_="value",
-            data_name=name,
-            data_value=None if value is None else repr(value),
-        ),
-        tag("dd", more, class_="more"),
-        class_="lead" if is_lead else None,
-    )
 
 
 def alarms(found: Contents) -> Markup | None:
@@ -109,7 +71,7 @@ def alarms(found: Contents) -> Markup | None:
     else:
         state = f"{len(is_open) or 'No'} open {'alarm' if len(is_open) == 1 else 'alarms'}."
     sentences = [tag("li", _alarm(each)) for each in reversed(status.alarms)]
-    return _section("Alarms", tag("p", state), tag("ul", *sentences) if sentences else None)
+    return section("Alarms", tag("p", state), tag("ul", *sentences) if sentences else None)
 
 
 def _alarm(alarm: alarm_pb2.Alarm) -> str:
@@ -156,9 +118,9 @@ def over_time(found: Contents) -> Markup | None:
         plot.line(points, "line a"),
         plot.dots(points),
     )
-    return _section(
+    return section(
         f"{title} over time",
-        _figured("The area is the interval of each step; the steps are listed at the end.", drawn),
+        figured("The area is the interval of each step; the steps are listed at the end.", drawn),
     )
 
 
@@ -195,7 +157,7 @@ def steps(found: Contents) -> Markup | None:
         )
     titles = (title, "Interval", "Positives", "Negatives", "Labelled")
     heads = [("Step (UTC)", False), *((each, True) for each in titles)]
-    return _section(
+    return section(
         f"The steps of {title}",
         tag(
             "div",
@@ -242,16 +204,16 @@ def curves(found: Contents) -> Markup | None:
         plot.line(_roc(hull, positives, negatives), "thin b"),
         plot.line(_roc(curve, positives, negatives), "line a"),
     )
-    return _section(
+    return section(
         "Curves",
         tag(
             "div",
-            _figured(
+            figured(
                 "Precision and recall: measured (blue), achievable (orange), at random (dashed), "
                 "and the region that no ranking reaches",
                 pr,
             ),
-            _figured("ROC: measured (blue), its hull (orange), at random (dashed)", roc),
+            figured("ROC: measured (blue), its hull (orange), at random (dashed)", roc),
             class_="pair",
         ),
     )
@@ -273,13 +235,13 @@ def threshold(found: Contents) -> Markup | None:
     if not snapshot.HasField("operating_point"):
         return None
     point = snapshot.operating_point
-    rates = [_figure(each) for each in snapshot.metrics if each.name in POINT_NAMES]
+    rates = [metric_cell(each) for each in snapshot.metrics if each.name in POINT_NAMES]
     counts = (
         f"{words.count(point.tp)} of {words.count(point.tp + point.fn)} positives are called "
         f"positive, "
         f"and {words.count(point.fp)} of {words.count(point.fp + point.tn)} negatives."
     )
-    return _section(
+    return section(
         f"At the declared threshold {words.score(point.threshold)}",
         tag("p", counts),
         tag("dl", *rates, class_="figures"),
@@ -309,11 +271,11 @@ def calibration(found: Contents) -> Markup | None:
         plot.line(points, "thin a"),
         plot.dots(points, 4),
     )
-    cells = tag("dl", *(_figure(each) for each in answer.metrics), class_="figures")
-    return _section(
+    cells = tag("dl", *(metric_cell(each) for each in answer.metrics), class_="figures")
+    return section(
         "Calibration",
         tag(
-            "div", cells, _figured("Calibrated scores are on the dashed line", drawn), class_="pair"
+            "div", cells, figured("Calibrated scores are on the dashed line", drawn), class_="pair"
         ),
     )
 
@@ -345,7 +307,7 @@ def scores(found: Contents) -> Markup | None:
     caption = "Positives (orange) and negatives (grey); each class adds up to 100 %"
     if has_mark:
         caption += "; the line is the declared threshold"
-    return _section("Scores by class", _figured(caption, drawn))
+    return section("Scores by class", figured(caption, drawn))
 
 
 def _outline(edges: list[float], counts: list[int]) -> list[tuple[float, float]]:
@@ -363,7 +325,7 @@ def segments(found: Contents) -> Markup | None:
     ranked = found.ranking.segments
     title = "Segments, the worst first"
     if not ranked:
-        return _section(
+        return section(
             title, tag("p", "No segment has labelled cases in this window.", class_="note")
         )
     left_out = len(ranked) - MAX_SEGMENTS
@@ -380,7 +342,7 @@ def segments(found: Contents) -> Markup | None:
             "Labelled",
         )
     ]
-    return _section(
+    return section(
         title,
         tag("p", note, class_="note") if note else None,
         tag(
@@ -422,11 +384,3 @@ def _segment_rows(ranked: Sequence[query_pb2.RankedSegment]) -> Iterator[list[ob
             if each.HasField("coverage")
             else words.NOTHING,
         ]
-
-
-def _figured(caption: str, drawn: Markup) -> Markup:
-    return tag("figure", tag("figcaption", caption), drawn)
-
-
-def _section(title: str, *parts: Markup | None) -> Markup:
-    return tag("section", tag("h2", title), joined(parts))
