@@ -1,9 +1,9 @@
 """Server processes, and a load of batches that were encoded beforehand.
 
-Shared by `client.py`, `ingest.py`, `latency.py`, `operate.py`, `recovery.py`,
-`scale.py` and `soak.py`. The bare server, the peer in comparisons, is a grpc.aio
-server that parses each batch into arrays, acknowledges it and drops it: no
-validation, log, sync to disk or counting.
+Shared by `client.py`, `ingest.py`, `latency.py`, `merges.py`, `operate.py`,
+`recovery.py`, `scale.py` and `soak.py`. The bare server, the peer in comparisons, is
+a grpc.aio server that parses each batch into arrays, acknowledges it and drops it, as
+it drops merges: no validation, log, sync to disk or counting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._service.serve import new_event_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 INGEST = "/streameval.v1.IngestService/Ingest"
 DISTINCT = 640_000
@@ -60,11 +60,26 @@ async def _drop(
         await context.write(reply.SerializeToString())
 
 
+async def _drop_merge(
+    requests: AsyncIterator[ingest_pb2.MergeRequest], _context: grpc.aio.ServicerContext
+) -> ingest_pb2.MergeResponse:
+    async for _ in requests:
+        pass
+    return ingest_pb2.MergeResponse(revision=1)
+
+
 async def _bare_server() -> None:
     server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(_drop)
+    handlers = {
+        "Ingest": grpc.stream_stream_rpc_method_handler(_drop),
+        "Merge": grpc.stream_unary_rpc_method_handler(
+            _drop_merge,
+            request_deserializer=ingest_pb2.MergeRequest.FromString,
+            response_serializer=ingest_pb2.MergeResponse.SerializeToString,
+        ),
+    }
     server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("streameval.v1.IngestService", {"Ingest": handler}),)
+        (grpc.method_handlers_generic_handler("streameval.v1.IngestService", handlers),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -49,7 +49,7 @@ from streameval._counts.columns import (
 )
 from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.merge import merge_states
+from streameval._counts.merge import check_mergeable, merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
 from streameval._counts.pending_weights import weighted_counts
@@ -90,6 +90,7 @@ __all__ = [
     "check_count",
     "check_labels",
     "check_length",
+    "check_mergeable",
     "check_scores",
     "check_weights_allowed",
     "cluster_checksums",

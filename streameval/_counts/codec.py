@@ -22,7 +22,7 @@ from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
-from streameval._counts.run import Run
+from streameval._counts.run import EMPTY_RUN, Run
 from streameval._counts.state import State
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
         # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
         if counts.sum(dtype=np.float64) >= MAX_TOTAL:
             raise_corrupt("the evaluator's counts together are out of range")
-        counts = counts.astype(np.int64)
-    return Run.of_ordered(scores, counts)
+        return Run.of_distinct(scores, counts.astype(np.int64))
+    return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
 
 
 def is_ascending(scores: FloatArray) -> bool:

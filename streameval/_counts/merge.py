@@ -51,11 +51,8 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     """
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
-    scale = _common_scale(states)
-    _check_cluster_groups(states)
     resolution = min(bits, default=None)
-    if scale == "probability":
-        _check_probabilities(states)
+    scale = check_mergeable(states)
     if any(state.weighted is not None for state in states):
         settings = State(
             missed_positives=sum(state.missed_positives // state.unit for state in states),
@@ -69,8 +66,6 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             state.weighted_counts().at_resolution(resolution, scale) for state in states
         )
         return fit_to_cap(with_weights(settings, first.merged(*rest), unit=1))
-    if sum(state.total for state in states) >= MAX_TOTAL:
-        raise too_many()
     if len(states) == 2 and all(state.resolution == resolution for state in states):
         merged = states[0].counts.merged(states[1].counts)
     else:
@@ -89,6 +84,30 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             clusters=_merged_clusters(states),
         )
     )
+
+
+def check_mergeable(states: Sequence[State]) -> Scale:
+    """Return the scale of the sum of states; refuse unweighted ones that cannot be merged.
+
+    Raises
+    ------
+    InvalidInputError
+        As `merge_states`.
+
+    Notes
+    -----
+    O(1) for each state.
+    """
+    scale = _common_scale(states)
+    _check_cluster_groups(states)
+    if scale == "probability":
+        _check_probabilities(states)
+    if (
+        all(state.weighted is None for state in states)
+        and sum(state.total for state in states) >= MAX_TOTAL
+    ):
+        raise too_many()
+    return scale
 
 
 def subtract_states(whole: State, part: State) -> State:

@@ -99,11 +99,14 @@ class IngestService:
             if inbox.is_duplicate(runtime.core.committer.catalog):
                 return ingest_pb2.MergeResponse(revision=runtime.durable_revision(), duplicate=True)
             settings = inbox.settings_in(runtime.core.committer.catalog)
-            # Off the event loop: checking takes O(bytes of the states).
             now_us, disputed_us = runtime.now()
-            prepared = await asyncio.to_thread(
-                inbox.finish, now_us, settings, disputed_us=disputed_us
-            )
+            if inbox.is_small():
+                prepared = inbox.finish(now_us, settings, disputed_us=disputed_us)
+            else:
+                # Off the event loop: checking takes O(bytes of the states).
+                prepared = await asyncio.to_thread(
+                    inbox.finish, now_us, settings, disputed_us=disputed_us
+                )
         response = await runtime.settled(lambda call: call.merge(inbox, prepared))
         assert isinstance(response, ingest_pb2.MergeResponse)
         await runtime.visible(response.revision)

@@ -214,6 +214,40 @@ def test_bad_states(fields, field, text):
     assert text in error.message
 
 
+PAIR = [pb.PaneState(evaluator=SMALL.to_bytes())] * 2
+LARGE = counted(labels=[1] * 3_000, scores=np.arange(3_000) / 7)
+
+IS_SMALL = {
+    "one state": (encoded(PAIR[0]), {}, True),
+    "no state": (encoded(), {}, True),
+    "two states": (encoded(*PAIR), {}, False),
+    "a large state": (encoded(pb.PaneState(evaluator=LARGE.to_bytes())), {}, False),
+    "not a message": (b"\xff\xff", {}, True),
+    "truncated": (encoded(*PAIR), {"total_bytes": 10_000}, True),
+    "announced as large": (encoded(PAIR[0]), {"total_bytes": 100_000}, False),
+}
+
+
+@pytest.mark.parametrize(("data", "fields", "is_small"), IS_SMALL.values(), ids=IS_SMALL)
+def test_small_merges_have_one_small_state(data, fields, is_small):
+    """Only a merge that is checked or refused quickly is small: the event loop waits for it."""
+    inbox = MergeInbox(Limits())
+    assert not inbox.is_small()
+    inbox.feed(pb.MergeRequest(header=header_of(data, **fields)))
+    if data:
+        inbox.feed(pb.MergeRequest(data=data))
+    assert inbox.is_small() is is_small
+
+
+def test_weights_do_not_merge_into_clusters():
+    """A state with weights is refused by a stream that declares clusters."""
+    core = open_core(MemoryStorage(), Limits())
+    created(core, cluster_groups=32)
+    weighted = counted(labels=[1, 0], scores=[0.9, 0.5], weights=[2.0, 1.0])
+    with pytest.raises(RequestError, match="same cluster_groups to merge, got 32 and none"):
+        merged(core, encoded(pb.PaneState(evaluator=weighted.to_bytes())))
+
+
 def test_pieces_must_be_in_order(monkeypatch):
     """The header must come first, then data in chunks below the limit."""
     monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 8)
