@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from streameval_server._core.recovery import open_core
+from streameval_server._log.entries import LogRow
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.limits import Limits
 from streameval_server._model.request_ids import PRODUCER_PREFIX
 from streameval_server._state.pair_state import compare_counts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from streameval import Evaluator
     from streameval._uncertainty import PairCounts
     from streameval_server._core.recovery import ServerCore
@@ -29,6 +38,55 @@ METRICS = ("auc_roc", "auc_pr", "average_precision")
 
 _FLOATING = {"state_bytes"}
 """Fields about memory, which a log does not determine."""
+
+
+def copied(data: Path, directory: Path) -> Path:
+    """Copy a log, so that it stays as it was written; return the copy."""
+    for end in ("", "-acked"):
+        shutil.copy(data / f"log.db{end}", directory / f"log.db{end}")
+    return directory / "log.db"
+
+
+def rows_and_parts(log: Path) -> tuple[list[LogRow], dict[str, bytes]]:
+    """Return the rows of a log, and the parts of its checkpoint by name."""
+    with closing(sqlite3.connect(log)) as connection:
+        rows = [LogRow._make(row) for row in connection.execute("SELECT * FROM log")]
+        parts = dict(connection.execute("SELECT part, data FROM part WHERE revision > 0"))
+    return rows, parts
+
+
+def expected(data: Path) -> dict[str, Any]:
+    """Return what the version that wrote a log computed from it."""
+    found: dict[str, Any] = json.loads((data / "expected.json").read_text(encoding="utf-8"))
+    return found
+
+
+def check_replay(
+    log: Path,
+    data: Path,
+    state_hash: str,
+    *,
+    checkpoint: bool,
+    **more: Callable[[ServerCore], dict[str, Any]],
+) -> None:
+    """Replay a log, from its checkpoint or from its first row: it gives what was computed then.
+
+    Parameters
+    ----------
+    more
+        What is compared beside `facts`, by its name in the file of what was computed.
+    """
+    if not checkpoint:
+        with closing(sqlite3.connect(log)) as connection:
+            connection.execute("DELETE FROM manifest")
+            connection.commit()
+    core = open_core(SqliteStorage(log), LIMITS)
+    assert core.recovery.checkpoint_error is None
+    assert (core.recovery.checkpoint_revision > 0) is checkpoint
+    found = facts(core) | {name: read(core) for name, read in more.items()}
+    same(json.loads(json.dumps(found)), expected(data))
+    assert core.engine.state_hash() == state_hash
+    core.storage.close()
 
 
 def facts(core: ServerCore) -> dict[str, Any]:

@@ -6,17 +6,15 @@ again.
 
 from __future__ import annotations
 
-import json
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval_server._core.recovery import open_core
-from streameval_server._log.entries import Format, Kind, LogRow
-from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.entries import Format, Kind
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 DATA = Path(__file__).parent / "data" / "server_log_v5"
 STATE_HASH = "ff0621c025deba4069d44a12748b213039e25143e26661118af926dea6e9e319"
@@ -24,17 +22,14 @@ STATE_HASH = "ff0621c025deba4069d44a12748b213039e25143e26661118af926dea6e9e319"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    for end in ("", "-acked"):
-        shutil.copy(DATA / f"log.db{end}", tmp_path / f"log.db{end}")
-    return tmp_path / "log.db"
+def log(tmp_path: Path, log_facts: ModuleType) -> Path:
+    """Return a copy of the log."""
+    return log_facts.copied(DATA, tmp_path)
 
 
-def test_the_log_has_every_new_format(log: Path) -> None:
+def test_the_log_has_every_new_format(log: Path, log_facts: ModuleType) -> None:
     """Pairs are made and deleted, and the checkpoint has every kind of their parts."""
-    with closing(sqlite3.connect(log)) as connection:
-        rows = [LogRow._make(row) for row in connection.execute("SELECT * FROM log")]
-        parts = dict(connection.execute("SELECT part, data FROM part WHERE revision > 0"))
+    rows, parts = log_facts.rows_and_parts(log)
     assert {row.format for row in rows} >= {Format.CREATE_PAIR_REQUEST, Format.DELETE_PAIR_REQUEST}
     assert {row.kind for row in rows} >= {Kind.CREATE_PAIR, Kind.DELETE_PAIR}
     kinds = {part.partition("/")[0] for part in parts}
@@ -42,25 +37,14 @@ def test_the_log_has_every_new_format(log: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
-def test_the_log_of_version_5_replays(log: Path, log_facts, checkpoint: bool) -> None:
+def test_the_log_of_version_5_replays(log: Path, log_facts: ModuleType, checkpoint: bool) -> None:
     """From its checkpoint and from its first row: every count, mark and pair."""
-    if not checkpoint:
-        with closing(sqlite3.connect(log)) as connection:
-            connection.execute("DELETE FROM manifest")
-            connection.commit()
-    expected = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
-    core = open_core(SqliteStorage(log), log_facts.LIMITS)
-    assert core.recovery.checkpoint_error is None
-    assert (core.recovery.checkpoint_revision > 0) is checkpoint
-    found = log_facts.facts(core) | {"pairs": log_facts.pair_facts(core)}
-    log_facts.same(json.loads(json.dumps(found)), expected)
-    assert core.engine.state_hash() == STATE_HASH
-    core.storage.close()
+    log_facts.check_replay(log, DATA, STATE_HASH, checkpoint=checkpoint, pairs=log_facts.pair_facts)
 
 
-def test_the_figures_are_not_trivial() -> None:
+def test_the_figures_are_not_trivial(log_facts: ModuleType) -> None:
     """One pair is decided and has panes in cells; the other has lost ids and has clusters."""
-    pairs = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))["pairs"]
+    pairs = log_facts.expected(DATA)["pairs"]
     assert set(pairs) == {"champion challenger", "burst/a burst/b"}
     champion = pairs["champion challenger"]
     assert [each[0] for each in champion["evidence"]] == ["auc_pr", "auc_roc", "average_precision"]

@@ -7,17 +7,18 @@ again.
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval_server._core.recovery import open_core
 from streameval_server._log.checkpoint import FORMAT
-from streameval_server._log.entries import Format, Kind, LogRow
-from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.entries import Format, Kind
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 DATA = Path(__file__).parent / "data" / "server_log_v6"
 STATE_HASH = "423cc475f1bdf2317ae29231486f1c8fa96f003f6ceb65de9d3381753732c5bd"
@@ -25,17 +26,15 @@ STATE_HASH = "423cc475f1bdf2317ae29231486f1c8fa96f003f6ceb65de9d3381753732c5bd"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    for end in ("", "-acked"):
-        shutil.copy(DATA / f"log.db{end}", tmp_path / f"log.db{end}")
-    return tmp_path / "log.db"
+def log(tmp_path: Path, log_facts: ModuleType) -> Path:
+    """Return a copy of the log."""
+    return log_facts.copied(DATA, tmp_path)
 
 
-def test_the_log_has_every_new_format(log: Path) -> None:
+def test_the_log_has_every_new_format(log: Path, log_facts: ModuleType) -> None:
     """Marks; crossed keys that a creation and an update declare; a manifest that says so."""
+    rows, parts = log_facts.rows_and_parts(log)
     with closing(sqlite3.connect(log)) as connection:
-        rows = [LogRow._make(row) for row in connection.execute("SELECT * FROM log")]
-        parts = dict(connection.execute("SELECT part, data FROM part WHERE revision > 0"))
         (manifest,) = connection.execute("SELECT data FROM manifest").fetchone()
     written = {(row.kind, row.format) for row in rows}
     assert (Kind.CHANGE_MARKS, Format.MARK_CHANGE) in written
@@ -47,25 +46,16 @@ def test_the_log_has_every_new_format(log: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
-def test_the_log_of_version_6_replays(log: Path, log_facts, checkpoint: bool) -> None:
+def test_the_log_of_version_6_replays(log: Path, log_facts: ModuleType, checkpoint: bool) -> None:
     """From its checkpoint and from its first row: every slice and every annotation."""
-    if not checkpoint:
-        with closing(sqlite3.connect(log)) as connection:
-            connection.execute("DELETE FROM manifest")
-            connection.commit()
-    expected = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
-    core = open_core(SqliteStorage(log), log_facts.LIMITS)
-    assert core.recovery.checkpoint_error is None
-    assert (core.recovery.checkpoint_revision > 0) is checkpoint
-    found = log_facts.facts(core) | {"annotations": log_facts.mark_facts(core)}
-    log_facts.same(json.loads(json.dumps(found)), expected)
-    assert core.engine.state_hash() == STATE_HASH
-    core.storage.close()
+    log_facts.check_replay(
+        log, DATA, STATE_HASH, checkpoint=checkpoint, annotations=log_facts.mark_facts
+    )
 
 
-def test_the_figures_are_not_trivial() -> None:
+def test_the_figures_are_not_trivial(log_facts: ModuleType) -> None:
     """Marks before and after the checkpoint, one deleted; slices of crossed values."""
-    expected = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+    expected = log_facts.expected(DATA)
     marks = expected["annotations"]
     assert [(each[0], each[2]) for each in marks["crossed"]] == [
         (2, "new features"),
