@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval_server._security.rules import rule_of
-from streameval_server._web.cloud_events import PATH as CLOUD_EVENTS
-from streameval_server._web.otlp_logs import PATH as OTLP_LOGS
+from streameval_server._web.cloud_events import CLOUD_EVENTS
+from streameval_server._web.otlp_logs import OTLP_LOGS
 from streameval_server._web.routes import ROUTES
 
 from ..pages import codes
@@ -44,8 +44,8 @@ def test_its_table_lists_every_route() -> None:
         path.strip(" `"): (re.match(r" \[?(\w+)", method)[1], scope.strip())
         for path, method, scope in rows
     }
-    assert listed.pop(f"POST {CLOUD_EVENTS}") == ("payloads", "ingest")
-    assert listed.pop(f"POST {OTLP_LOGS}") == ("logs", "ingest")
+    assert listed.pop(f"POST {CLOUD_EVENTS.path}") == ("payloads", "ingest")
+    assert listed.pop(f"POST {OTLP_LOGS.path}") == ("logs", "ingest")
     assert listed == {
         f"{route.verb} {route.path}": (
             route.method.rpartition("/")[2],

@@ -24,7 +24,7 @@ from streameval.client import Client
 from streameval.payloads import PayloadMapping
 from streameval_server import Settings
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._web.otlp_logs import logs_error_response
+from streameval_server._web.otlp_logs import OTLP_LOGS
 from streameval_server.testing import running_service
 
 if TYPE_CHECKING:
@@ -396,6 +396,6 @@ def test_what_passes_has_a_status_that_senders_repeat(
     from starlette.requests import Request
 
     scope = {"type": "http", "headers": [(b"content-type", b"application/x-protobuf")]}
-    response = logs_error_response(Request(scope), error)
+    response = OTLP_LOGS.respond_to_error(Request(scope), error)
     assert (response.status_code, response.headers.get("retry-after")) == (status, retry_after)
     assert status_pb2.Status.FromString(response.body).message == "m"

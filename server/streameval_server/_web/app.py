@@ -13,16 +13,15 @@ from starlette.routing import Route as Path
 
 from streameval_server._model.errors import Code
 from streameval_server._web.call_runner import CallRunner
-from streameval_server._web.cloud_events import PATH as CLOUD_EVENTS
-from streameval_server._web.cloud_events import CloudEventsEndpoint
+from streameval_server._web.cloud_events import CLOUD_EVENTS
 from streameval_server._web.connection_limits import ProbesOnly
 from streameval_server._web.endpoints import NO_STORE, Endpoint
 from streameval_server._web.error_responses import JSON, HttpError, error_response
 from streameval_server._web.files import Files
 from streameval_server._web.metrics import Metrics
 from streameval_server._web.openapi import description
-from streameval_server._web.otlp_logs import PATH as OTLP_LOGS
-from streameval_server._web.otlp_logs import OtlpLogsEndpoint
+from streameval_server._web.otlp_logs import OTLP_LOGS
+from streameval_server._web.payload_endpoint import PayloadEndpoint
 from streameval_server._web.request_bodies import BodyReader
 from streameval_server._web.routes import ROUTES
 from streameval_server._web.security_headers import SecurityHeaders, allowed_hosts
@@ -120,11 +119,9 @@ def _payload_paths(
 ) -> list[Path]:
     if intake is None:
         return []
-    events = CloudEventsEndpoint(intake, runner, bodies)
-    logs = OtlpLogsEndpoint(intake, runner, bodies)
     return [
-        Path(CLOUD_EVENTS, events.respond, methods=["POST"]),
-        Path(OTLP_LOGS, logs.respond, methods=["POST"]),
+        Path(each.path, PayloadEndpoint(each, intake, runner, bodies).respond, methods=["POST"])
+        for each in (CLOUD_EVENTS, OTLP_LOGS)
     ]
 
 

@@ -17,76 +17,25 @@ from starlette.responses import Response
 from streameval import InvalidInputError
 from streameval.payloads import is_cloud_event, iter_events, unpack
 from streameval_server._model.errors import Code, invalid
-from streameval_server._security.access import current_access
-from streameval_server._security.rules import Rule
-from streameval_server._security.tokens import Scope
 from streameval_server._web.endpoints import NO_STORE
 from streameval_server._web.error_responses import JSON, HttpError
+from streameval_server._web.payload_endpoint import PayloadFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from starlette.requests import Request
 
     from streameval_server._payloads.intake import IntakeResult, PayloadIntake, ReadEvents
-    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
+    from streameval_server._web.payload_endpoint import Permission
     from streameval_server._web.request_bodies import BodyReader
 
-PATH = "/v1/cloudevents"
-METHOD = "cloudevents"
-"""The name of these calls in the log and the metrics."""
-
-_RULE = Rule(Scope.INGEST)
 _MAX_SHOWN_REFUSALS = 100
 
 
-class CloudEventsEndpoint:
-    """Answers requests with events.
-
-    Parameters
-    ----------
-    intake
-        Reads and stores them.
-    runner, bodies
-        What runs the call, and what reads the body.
-    """
-
-    def __init__(self, intake: PayloadIntake, runner: CallRunner, bodies: BodyReader) -> None:
-        self._intake = intake
-        self._runner = runner
-        self._bodies = bodies
-
-    async def respond(self, request: Request) -> Response:
-        """Answer a request with a token."""
-        return await self._runner.run(request, METHOD, _RULE, self._answer)
-
-    async def _answer(self, authorised: AuthorisedRequest) -> Response:
-        return await take_events(
-            self._intake, self._bodies, authorised.request, current_access().forbids
-        )
-
-
-async def take_events(
-    intake: PayloadIntake,
-    bodies: BodyReader,
-    request: Request,
-    forbids: Callable[[str], str | None],
-    spend: Callable[[int], None] = lambda _rows: None,
+async def _take(
+    intake: PayloadIntake, bodies: BodyReader, request: Request, permission: Permission
 ) -> Response:
-    """Store the events of a request, and return the response.
-
-    Parameters
-    ----------
-    forbids
-        Returns why the sender may not write a stream; None when it may.
-    spend
-        Called with the number of rows before they are stored; it may raise RequestError.
-
-    Raises
-    ------
-    RequestError
-        When the request is no CloudEvent, a stream is forbidden, or rows cannot be stored now.
-    """
     headers = {name.lower(): value for name, value in request.headers.items()}
     if not is_cloud_event(headers):
         raise HttpError(
@@ -97,8 +46,8 @@ async def take_events(
             reason="CONTENT_TYPE",
         )
     read = await bodies.parsed(request, partial(_read, intake, headers, bodies.max_body_bytes))
-    spend(len(read.found))
-    result = await intake.take(read, forbids)
+    permission.spend(len(read.found))
+    result = await intake.take(read, permission.forbids)
     return Response(
         _result_json(result),
         422 if result.refused else 200,
@@ -128,3 +77,6 @@ def _result_json(result: IntakeResult) -> str:
             "refusals": [asdict(each) for each in result.refused[:_MAX_SHOWN_REFUSALS]],
         }
     )
+
+
+CLOUD_EVENTS = PayloadFormat("/v1/cloudevents", "cloudevents", _take)

@@ -6,7 +6,6 @@ only such senders reach, the streams that they may write, and a rate. Nothing ca
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -17,10 +16,12 @@ from starlette.routing import Route as Path
 from streameval_server._payloads.row_budget import RowBudget
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import covers
-from streameval_server._web import cloud_events, otlp_logs
 from streameval_server._web.call_runner import CallRunner
+from streameval_server._web.cloud_events import CLOUD_EVENTS
 from streameval_server._web.connection_limits import ProbesOnly
 from streameval_server._web.endpoints import NO_STORE
+from streameval_server._web.otlp_logs import OTLP_LOGS
+from streameval_server._web.payload_endpoint import PayloadEndpoint, Permission, Senders
 from streameval_server._web.request_bodies import BodyReader
 from streameval_server._web.security_headers import SecurityHeaders
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from streameval_server._grpc.server import Server
     from streameval_server._model.server_settings import Settings
     from streameval_server._payloads.intake import PayloadIntake
-    from streameval_server._web.call_runner import AuthorisedRequest
-
-_RULE = Rule(open=True)
 
 
 def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -> Starlette:
@@ -57,32 +55,23 @@ def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -
             return None
         return f"senders without tokens may write {names} and below, not {stream[:128]!r}"
 
-    async def answer_events(authorised: AuthorisedRequest) -> Response:
+    def admit() -> Permission:
         budget.check()
-        return await cloud_events.take_events(
-            intake, bodies, authorised.request, forbids, budget.spend
-        )
+        return Permission(forbids, budget.spend)
 
-    async def answer_logs(authorised: AuthorisedRequest) -> Response:
-        budget.check()
-        return await otlp_logs.take_logs(intake, bodies, authorised.request, forbids, budget.spend)
-
-    async def respond_to_events(request: Request) -> Response:
-        return await runner.run(request, cloud_events.METHOD, _RULE, answer_events)
-
-    async def respond_to_logs(request: Request) -> Response:
-        respond_to_error = partial(otlp_logs.logs_error_response, request)
-        return await runner.run(request, otlp_logs.METHOD, _RULE, answer_logs, respond_to_error)
+    senders = Senders(Rule(open=True), admit)
+    events = PayloadEndpoint(CLOUD_EVENTS, intake, runner, bodies, senders)
+    logs = PayloadEndpoint(OTLP_LOGS, intake, runner, bodies, senders)
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n", headers=NO_STORE)
 
     app = Starlette(
         routes=[
-            Path(cloud_events.PATH, respond_to_events, methods=["POST"]),
+            Path(CLOUD_EVENTS.path, events.respond, methods=["POST"]),
             # KServe's logger posts to the root of its URL unless it has a path.
-            Path("/", respond_to_events, methods=["POST"]),
-            Path(otlp_logs.PATH, respond_to_logs, methods=["POST"]),
+            Path("/", events.respond, methods=["POST"]),
+            Path(OTLP_LOGS.path, logs.respond, methods=["POST"]),
             Path("/healthz", healthz, methods=["GET"]),
         ],
         middleware=[

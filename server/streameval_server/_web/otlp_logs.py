@@ -16,80 +16,25 @@ from streameval import InvalidInputError
 from streameval.payloads import unpack
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid
 from streameval_server._payloads.log_messages import Encoding, read_logs, response_bytes
-from streameval_server._security.access import current_access
-from streameval_server._security.rules import Rule
-from streameval_server._security.tokens import Scope
 from streameval_server._web.endpoints import NO_STORE
 from streameval_server._web.error_responses import HttpError, error_response, status_of
+from streameval_server._web.payload_endpoint import PayloadFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.requests import Request
 
     from streameval_server._payloads.intake import IntakeResult, PayloadIntake, ReadEvents
-    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
+    from streameval_server._web.payload_endpoint import Permission
     from streameval_server._web.request_bodies import BodyReader
 
-PATH = "/v1/logs"
-METHOD = "otlp_logs"
-"""The name of these calls in the log and the metrics."""
-
-_RULE = Rule(Scope.INGEST)
 _MAX_SHOWN_REFUSALS = 10
 _PASSING_STATUSES = frozenset({408, 409, 500})
 """Statuses of errors that pass, which senders of OTLP do not repeat: they get 503."""
 
 
-class OtlpLogsEndpoint:
-    """Answers requests with log records.
-
-    Parameters
-    ----------
-    intake
-        Reads and stores them.
-    runner, bodies
-        What runs the call, and what reads the body.
-    """
-
-    def __init__(self, intake: PayloadIntake, runner: CallRunner, bodies: BodyReader) -> None:
-        self._intake = intake
-        self._runner = runner
-        self._bodies = bodies
-
-    async def respond(self, request: Request) -> Response:
-        """Answer a request with a token."""
-        return await self._runner.run(
-            request, METHOD, _RULE, self._answer, partial(logs_error_response, request)
-        )
-
-    async def _answer(self, authorised: AuthorisedRequest) -> Response:
-        return await take_logs(
-            self._intake, self._bodies, authorised.request, current_access().forbids
-        )
-
-
-async def take_logs(
-    intake: PayloadIntake,
-    bodies: BodyReader,
-    request: Request,
-    forbids: Callable[[str], str | None],
-    spend: Callable[[int], None] = lambda _rows: None,
+async def _take(
+    intake: PayloadIntake, bodies: BodyReader, request: Request, permission: Permission
 ) -> Response:
-    """Store the log records of a request, and return the response.
-
-    Parameters
-    ----------
-    forbids
-        Returns why the sender may not write a stream; None when it may.
-    spend
-        Called with the number of rows before they are stored; it may raise RequestError.
-
-    Raises
-    ------
-    RequestError
-        When the body cannot be read, a stream is forbidden, or rows cannot be stored now.
-    """
     encoding = _encoding(request)
     if encoding is None:
         raise HttpError(
@@ -103,14 +48,14 @@ async def take_logs(
     read = await bodies.parsed(
         request, partial(_read, intake, encoding, packing, bodies.max_body_bytes)
     )
-    spend(len(read.found))
-    result = await intake.take(read, forbids)
+    permission.spend(len(read.found))
+    result = await intake.take(read, permission.forbids)
     rejected = len({each.event for each in result.refused})
     body = response_bytes(encoding, rejected, _reasons(result, rejected))
     return Response(body, 200, NO_STORE, encoding.value)
 
 
-def logs_error_response(request: Request, error: RequestError) -> Response:
+def _error_response(request: Request, error: RequestError) -> Response:
     """Return the response to a failed request, in its encoding, with a status of OTLP."""
     response = error_response(error)
     if _encoding(request) is Encoding.PROTOBUF:
@@ -150,3 +95,6 @@ def _reasons(result: IntakeResult, rejected: int) -> str:
     more = len(result.refused) - len(shown)
     rest = f"; and {more} more" if more else ""
     return f"{rejected} log records are not counted: {'; '.join(shown)}{rest}"
+
+
+OTLP_LOGS = PayloadFormat("/v1/logs", "otlp_logs", _take, _error_response)
