@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
-from streameval_server._batch.stream_import import ImportInbox
+from streameval_server._batch.stream_import import StreamInbox
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
@@ -229,7 +229,7 @@ class Import(Target):
     def run(self, data: bytes) -> None:
         """Collect, check, commit, apply; add more rows; replay."""
         core = open_core(MemoryStorage(), LIMITS)
-        inbox, call = ImportInbox(LIMITS), UnaryCall(core.committer, LIMITS)
+        inbox, call = StreamInbox(LIMITS), UnaryCall(core.committer, LIMITS)
         try:
             for frame in exemplars.import_frames("s", data):
                 inbox.feed(frame)

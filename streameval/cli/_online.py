@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from contextlib import closing, contextmanager
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
 from streameval.cli._output import (
+    err,
     out,
     print_backup,
     print_json,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from streameval.client._wire.transport import Transport
+
+M = TypeVar("M", bound="Message")
 
 _TIMEOUT_S = 30.0
 
@@ -58,7 +61,7 @@ def backup(file: Path | None, address: str) -> None:
     """Download a copy of a server's log to a file; None is standard output."""
     call = _call("Backup", admin_pb2.BackupRequest())
     with closing(transport(address)) as server, _target(file) as target:
-        last, digest = _download(server, call, target, title=f"backing up {address}")
+        _, last, digest = _download(server, call, target, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
                 f"the copy from {address} is damaged: its SHA-256 differs. Try again"
@@ -80,9 +83,28 @@ def export_stream(address: str, stream: str, file: Path) -> None:
     """Download an export of a stream to a file."""
     call = _call("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
     with closing(transport(address)) as server, _target(file) as target:
-        last, _ = _download(server, call, target, title=f"exporting {stream}")
+        first, last, _ = _download(server, call, target, title=f"exporting {stream}")
+    for partner in first.paired_with:
+        err.print(
+            f"warning: the pair of {stream} and {partner} is not in the file; its ids and counts "
+            f"are exported with: streameval pairs export {address} {stream} {partner} FILE",
+            soft_wrap=True,
+            markup=False,
+        )
+    _print_exported(stream, last, file)
+
+
+def export_pair(address: str, a: str, b: str, file: Path) -> None:
+    """Download an export of a pair to a file."""
+    call = _call("ExportPair", admin_pb2.ExportPairRequest(a=a, b=b))
+    with closing(transport(address)) as server, _target(file) as target:
+        last, _, _ = _download(server, call, target, title=f"exporting {a} and {b}")
+    _print_exported(f"the pair of {a} and {b}", last, file)
+
+
+def _print_exported(what: str, last: Any, file: Path) -> None:
     out.print(
-        f"{stream} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
+        f"{what} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
         soft_wrap=True,
         markup=False,
     )
@@ -95,9 +117,28 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
         closing(transport(address)) as server,
         progress_bar(f"importing {file.name}", show=True) as progress,
     ):
-        answer = server.import_stream(_import_requests(stream or "", data, progress), None)
+        header = admin_pb2.ImportStreamHeader(name=stream or "", total_bytes=len(data))
+        requests = _import_requests(admin_pb2.ImportStreamRequest, header, data, progress)
+        answer = server.upload(lambda stub: stub.ImportStream, requests)
     out.print(
         f"{answer.name} is durable at revision {answer.revision}", soft_wrap=True, markup=False
+    )
+
+
+def import_pair(address: str, file: Path, a: str, b: str) -> None:
+    """Upload an export, which makes a pair of two streams."""
+    data = file.read_bytes()
+    with (
+        closing(transport(address)) as server,
+        progress_bar(f"importing {file.name}", show=True) as progress,
+    ):
+        header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
+        requests = _import_requests(admin_pb2.ImportPairRequest, header, data, progress)
+        answer = server.upload(lambda stub: stub.ImportPair, requests)
+    out.print(
+        f"the pair of {answer.a} and {answer.b} is durable at revision {answer.revision}",
+        soft_wrap=True,
+        markup=False,
     )
 
 
@@ -128,25 +169,26 @@ def _call(method: str, request: Message) -> Call[Any]:
 
 def _download(
     server: Transport, call: Call[Any], target: BinaryIO, *, title: str
-) -> tuple[Any, str]:
-    """Write the answer's pieces; return the last piece, and the SHA-256 of all."""
-    digest, size, piece = hashlib.sha256(), 0, None
+) -> tuple[Any, Any, str]:
+    """Write the answer's pieces; return the first and the last, and the SHA-256 of all."""
+    digest, size, first, piece = hashlib.sha256(), 0, None, None
     with progress_bar(title, show=True) as progress:
         for piece in server.watch(call):
+            first = first or piece
             target.write(piece.data)
             digest.update(piece.data)
             size += len(piece.data)
             progress(size / max(piece.total_bytes, 1))
     if piece is None or size != piece.total_bytes:
         raise StreamEvalError(f"the server's answer ended after {size:,} bytes: try again")
-    return piece, digest.hexdigest()
+    return first, piece, digest.hexdigest()
 
 
 def _import_requests(
-    name: str, data: bytes, progress: Callable[[float], None]
-) -> Iterator[admin_pb2.ImportStreamRequest]:
-    header = admin_pb2.ImportStreamHeader(name=name, total_bytes=len(data))
-    yield admin_pb2.ImportStreamRequest(header=header)
+    kind: Callable[..., M], header: Message, data: bytes, progress: Callable[[float], None]
+) -> Iterator[M]:
+    """Yield the messages of an import, of one kind: its header, then the pieces of its data."""
+    yield kind(header=header)
     for start in range(0, len(data), PIECE_BYTES):
-        yield admin_pb2.ImportStreamRequest(data=data[start : start + PIECE_BYTES])
+        yield kind(data=data[start : start + PIECE_BYTES])
         progress(min(1.0, (start + PIECE_BYTES) / len(data)))

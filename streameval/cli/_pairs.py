@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Pane, Prevalence, Retention, Window
 
 pairs = typer.Typer(
-    help="Create, list, show and delete pairs: two streams that are compared on the same ids.",
+    help="Create, list, show, move and delete pairs: two streams compared on the same ids.",
     no_args_is_help=True,
 )
 
@@ -103,6 +104,48 @@ def show(address: Address, a: First, b: Second, *, as_json: AsJson = False) -> N
         from streameval.cli import _pair_admin  # noqa: PLC0415 - slow to import
 
         _pair_admin.show(address, a, b, as_json=as_json)
+
+
+@pairs.command(name="export")
+@connects
+def export_command(
+    address: Address,
+    a: First,
+    b: Second,
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+) -> None:
+    """Write a whole pair to a FILE: settings, counts, evidence, waiting ids.
+
+    Its streams are not in it: export both of them with ``streameval admin export``, after their
+    producers were flushed and stopped.
+    """
+    with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+
+        _online.export_pair(address, a, b, file)
+
+
+@pairs.command(name="import")
+@connects
+def import_command(
+    address: Address,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An export.")],
+    *,
+    a: Annotated[
+        str, typer.Option("--a", metavar="STREAM", help="The first stream. [default: its old name]")
+    ] = "",
+    b: Annotated[
+        str, typer.Option("--b", metavar="STREAM", help="The other one. [default: its old name]")
+    ] = "",
+) -> None:
+    """Make a pair from an export, once both of its streams are imported.
+
+    It answers as on the server that it comes from, and goes on with the rows that come.
+    """
+    with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+
+        _online.import_pair(address, file, a, b)
 
 
 @pairs.command()

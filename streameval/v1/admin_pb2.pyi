@@ -494,22 +494,30 @@ class ExportStreamResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    PAIRED_WITH_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that it includes; the same in every piece."""
     total_bytes: _builtins.int
     """Length of the whole; the same in every piece."""
     data: _builtins.bytes
     """At most 1 MiB."""
+    @_builtins.property
+    def paired_with(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In the first piece: streams with which it is in a pair, of those that the token
+        covers. Pairs are not in the export: ExportPair has them.
+        """
+
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
         total_bytes: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        paired_with: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "paired_with", b"paired_with", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -596,6 +604,153 @@ class ImportStreamResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ImportStreamResponse: _TypeAlias = ImportStreamResponse  # noqa: Y015
+
+@_typing.final
+class ExportPairRequest(_message.Message):
+    """Asks for an export of one pair."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    a: _builtins.str
+    """One stream."""
+    b: _builtins.str
+    """The other."""
+    def __init__(
+        self,
+        *,
+        a: _builtins.str = ...,
+        b: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportPairRequest: _TypeAlias = ExportPairRequest  # noqa: Y015
+
+@_typing.final
+class ExportPairResponse(_message.Message):
+    """A piece of the export. The pieces, joined in order, contain their format,
+    its version and a checksum.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that it includes; the same in every piece."""
+    total_bytes: _builtins.int
+    """Length of the whole; the same in every piece."""
+    data: _builtins.bytes
+    """At most 1 MiB."""
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportPairResponse: _TypeAlias = ExportPairResponse  # noqa: Y015
+
+@_typing.final
+class ImportPairRequest(_message.Message):
+    """A piece of an import."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Every later message: a piece of the export, at most 1 MiB."""
+    @_builtins.property
+    def header(self) -> Global___ImportPairHeader:
+        """First message, and only the first."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___ImportPairHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___ImportPairRequest: _TypeAlias = ImportPairRequest  # noqa: Y015
+
+@_typing.final
+class ImportPairHeader(_message.Message):
+    """Announces an import."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    a: _builtins.str
+    """The stream that is the pair's a; empty means the one of its old name."""
+    b: _builtins.str
+    """The same for b."""
+    total_bytes: _builtins.int
+    """Length of the pieces together."""
+    def __init__(
+        self,
+        *,
+        a: _builtins.str = ...,
+        b: _builtins.str = ...,
+        total_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportPairHeader: _TypeAlias = ImportPairHeader  # noqa: Y015
+
+@_typing.final
+class ImportPairResponse(_message.Message):
+    """The pair was made, durably."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that includes it."""
+    a: _builtins.str
+    """Its streams."""
+    b: _builtins.str
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        a: _builtins.str = ...,
+        b: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportPairResponse: _TypeAlias = ImportPairResponse  # noqa: Y015
 
 @_typing.final
 class CompactLogRequest(_message.Message):

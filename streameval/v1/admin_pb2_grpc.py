@@ -61,6 +61,16 @@ class AdminServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_admin__pb2.ImportStreamRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_admin__pb2.ImportStreamResponse.FromString,
                 _registered_method=True)
+        self.ExportPair = channel.unary_stream(
+                '/streameval.v1.AdminService/ExportPair',
+                request_serializer=streameval_dot_v1_dot_admin__pb2.ExportPairRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_admin__pb2.ExportPairResponse.FromString,
+                _registered_method=True)
+        self.ImportPair = channel.stream_unary(
+                '/streameval.v1.AdminService/ImportPair',
+                request_serializer=streameval_dot_v1_dot_admin__pb2.ImportPairRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_admin__pb2.ImportPairResponse.FromString,
+                _registered_method=True)
         self.CompactLog = channel.unary_unary(
                 '/streameval.v1.AdminService/CompactLog',
                 request_serializer=streameval_dot_v1_dot_admin__pb2.CompactLogRequest.SerializeToString,
@@ -118,6 +128,22 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportPair(self, request, context):
+        """Everything about one pair: settings, counts, panes, slices, ids that wait, evidence.
+        In pieces that ImportPair takes. The streams are not in it: ExportStream has them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportPair(self, request_iterator, context):
+        """Makes a pair from an export, of two streams that exist: a header, then the pieces;
+        atomic and durable when it is answered. The content is trusted, as of ImportStream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CompactLog(self, request, context):
         """Takes a checkpoint and drops the log before it. Answers when the log is
         shorter; ingest continues meanwhile. Answers as of revisions before it
@@ -163,6 +189,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ImportStream,
                     request_deserializer=streameval_dot_v1_dot_admin__pb2.ImportStreamRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_admin__pb2.ImportStreamResponse.SerializeToString,
+            ),
+            'ExportPair': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportPair,
+                    request_deserializer=streameval_dot_v1_dot_admin__pb2.ExportPairRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_admin__pb2.ExportPairResponse.SerializeToString,
+            ),
+            'ImportPair': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportPair,
+                    request_deserializer=streameval_dot_v1_dot_admin__pb2.ImportPairRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_admin__pb2.ImportPairResponse.SerializeToString,
             ),
             'CompactLog': grpc.unary_unary_rpc_method_handler(
                     servicer.CompactLog,
@@ -312,6 +348,60 @@ class AdminService(object):
             '/streameval.v1.AdminService/ImportStream',
             streameval_dot_v1_dot_admin__pb2.ImportStreamRequest.SerializeToString,
             streameval_dot_v1_dot_admin__pb2.ImportStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportPair(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/streameval.v1.AdminService/ExportPair',
+            streameval_dot_v1_dot_admin__pb2.ExportPairRequest.SerializeToString,
+            streameval_dot_v1_dot_admin__pb2.ExportPairResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportPair(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/streameval.v1.AdminService/ImportPair',
+            streameval_dot_v1_dot_admin__pb2.ImportPairRequest.SerializeToString,
+            streameval_dot_v1_dot_admin__pb2.ImportPairResponse.FromString,
             options,
             channel_credentials,
             insecure,

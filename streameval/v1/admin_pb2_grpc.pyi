@@ -54,6 +54,14 @@ class AdminServiceStub:
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
     is trusted, as a backup's is: import what your own servers exported.
     """
+    ExportPair: _grpc.UnaryStreamMultiCallable[_admin_pb2.ExportPairRequest, _admin_pb2.ExportPairResponse]
+    """Everything about one pair: settings, counts, panes, slices, ids that wait, evidence.
+    In pieces that ImportPair takes. The streams are not in it: ExportStream has them.
+    """
+    ImportPair: _grpc.StreamUnaryMultiCallable[_admin_pb2.ImportPairRequest, _admin_pb2.ImportPairResponse]
+    """Makes a pair from an export, of two streams that exist: a header, then the pieces;
+    atomic and durable when it is answered. The content is trusted, as of ImportStream.
+    """
     CompactLog: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CompactLogRequest, _admin_pb2.CompactLogResponse]
     """Takes a checkpoint and drops the log before it. Answers when the log is
     shorter; ingest continues meanwhile. Answers as of revisions before it
@@ -90,6 +98,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Makes a stream from an export: a header, then the pieces; atomic
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
     is trusted, as a backup's is: import what your own servers exported.
+    """
+    ExportPair: _aio.UnaryStreamMultiCallable[_admin_pb2.ExportPairRequest, _admin_pb2.ExportPairResponse]  # type: ignore[assignment]
+    """Everything about one pair: settings, counts, panes, slices, ids that wait, evidence.
+    In pieces that ImportPair takes. The streams are not in it: ExportStream has them.
+    """
+    ImportPair: _aio.StreamUnaryMultiCallable[_admin_pb2.ImportPairRequest, _admin_pb2.ImportPairResponse]  # type: ignore[assignment]
+    """Makes a pair from an export, of two streams that exist: a header, then the pieces;
+    atomic and durable when it is answered. The content is trusted, as of ImportStream.
     """
     CompactLog: _aio.UnaryUnaryMultiCallable[_admin_pb2.CompactLogRequest, _admin_pb2.CompactLogResponse]  # type: ignore[assignment]
     """Takes a checkpoint and drops the log before it. Answers when the log is
@@ -154,6 +170,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Makes a stream from an export: a header, then the pieces; atomic
         at the end. ALREADY_EXISTS when there is a stream of that name. The content
         is trusted, as a backup's is: import what your own servers exported.
+        """
+
+    @_abc_1.abstractmethod
+    def ExportPair(
+        self,
+        request: _admin_pb2.ExportPairRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.ExportPairResponse], _abc.AsyncIterator[_admin_pb2.ExportPairResponse]]:
+        """Everything about one pair: settings, counts, panes, slices, ids that wait, evidence.
+        In pieces that ImportPair takes. The streams are not in it: ExportStream has them.
+        """
+
+    @_abc_1.abstractmethod
+    def ImportPair(
+        self,
+        request_iterator: _MaybeAsyncIterator[_admin_pb2.ImportPairRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ImportPairResponse, _abc.Awaitable[_admin_pb2.ImportPairResponse]]:
+        """Makes a pair from an export, of two streams that exist: a header, then the pieces;
+        atomic and durable when it is answered. The content is trusted, as of ImportStream.
         """
 
     @_abc_1.abstractmethod

@@ -277,12 +277,14 @@ def test_what_is_about_the_whole_server_needs_a_token_for_all_streams(
     """An admin of some streams gets no data of others: no copy, no hash, no numbers."""
     wire = Wire(channel)
     header = admin_pb2.ImportStreamHeader(name="fraud/mine", total_bytes=1)
+    pair = admin_pb2.ImportPairHeader(a="fraud/mine", b="fraud/other", total_bytes=1)
     for name, request in (
         ("GetServerStatus", admin_pb2.GetServerStatusRequest()),
         ("GetStateHash", admin_pb2.GetStateHashRequest()),
         ("Backup", admin_pb2.BackupRequest()),
         ("CompactLog", admin_pb2.CompactLogRequest()),
         ("ImportStream", iter([admin_pb2.ImportStreamRequest(header=header)])),
+        ("ImportPair", iter([admin_pb2.ImportPairRequest(header=pair)])),
     ):
         ended = failure(
             lambda name=name, request=request: called(

@@ -7,6 +7,7 @@ sent: it is counted by hand from those rounds.
 
 from __future__ import annotations
 
+import functools
 import random
 import zlib
 from collections import Counter
@@ -29,6 +30,7 @@ from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.mark import MarkChange
+from streameval_server._state.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile
 
 START_US = 1_800_000_000_000_000
@@ -157,11 +159,11 @@ def watched(rng: random.Random, number: int, batch: Callable[[Rows], Operation])
 
 
 def paired(number: int) -> list[Operation]:
-    """Return a round's operations of pairs; one of them is made and deleted again and again."""
+    """Return a round's operations of pairs; one is made, deleted, and imported again."""
     if number == 2:
         return [Operation("pair", CLUSTERED)]
     if number % 6 == 3:
-        return [Operation("pair", WEIGHTED)]
+        return [Operation("import_pair" if number == 9 else "pair", WEIGHTED)]
     return [Operation("unpair", WEIGHTED)] if number % 6 == 4 else []
 
 
@@ -361,13 +363,8 @@ class Run:
             call.change_marks(operation.who, MarkChange(START_US, f"deployed {operation.number}"))
         elif operation.verb == "unmark":
             call.change_marks(operation.who, MarkChange(deleted=operation.number))
-        elif operation.verb == "pair":
-            settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
-            made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
-            call.create_pair(pair_pb2.CreatePairRequest(pair=made).SerializeToString())
-        elif operation.verb == "unpair":
-            gone = pair_pb2.DeletePairRequest(a="ids", b=operation.who)
-            call.delete_pair(gone.SerializeToString())
+        elif "pair" in operation.verb:
+            change_pair(call, operation)
         else:
             getattr(call, f"{operation.verb}_stream")(request(operation).SerializeToString())
 
@@ -510,6 +507,42 @@ def exported(operation: Operation) -> bytes:
     core.committer.step(START_US).deliver()
     core.applier.finish()
     export = core.engine.export(operation.rows.stream)
+    assert export is not None
+    return export()[1]
+
+
+def change_pair(call: UnaryCall, operation: Operation) -> None:
+    """Make the pair of "ids" and another stream, import it, or delete it."""
+    if operation.verb == "pair":
+        settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
+        made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
+        call.create_pair(pair_pb2.CreatePairRequest(pair=made).SerializeToString())
+    elif operation.verb == "import_pair":
+        data = exported_pair()
+        call.import_pair(PairImport("ids", operation.who, PairFile.from_bytes(data), data))
+    else:
+        gone = pair_pb2.DeletePairRequest(a="ids", b=operation.who)
+        call.delete_pair(gone.SerializeToString())
+
+
+@functools.cache
+def exported_pair() -> bytes:
+    """Return an exported pair of another server, with an id that counts and one that waits."""
+    core = open_core(MemoryStorage(), LIMITS)
+    for name in ("ids", "other"):
+        call = UnaryCall(core.committer, LIMITS)
+        made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+        call.create_stream(made.SerializeToString())
+    paired_with = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a="ids", b="other"))
+    UnaryCall(core.committer, LIMITS).create_pair(paired_with.SerializeToString())
+    core.committer.step(START_US).deliver()
+    for name, ids in (("ids", ["there-1", "there-2"]), ("other", ["there-1"])):
+        predictions = pb.Predictions(ids=ids, scores=[0.5] * len(ids))
+        single = pb.IngestBatchRequest(batch=pb.Batch(stream=name, predictions=predictions))
+        UnaryCall(core.committer, LIMITS).ingest_batch(single.SerializeToString(), START_US)
+    core.committer.step(START_US).deliver()
+    core.applier.finish()
+    export = core.engine.export_pair("ids", "other")
     assert export is not None
     return export()[1]
 

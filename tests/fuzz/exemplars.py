@@ -344,6 +344,41 @@ def _import() -> Iterator[list[Message]]:
     yield [*import_frames("t/3", exported())]
 
 
+@functools.cache
+def exported_pair() -> bytes:
+    """Return the data of an import of a pair, with panes, slices, and ids that wait."""
+    core = open_core(MemoryStorage(), Limits())
+    for name in ("s", "t/1"):
+        call = UnaryCall(core.committer, core.limits)
+        call.create_stream(stream_pb2.CreateStreamRequest(stream=stream(name)).SerializeToString())
+    UnaryCall(core.committer, core.limits).create_pair(pair_request().SerializeToString())
+    core.committer.step(NOW * 1_000_000).deliver()
+    for name in ("s", "t/1"):
+        for batch in batches(name, 12):
+            call = UnaryCall(core.committer, core.limits)
+            request = ingest_pb2.IngestBatchRequest(batch=batch)
+            call.ingest_batch(request.SerializeToString(), NOW * 1_000_000)
+    core.committer.step(NOW * 1_000_000).deliver()
+    core.applier.finish()
+    export = core.engine.export_pair("s", "t/1")
+    assert export is not None
+    return export()[1]
+
+
+def pair_import_frames(a: str, b: str, data: bytes) -> list[admin_pb2.ImportPairRequest]:
+    """Return the messages of an import of a pair."""
+    header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
+    pieces = data[:500], data[500:]
+    return [
+        admin_pb2.ImportPairRequest(header=header),
+        *(admin_pb2.ImportPairRequest(data=piece) for piece in pieces),
+    ]
+
+
+def _import_pair() -> Iterator[list[Message]]:
+    yield [*pair_import_frames("s", "t/1", exported_pair())]
+
+
 def pair_request() -> pair_pb2.CreatePairRequest:
     """Return a pair of both streams, in few cells."""
     settings = pair_pb2.PairSettings(max_cells=16, prevalence=0.1, pane=Duration(seconds=60))
@@ -398,6 +433,8 @@ _MAKERS = {
     _SERVICE + "QueryService.GetDecision": _decision,
     _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
     _SERVICE + "AdminService.ImportStream": _import,
+    _SERVICE + "AdminService.ExportPair": lambda: [admin_pb2.ExportPairRequest(a="s", b="t/1")],
+    _SERVICE + "AdminService.ImportPair": _import_pair,
     _SERVICE + "StreamService.CreateStream": lambda: [
         stream_pb2.CreateStreamRequest(stream=stream("t/2"))
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 
 IMPORT = "/streameval.v1.AdminService/ImportStream"
 EXPORT = "/streameval.v1.AdminService/ExportStream"
@@ -76,3 +76,33 @@ def test_altered_exports(target, hostile, exemplars):
 def test_many_altered_exports(target, hostile, exemplars):
     """The same with many more exports."""
     assault(target, hostile, exemplars, 300)
+
+
+def test_altered_exports_of_pairs(target, hostile, exemplars):
+    """The same with a pair of two streams: refused, or a pair that answers and goes on."""
+    method = "/streameval.v1.AdminService/ImportPair"
+    names = ("pair/a", "pair/b")
+    for name in names:
+        made = stream_pb2.CreateStreamRequest(stream=exemplars.stream(name))
+        target.call("/streameval.v1.StreamService/CreateStream", [made.SerializeToString()])
+    sound, taken = exemplars.exported_pair(), 0
+    for number in range(60):
+        altered = hostile.resealed_in_place(sound) if number else sound
+        frames = exemplars.pair_import_frames(*names, altered)
+        answer = target.call(method, [frame.SerializeToString() for frame in frames])
+        target.check(method, answer)
+        if answer.code is not grpc.StatusCode.OK:
+            assert number
+            continue
+        taken += 1
+        asked = pair_pb2.GetPairComparisonRequest(a=names[0], b=names[1])
+        compare = "/streameval.v1.PairService/GetPairComparison"
+        target.check(compare, target.call(compare, [asked.SerializeToString()]))
+        for batch in exemplars.batches(names[1], 3):
+            request = ingest_pb2.IngestBatchRequest(batch=batch)
+            target.check(BATCH, target.call(BATCH, [request.SerializeToString()]))
+        gone = pair_pb2.DeletePairRequest(a=names[0], b=names[1])
+        deleted = target.call("/streameval.v1.PairService/DeletePair", [gone.SerializeToString()])
+        assert deleted.code is grpc.StatusCode.OK
+    target.check_alive()
+    assert 3 < taken < 50

@@ -24,7 +24,7 @@ from streameval_server._core.transaction import Transaction
 from streameval_server._log.catalog import NEW
 from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
-from streameval_server._log.entries import Kind, Outcome, Status
+from streameval_server._log.entries import IMPORTS, Kind, Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
 from streameval_server._log.log_time import LogTime
 from streameval_server._model.errors import (
@@ -282,7 +282,7 @@ class Committer:
         is_new_producer = bool(producer) and item.kind in _INGEST and marks.get(producer) is None
         if is_new_producer and len(marks) >= limits.max_producers:
             raise too_many_producers(limits)
-        rows, is_import = item.rows, item.kind == Kind.IMPORT_STREAM
+        rows, is_import = item.rows, item.kind in IMPORTS
         takes_memory = rows is not None or is_import or is_new_producer
         if takes_memory:
             if engine.revision != self._measured_revision:

@@ -32,6 +32,7 @@ from streameval_server._model.pair_settings import PairDeletion
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state import pair_parts, stream_parts
+from streameval_server._state.pair_file import pair_to_bytes
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_state import NEVER, StreamState
 
@@ -456,6 +457,21 @@ class Engine:
         def export() -> tuple[int, bytes]:
             parts = {part: data() for part, data in pending}
             return revision, stream_to_bytes(name, revision, now_us, ids, parts)
+
+        return export
+
+    def export_pair(self, a: str, b: str) -> Callable[[], tuple[int, bytes]] | None:
+        """Return a callable that makes a pair's file, as `export`; None without one."""
+        pair = self.pairs.get(self.pairs.key_of(a, b))
+        if pair is None:
+            return None
+        revision, now_us = self.revision, self.received_us
+        pending = list(pair_parts.export_parts(pair))
+        info, ids = pair.info, pair.kept_ids
+
+        def export() -> tuple[int, bytes]:
+            parts = {part: data() for part, data in pending}
+            return revision, pair_to_bytes(info, revision, now_us, ids, parts)
 
         return export
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, PairInfo, pair_key
+from streameval_server._state.pair_file import PairImport
 from streameval_server._state.pair_state import PairState
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class EnginePairs:
         O(1) where the stream is in no pair, else O(rows) for each.
         """
         change = entry.change
+        if isinstance(change, PairImport):
+            imported = change.restored(entry.revision, self._limits)
+            self._take_thresholds(imported, entry.revision, streams)
+            self.put(imported)
+            return (imported,)
         if isinstance(change, PairCreation):
             a, b = streams[change.a].info.settings, streams[change.b].info.settings
             info = PairInfo(
@@ -77,12 +83,15 @@ class EnginePairs:
             if entry.rows is not None:
                 pair.take(entry.stream, entry.rows, entry.revision, entry.received_us, due_us)
             else:
-                pair.take_thresholds(
-                    streams[pair.info.a].info.settings.threshold,
-                    streams[pair.info.b].info.settings.threshold,
-                    entry.revision,
-                )
+                self._take_thresholds(pair, entry.revision, streams)
         return pairs
+
+    @staticmethod
+    def _take_thresholds(
+        pair: PairState, revision: int, streams: Mapping[str, StreamState]
+    ) -> None:
+        a, b = (streams[name].info.settings.threshold for name in (pair.info.a, pair.info.b))
+        pair.take_thresholds(a, b, revision)
 
     def put(self, pair: PairState) -> None:
         """Add a pair."""

@@ -23,6 +23,7 @@ from streameval_server._model.errors import CorruptLogError, Refused, StorageErr
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
+from streameval_server._state.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _FORMATS = {
     Kind.OPEN: (Format.OPEN,),
     Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
     Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST,),
+    Kind.IMPORT_PAIR: (Format.PAIR_IMPORT,),
     Kind.DELETE_PAIR: (Format.DELETE_PAIR_REQUEST,),
     Kind.CHANGE_MARKS: (Format.MARK_CHANGE,),
 }
@@ -75,10 +77,11 @@ _FORMATS = {
 
 _CHANGES: dict[int, Callable[[bytes], StreamChange]] = {
     Kind.IMPORT_STREAM: StreamFile.from_bytes,
+    Kind.IMPORT_PAIR: PairImport.from_bytes,
     Kind.CHANGE_ALARM: AlarmChange.from_bytes,
     Kind.CHANGE_MARKS: MarkChange.from_bytes,
 }
-"""What decodes a change of a stream that is no request, by kind."""
+"""What decodes a change of a stream or pair that is no request, by kind."""
 
 _CHUNK_ENTRIES, _CHUNK_ROWS = 256, 65_536
 """Entries, and rows of them, that `replay` decodes before it applies them."""

@@ -13,7 +13,7 @@ from streameval_server._core.applier import Applier
 from streameval_server._core.engine import HELD_PART, MARKS_PART, Engine
 from streameval_server._core.replay import engine_at_base, replay
 from streameval_server._log.checkpoint import Manifest, read_base
-from streameval_server._log.entries import Format, Kind
+from streameval_server._log.entries import PAIR_KINDS, Format, Kind
 from streameval_server._log.producer_marks import Marks
 from streameval_server._state.stream_parts import split_part
 
@@ -90,7 +90,7 @@ def _own_rows(
     for row in rows:
         if row.revision > revision or stopping():
             return
-        if row.stream == name and row.kind not in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
+        if row.stream == name and row.kind not in PAIR_KINDS:
             yield row._replace(producer="", epoch=0, sequence=0)
         elif row.kind in {Kind.HOLD, Kind.RELEASE}:
             yield row

@@ -54,6 +54,7 @@ from streameval_server._model.stream_settings import (
     StreamSettings,
     check,
 )
+from streameval_server._state.pair_file import PairImport, no_stream_of_import
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ class Transaction:
             When that is not possible.
         """
         name, change = item.stream, item.change
-        if isinstance(change, PairCreation | PairDeletion):
+        if isinstance(change, PairCreation | PairImport | PairDeletion):
             self._change_pair(change)
             return
         facts = self._facts(name)
@@ -325,7 +326,7 @@ class Transaction:
                     reason="TOO_MANY_STREAMS",
                 )
             if isinstance(change, StreamFile):
-                self._check_export_time(change)
+                self._check_export_time("stream", change.time_us)
             self._num_streams += 1
         elif facts is None:
             raise no_stream(name)
@@ -344,7 +345,7 @@ class Transaction:
         self._new[name] = after
 
     def _change_pair(self, change: PairChange) -> None:
-        """Make or delete a pair.
+        """Make, import or delete a pair.
 
         Raises
         ------
@@ -354,8 +355,10 @@ class Transaction:
         sides = {name: self._facts(name) for name in (change.a, change.b)}
         found = [facts for facts in sides.values() if facts is not None]
         existing = next((facts.pair_with(change.a, change.b) for facts in found), None)
-        if isinstance(change, PairCreation):
+        if not isinstance(change, PairDeletion):
             for name, facts in sides.items():
+                if facts is None and isinstance(change, PairImport):
+                    raise no_stream_of_import(name)
                 if facts is None:
                     raise no_stream(name)
                 if len(facts.pairs) >= self._limits.max_stream_pairs:
@@ -371,20 +374,25 @@ class Transaction:
                     f"there is a pair of {existing[0]} and {existing[1]} already",
                     reason="PAIR_EXISTS",
                 )
-            change.resolved(*(facts.settings for facts in found))
+            settings = found[0].settings, found[1].settings
+            if isinstance(change, PairImport):
+                self._check_export_time("pair", change.file.time_us)
+                change.check_fits(*settings)
+            else:
+                change.resolved(*settings)
         elif existing is None:
             raise no_pair(change.a, change.b)
         for name, facts in sides.items():
             assert facts is not None
             self._new[name] = apply_pair_change(facts, change)
 
-    def _check_export_time(self, file: StreamFile) -> None:
-        """Refuse a stream that was exported after this server's present time."""
-        if file.time_us > self._received_us:
-            ahead_s = (file.time_us - self._received_us) / 1e6
+    def _check_export_time(self, what: str, time_us: int) -> None:
+        """Refuse what was exported after this server's present time."""
+        if time_us > self._received_us:
+            ahead_s = (time_us - self._received_us) / 1e6
             raise RequestError(
                 Code.FAILED_PRECONDITION,
-                f"the stream was exported {ahead_s:.3f} s after this server's time: "
+                f"the {what} was exported {ahead_s:.3f} s after this server's time: "
                 "import it later, and check both clocks",
                 reason="EXPORT_IN_FUTURE",
                 retry_after_s=ahead_s,

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streameval.v1 import admin_pb2, admin_pb2_grpc
 from streameval_server._batch.chunks import MAX_CHUNK_BYTES
-from streameval_server._batch.stream_import import ImportInbox
+from streameval_server._batch.stream_import import PairInbox, StreamInbox
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.names import check_stream_name
+from streameval_server._model.pair_settings import check_names
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._runtime.server_status import server_status
+from streameval_server._security.access import current_access
+from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -146,8 +150,35 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )
+            paired_with = self._paired_with(name)
         for start in range(0, len(data), MAX_CHUNK_BYTES):
             yield admin_pb2.ExportStreamResponse(
+                revision=revision,
+                total_bytes=len(data),
+                data=data[start : start + MAX_CHUNK_BYTES],
+                paired_with=() if start else paired_with,
+            )
+
+    def _paired_with(self, name: str) -> list[str]:
+        """Return the streams that a stream is in a pair with, of those that the token covers."""
+        covered = current_access().streams
+        pairs = self._runtime.core.engine.pairs.names_with(name)
+        partners = (b if a == name else a for a, b in pairs)
+        return [partner for partner in partners if covers(covered, partner)]
+
+    async def ExportPair(  # noqa: N802 - the contract's name
+        self, request: admin_pb2.ExportPairRequest, _context: Context
+    ) -> AsyncIterator[admin_pb2.ExportPairResponse]:
+        """Yield everything about a pair that is durable now, in pieces."""
+        runtime, a, b = self._runtime, request.a, request.b
+        check_names(a, b)
+        with runtime.calls.call():
+            await runtime.visible(runtime.durable_revision())
+            revision, data = await runtime.queries.run(
+                ("export pair", a, b), lambda: runtime.export_pair(a, b)
+            )
+        for start in range(0, len(data), MAX_CHUNK_BYTES):
+            yield admin_pb2.ExportPairResponse(
                 revision=revision, total_bytes=len(data), data=data[start : start + MAX_CHUNK_BYTES]
             )
 
@@ -156,17 +187,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.ImportStreamResponse:
         """Make a stream from an export; answer once it is durable and visible."""
         runtime = self._runtime
-        if self._importing:
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                "a stream is being imported already: wait for it",
-                reason="IMPORT_IN_PROGRESS",
-                retry_after_s=1.0,
-            )
-        self._importing = True
-        try:
+        with self._import():
             with runtime.calls.call():
-                inbox = ImportInbox(self._limits)
+                inbox = StreamInbox(self._limits)
                 async for request in requests:
                     inbox.feed(request)
                 # Off the event loop: checking takes O(bytes of the export).
@@ -175,9 +198,42 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             assert isinstance(response, admin_pb2.ImportStreamResponse)
             await runtime.visible(response.revision)
             _log.info("%s was imported at revision %d", response.name, response.revision)
+        return response
+
+    async def ImportPair(  # noqa: N802 - the contract's name
+        self, requests: AsyncIterator[admin_pb2.ImportPairRequest], _context: Context
+    ) -> admin_pb2.ImportPairResponse:
+        """Make a pair from an export; answer once it is durable and visible."""
+        runtime = self._runtime
+        with self._import():
+            with runtime.calls.call():
+                inbox = PairInbox(self._limits)
+                async for request in requests:
+                    inbox.feed(request)
+                # Off the event loop: checking takes O(bytes of the export).
+                change = await asyncio.to_thread(inbox.finish)
+            response = await runtime.settled(lambda call: call.import_pair(change))
+            assert isinstance(response, admin_pb2.ImportPairResponse)
+            await runtime.visible(response.revision)
+            a, b, revision = response.a, response.b, response.revision
+            _log.info("the pair of %s and %s was imported at revision %d", a, b, revision)
+        return response
+
+    @contextmanager
+    def _import(self) -> Iterator[None]:
+        """Allow one import at a time: each takes as much memory as its content."""
+        if self._importing:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "an import is being made already: wait for it",
+                reason="IMPORT_IN_PROGRESS",
+                retry_after_s=1.0,
+            )
+        self._importing = True
+        try:
+            yield
         finally:
             self._importing = False
-        return response
 
     async def _copy(self, directory: Path, cancelled: threading.Event) -> LogCopy:
         making = asyncio.ensure_future(asyncio.to_thread(LogCopy, directory, cancelled))

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
-from streameval_server._log.entries import Format, Item, Kind, Status
+from streameval_server._log.entries import PAIR_KINDS, Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
@@ -25,6 +25,7 @@ from streameval_server._model.stream_settings import (
     update_of,
 )
 from streameval_server._model.threads import do_nothing
+from streameval_server._state.pair_file import PairImport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ Response = (
     | stream_pb2.UpdateStreamResponse
     | stream_pb2.DeleteStreamResponse
     | admin_pb2.ImportStreamResponse
+    | admin_pb2.ImportPairResponse
     | alarm_pb2.AcknowledgeAlarmResponse
     | pair_pb2.CreatePairResponse
     | pair_pb2.DeletePairResponse
@@ -143,6 +145,13 @@ class UnaryCall:
         # Its bytes do not count against the queue's limit: an import has a limit of its own.
         item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
         item.change = file
+        self._committer.submit(item)
+
+    def import_pair(self, change: PairImport) -> None:
+        """Submit an exported pair, whose content is checked. Raises RequestError."""
+        payload = change.to_bytes()
+        item = Item(self, Kind.IMPORT_PAIR, Format.PAIR_IMPORT, change.a, "", 0, 0, payload)
+        item.change = change
         self._committer.submit(item)
 
     def create_stream(self, frame: bytes) -> None:
@@ -246,7 +255,7 @@ class UnaryCall:
         if outcome.refused is not None:
             raise outcome.refused.to_error()
         item = outcome.item
-        if item.kind in {Kind.CREATE_PAIR, Kind.DELETE_PAIR}:
+        if item.kind in PAIR_KINDS:
             return _pair_response(outcome)
         if item.kind in {Kind.BATCH, Kind.REFUSED, Kind.MERGE}:
             made = (
@@ -273,6 +282,8 @@ def _pair_response(outcome: Outcome) -> Response:
             revision=outcome.revision,
             duplicate=duplicate,
         )
+    if isinstance(change, PairImport):
+        return admin_pb2.ImportPairResponse(revision=outcome.revision, a=change.a, b=change.b)
     return pair_pb2.DeletePairResponse(revision=outcome.revision, duplicate=duplicate)
 
 

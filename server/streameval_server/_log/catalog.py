@@ -16,6 +16,7 @@ from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
+from streameval_server._state.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def add_rows(facts: StreamFacts, rows: Rows) -> StreamFacts:
 
 def apply_pair_change(facts: StreamFacts, change: PairChange) -> StreamFacts:
     """Return the facts of one stream of a pair after it is made or deleted."""
-    if isinstance(change, PairCreation):
+    if isinstance(change, PairCreation | PairImport):
         return facts._replace(pairs=tuple(sorted((*facts.pairs, (change.a, change.b)))))
     gone = facts.pair_with(change.a, change.b)
     return facts._replace(pairs=tuple(pair for pair in facts.pairs if pair != gone))
@@ -104,7 +105,7 @@ def record(catalog: Catalog, entry: Entry) -> None:
     name, rows = entry.stream, entry.rows
     if rows is not None:
         catalog[name] = add_rows(catalog.get(name, NEW), rows)
-    elif isinstance(entry.change, PairCreation | PairDeletion):
+    elif isinstance(entry.change, PairCreation | PairImport | PairDeletion):
         for each in (entry.change.a, entry.change.b):
             catalog[each] = apply_pair_change(catalog[each], entry.change)
     elif entry.change is not None:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairCreation, PairDeletion
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
+    from streameval_server._state.pair_file import PairImport
     from streameval_server._state.stream_file import StreamFile
 
-    PairChange = PairCreation | PairDeletion
+    PairChange = PairCreation | PairImport | PairDeletion
     """What makes a pair of streams, or deletes it."""
 
     StreamChange = (
@@ -63,6 +64,8 @@ class Kind(enum.IntEnum):
     CREATE_PAIR = 13
     """Makes a pair of its stream, a, and another."""
     DELETE_PAIR = 14
+    IMPORT_PAIR = 15
+    """Makes a pair of its stream, a, and another from an exported one."""
     CHANGE_MARKS = 20
     """Makes an annotation of its stream's time, or deletes one."""
 
@@ -77,6 +80,12 @@ REPEATABLE = frozenset(
     }
 )
 """Requests that a request id protects: their epoch tells them apart and does not count up."""
+
+
+PAIR_KINDS = frozenset({Kind.CREATE_PAIR, Kind.DELETE_PAIR, Kind.IMPORT_PAIR})
+"""Entries that change a pair, and leave the counts of its streams as they are."""
+
+IMPORTS = frozenset({Kind.IMPORT_STREAM, Kind.IMPORT_PAIR})
 
 
 class Format(enum.IntEnum):
@@ -142,6 +151,8 @@ class Format(enum.IntEnum):
     CROSSED_STREAM_REQUEST = 27
     """As CREATE_STREAM_REQUEST or UPDATE_STREAM_REQUEST, by the kind, whose segment keys have
     crossed ones; a release that would not compute these refuses the log."""
+    PAIR_IMPORT = 28
+    """An exported pair and its streams here, as in `PairImport`."""
 
 
 STREAMED = frozenset(
@@ -274,7 +285,7 @@ class Entry:
         kinds and for a batch without rows.
     change : StreamChange or None
         The parsed request to create, update or import a stream, to change an alarm or a mark, or
-        to make or delete a pair; None for other kinds.
+        to make, import or delete a pair; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from streameval import InvalidInputError
+from streameval._counts import check_cluster_groups
 from streameval._time import tiers_of
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -83,6 +84,77 @@ class PairSettings:
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:
         """Return the settings that `to_fields` returned, also after JSON."""
         return cls(**{**fields, "segment_keys": tuple(fields["segment_keys"])})
+
+    def check_panes(self) -> None:
+        """Refuse spans that contradict each other.
+
+        Raises
+        ------
+        RequestError
+            INVALID_ARGUMENT with the field.
+        """
+        try:
+            tiers_of(self.pane_us, self.retention_us)
+        except InvalidInputError as error:
+            raise _refused(error.field or "pane", str(error)) from None
+        if self.label_ttl_us > self.retention_us:
+            raise _refused("label_ttl", "label_ttl must be at most retention")
+
+    def check_exported(self, limits: Limits) -> None:
+        """Refuse what no pair of a server with these limits has, of an exported one.
+
+        Raises
+        ------
+        ValueError
+            When a setting is of a wrong type or beyond its range; InvalidInputError is one.
+        RequestError
+            As `check_panes`.
+        """
+        ranges = {
+            "max_cells": (MIN_CELLS, MAX_CELLS),
+            "max_pending": (1, limits.max_pending_total),
+            **{f"{span}_us": (_SECOND_US, _MAX_SPAN_US) for span in _SPANS},
+        }
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise ValueError(f"{name} must be from {least} to {most}, got {value!r:.60}")
+        if self.cluster_groups != 0:
+            check_cluster_groups(self.cluster_groups)
+        prevalence = self.prevalence
+        if prevalence is not None and not (type(prevalence) is float and 0 < prevalence < 1):
+            raise ValueError(f"prevalence must be between 0 and 1, got {prevalence!r:.60}")
+        if not all(isinstance(key, str) for key in self.segment_keys):
+            raise ValueError("a segment key is no text")
+        if self.scale not in {"plain", "probability"} or type(self.expired_negative) is not bool:
+            raise ValueError("scale or expired_negative is of an unknown kind")
+        self.check_panes()
+
+    def check_fits(self, a: StreamSettings, b: StreamSettings) -> None:
+        """Refuse two streams whose rows a pair that was made elsewhere could not count.
+
+        Raises
+        ------
+        RequestError
+            FAILED_PRECONDITION with what one of them lacks.
+        """
+        for side in (a, b):
+            lacking = [key for key in self.segment_keys if key not in side.segment_keys]
+            if lacking:
+                problem = f"the segment key {lacking[0]}, which one of these streams does not have"
+            elif self.cluster_groups not in {0, side.cluster_groups}:
+                problem = f"{self.cluster_groups} groups of clusters, and one of these streams " + (
+                    f"has {side.cluster_groups}" if side.cluster_groups else "has none"
+                )
+            elif self.scale == "probability" != side.scale:
+                problem = "probabilities, and the scores of one of these streams are not"
+            else:
+                continue
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                f"the exported pair has {problem}: import its own streams first",
+                reason="PAIR_DOES_NOT_FIT",
+            )
 
     def to_message(self) -> pair_pb2.PairSettings:
         """Encode all settings as a message."""
@@ -194,12 +266,7 @@ class PairCreation:
             scale="probability" if a.scale == b.scale == "probability" else "plain",
             expired_negative=a.expired == b.expired == "negative",
         )
-        try:
-            tiers_of(settings.pane_us, settings.retention_us)
-        except InvalidInputError as error:
-            raise _refused(error.field or "pane", str(error)) from None
-        if settings.label_ttl_us > settings.retention_us:
-            raise _refused("label_ttl", "label_ttl must be at most retention")
+        settings.check_panes()
         return settings
 
     def _span(self, name: str, default_us: int) -> int:

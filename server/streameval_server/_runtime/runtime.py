@@ -505,6 +505,20 @@ class Runtime:
             raise no_stream(stream)
         return exported()
 
+    def export_pair(self, a: str, b: str) -> tuple[int, bytes]:
+        """Return the revision and everything about a pair. For query threads, as `view`.
+
+        Raises
+        ------
+        RequestError
+            NOT_FOUND when there is no such pair.
+        """
+        with self._engine_lock:
+            exported = self.core.engine.export_pair(a, b)
+        if exported is None:
+            raise no_pair(a, b)
+        return exported()
+
     def state_hash(self) -> tuple[int, str]:
         """Return the revision and the hash of the state. For query threads, as `view`. O(bytes)."""
         with self._engine_lock:

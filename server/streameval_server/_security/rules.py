@@ -194,6 +194,10 @@ RULES: dict[str, Rule] = {
     "streameval.v1.AdminService/ExportStream": Rule(
         Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",), read_only=True
     ),
+    "streameval.v1.AdminService/ImportPair": _WHOLE_SERVER,
+    "streameval.v1.AdminService/ExportPair": Rule(
+        Scope.ADMIN, admin_pb2.ExportPairRequest, _SIDES, read_only=True
+    ),
     f"{reflection.SERVICE_NAME}/ServerReflectionInfo": Rule(),
     f"{health.SERVICE_NAME}/Check": Rule(open=True),
     f"{health.SERVICE_NAME}/Watch": Rule(open=True),

@@ -91,6 +91,19 @@ def pair_id_parts(
         yield f"{_IDS}/{number}/{state.info.key}", data if number == revision else None
 
 
+def export_parts(state: PairState) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield all parts in the form that `restore_pair` takes.
+
+    The callables that encode them need no lock; ids are copied at once, O(n log n).
+    """
+    for part, data in pair_parts(state, -1):
+        assert data is not None
+        yield split_pair_part(part)[1], data
+    if state.kept_ids:
+        ids = state.joiner.ids.to_bytes()
+        yield f"{_IDS}/0", lambda: ids
+
+
 def pair_content(state: PairState) -> Iterator[tuple[str, bytes]]:
     """Yield everything in a canonical form, equal for equal pairs. O(bytes)."""
     for part, data in pair_parts(state, -1):
@@ -169,9 +182,7 @@ def restore_pair(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> P
 
 
 def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
-    reader = _HEAD_FRAME.reader(parts[_HEAD])
-    length, rows, keys = reader.fields(_LENGTHS)
-    fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
+    fields, (reader, rows, keys) = _head_of(parts)
     settings = PairSettings.of_fields(fields["settings"])
     info = PairInfo(
         fields["a"], fields["b"], fields["create_us"], fields["create_revision"], settings
@@ -208,6 +219,25 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
     state.joiner.ids.restore(revision, segments)
     counts.recount_memory()
     return state
+
+
+def pair_fields(parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what the head of a pair says of it, by name.
+
+    Raises
+    ------
+    CorruptStateError, LookupError, TypeError, ValueError
+        When it is not a head.
+    """
+    return _head_of(parts)[0]
+
+
+def _head_of(parts: Mapping[str, bytes]) -> tuple[dict[str, Any], tuple[Reader, int, int]]:
+    """Return a head's fields, and what reads its waiting rows, their number and their keys."""
+    reader = _HEAD_FRAME.reader(parts[_HEAD])
+    length, rows, keys = reader.fields(_LENGTHS)
+    fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
+    return fields, (reader, rows, keys)
 
 
 def _read_rows(reader: Reader, rows: int, keys: int) -> CountedRows:

@@ -7,6 +7,7 @@ calls `pass_time` before it gives rows at or after `due_us`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,6 +115,11 @@ class PairState:
             joiner.retract(rows.ids)
         joiner.settle(due_us)
         self._add_effects(received_us)
+
+    def adopt(self, a: str, b: str, revision: int) -> None:
+        """Take the names of other streams and a creation revision; the creation time stays."""
+        self.revision = self.counts.revision = revision
+        self.info = replace(self.info, a=a, b=b, create_revision=revision)
 
     def take_thresholds(self, a: float | None, b: float | None, revision: int) -> None:
         """Take what the streams declare after a change of one of them."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streameval
 from streameval import CorruptStateError, StreamEvalError
@@ -21,6 +21,7 @@ from streameval._counts import MAX_TOTAL
 from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
+from streameval_server._state.file_values import read_integer, read_text
 from streameval_server._state.stream_parts import (
     ALARMS_PART,
     DELAY_PART,
@@ -46,7 +47,6 @@ _FRAME_WITH_MARKS = Frame(b"SEVX", 4, _WHAT)
 """Format 4 has annotations as well."""
 _NEWER_FRAMES = (_FRAME_WITH_DELAYS, _FRAME_WITH_ALARMS, _FRAME_WITH_MARKS)
 _LENGTH_BYTES = 4
-_MAX_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +99,27 @@ class StreamFile:
             header = json.loads(bytes(reader.blob(length)))
             parts = {}
             for part, size in header["parts"]:
-                parts[_text(part)] = bytes(reader.blob(_integer(size)))
+                parts[read_text(part)] = bytes(reader.blob(read_integer(size)))
             reader.end()
             fields, _ = decode_head(parts[STREAM_PART])
             settings = StreamSettings.of_fields(fields["settings"])
             _check_settings(settings)
-            sources = {_text(key): _integer(each) for key, each in fields["sources"].items()}
+            sources = {
+                read_text(key): read_integer(each) for key, each in fields["sources"].items()
+            }
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
-                _integer(fields[number])
-            _integer(fields.get("delays_since_us", 0))
+                read_integer(fields[number])
+            read_integer(fields.get("delays_since_us", 0))
             return cls(
-                _text(header["stream"]),
-                _integer(header["revision"]),
-                _integer(header["time_us"], MAX_TIME_US),
-                _integer(header["ids"]),
+                read_text(header["stream"]),
+                read_integer(header["revision"]),
+                read_integer(header["time_us"], MAX_TIME_US),
+                read_integer(header["ids"]),
                 settings,
-                _integer(fields["total"], MAX_TOTAL - 1),
+                read_integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
-                _integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
+                read_integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
             )
         except StreamEvalError:
             raise
@@ -204,26 +206,14 @@ def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
         if name.endswith("_us") or name in {"resolution", "max_pending", "cluster_groups"}:
-            _integer(value)
+            read_integer(value)
         elif name == "cluster_key":
-            _text(value)
+            read_text(value)
         elif name == "segment_keys":
             for key in value:
-                _text(key)
+                read_text(key)
         elif name == "threshold" and value is not None and type(value) is not float:
             raise ValueError(f"threshold {value!r:.60} is not a number")
     for name, choices in CHOICES.items():
         if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")
-
-
-def _integer(value: Any, maximum: int = _MAX_NUMBER) -> int:
-    if type(value) is not int or not 0 <= value <= maximum:
-        raise ValueError(f"{value!r:.60} is not a valid number")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is not a valid name")
-    return value

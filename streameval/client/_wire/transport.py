@@ -25,7 +25,6 @@ from streameval.client._errors import (
 )
 from streameval.client._wire.credentials import Credentials, Metadata
 from streameval.v1 import (
-    admin_pb2,
     admin_pb2_grpc,
     ingest_pb2,
     ingest_pb2_grpc,
@@ -214,12 +213,14 @@ class Transport(BaseTransport[grpc.Channel]):
         """Send a merge; return the response, or raise the server's error."""
         return self._unary(self.ingest().Merge, requests, timeout_s)
 
-    def import_stream(
-        self, requests: Iterator[admin_pb2.ImportStreamRequest], timeout_s: float | None
-    ) -> admin_pb2.ImportStreamResponse:
-        """Send an import; return the response, or raise the server's error."""
-        method = admin_pb2_grpc.AdminServiceStub(self.channel()).ImportStream
-        return self._unary(method, requests, timeout_s)
+    def upload(
+        self,
+        method_of: Callable[[admin_pb2_grpc.AdminServiceStub], Callable[..., R]],
+        requests: Iterator[Message],
+    ) -> R:
+        """Send an import by a method; return the response, or raise the server's error."""
+        method = method_of(admin_pb2_grpc.AdminServiceStub(self.channel()))
+        return self._unary(method, requests, None)
 
     def _unary(self, method: Callable[..., R], request: Any, timeout_s: float | None) -> R:
         try:
