@@ -59,6 +59,7 @@ from streameval._counts.scatter import concatenate_parts, count_cells, rank_cell
 from streameval._counts.state import State, empty_state
 from streameval._counts.weight_columns import check_weights_allowed
 from streameval._counts.weights import (
+    MAX_WEIGHT,
     MAX_WEIGHTED_CASES,
     WEIGHT_UNITS,
     WeightedCounts,
@@ -72,6 +73,7 @@ __all__ = [
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
+    "MAX_WEIGHT",
     "MAX_WEIGHTED_CASES",
     "OPENED",
     "WEIGHT_UNITS",

@@ -319,8 +319,8 @@ def squared_units(high: IntArray, low: IntArray) -> FloatArray:
     return high.astype(np.float64) * float(1 << _LOW_BITS) + low
 
 
-def signed_squares(units: IntArray, sign: int) -> tuple[IntArray, IntArray]:
-    """Return the squares of units, times 1 or -1, as high and low parts. O(n)."""
+def signed_squares(units: IntArray, sign: int | IntArray) -> tuple[IntArray, IntArray]:
+    """Return the squares of units, times 1 or -1 (of all or each), as high and low parts. O(n)."""
     high, low = _squared(units)
     return _carried(high * sign, low * sign)
 

@@ -25,7 +25,7 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
 
 class PairWeights(NamedTuple):
@@ -50,8 +50,8 @@ class PairWeights(NamedTuple):
         return cls(counts << WEIGHT_BITS, counts >> WEIGHT_BITS, low)
 
     @classmethod
-    def of_units(cls, units: IntArray, sign: int) -> Self:
-        """Return the signed sums of one case each. O(n)."""
+    def of_units(cls, units: IntArray, sign: int | IntArray) -> Self:
+        """Return the signed sums of one case each; a sign for all or for each. O(n)."""
         return cls(units * sign, *signed_squares(units, sign))
 
     def rows(self, index: IntArray) -> Self:
@@ -62,6 +62,11 @@ class PairWeights(NamedTuple):
         """Return the sums over the rows from each of `firsts` to the next. O(n)."""
         high, low = summed_squares(self.high, self.low, firsts)
         return type(self)(np.add.reduceat(self.units, firsts), high, low)
+
+    def are_left(self) -> BoolArray:
+        """Which rows have a sum that is not 0. O(n)."""
+        left: BoolArray = (self.units != 0) | (self.high != 0) | (self.low != 0)
+        return left
 
     def same(self, other: PairWeights) -> bool:
         """Whether all sums are equal. O(n)."""
@@ -116,9 +121,12 @@ class PairCells:
 
     def counted(self) -> PairCells:
         """Return the entries without negative ones. O(n)."""
-        if (self.counts > 0).all():
+        possible = self.counts > 0
+        if self.weights is not None:
+            possible = possible & (self.weights.units > 0) & (self.squares > 0)
+        if possible.all():
             return self
-        kept = np.flatnonzero(self.counts > 0)
+        kept = np.flatnonzero(possible)
         weights = None if self.weights is None else self.weights.rows(kept)
         return PairCells(self.a[kept], self.b[kept], self.counts[kept], weights)
 
@@ -132,7 +140,11 @@ class PairCells:
         """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.counts)
         assert max_cells is None or len(self) <= max_cells, (len(self), max_cells)
-        assert (self.counts != 0 if is_signed else self.counts > 0).all()
+        if is_signed:
+            left = self.counts != 0
+            assert (left if self.weights is None else left | self.weights.are_left()).all()
+        else:
+            assert (self.counts > 0).all()
         if self.weights is not None and not is_signed:
             assert (self.weights.units > 0).all()
         rows = list(zip(self.a.tolist(), self.b.tolist()))
@@ -167,6 +179,8 @@ def summed(parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
         weights = PairWeights(*(np.concatenate(column)[order] for column in columns))
         if len(starts):
             weights = weights.summed(starts)
+        if is_signed:
+            kept |= weights.are_left()
         possible &= (weights.units > 0) == kept
         if weights.same(PairWeights.of_counts(counts)):
             weights = None

@@ -2,7 +2,8 @@
 
 Layout, little-endian: the grid as its cuts (a flag, then edges and middles of a and of b) and
 its entries (of negatives, then of positives: a, b, counts), with clusters those by group of
-a and of b; last both models' scores as evaluators. Equal counts have equal bytes.
+a and of b; last both models' scores as evaluators. In format 2 the grid's entries have their
+weights, too: sums of units and of their squares. Equal counts have equal bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._counts.codec import decode_state, encode_state
-from streameval._uncertainty.pair_cells import PairCells
+from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
+from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import GroupCounts, PairGroups
 from streameval._uncertainty.pair_counts import PairCounts
 from streameval._uncertainty.pair_cuts import AxisCuts, PairCuts
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from streameval._common.frame import Reader
     from streameval._uncertainty.pair_counts import PairShape
 
-_FRAME = Frame(b"SEVG", 1, "the counts of a pair")
+_WHAT = "the counts of a pair"
+_FRAME = Frame(b"SEVG", 1, _WHAT, newest=2)
+_WEIGHTED_FRAME = Frame(b"SEVG", 2, _WHAT)
 _SIZE = struct.Struct("<q")
 
 
@@ -34,9 +37,13 @@ def encode_pair(counts: PairCounts) -> bytes:
     """Return counts as bytes, without their shape. O(n)."""
     parts = list(_grid_bytes(counts.grid))
     for model in counts.models:
-        data = encode_state(model)
+        data = encode_evaluator(model)
         parts += [_SIZE.pack(len(data)), data]
-    return _FRAME.sealed(*parts)
+    return (_WEIGHTED_FRAME if _has_weights(counts.grid) else _FRAME).sealed(*parts)
+
+
+def _has_weights(grid: PairGrid) -> bool:
+    return any(cells.weights is not None for cells in (grid.negatives, grid.positives))
 
 
 def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
@@ -47,9 +54,10 @@ def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    reader = _FRAME.reader(data)
-    grid = _read_grid(reader, shape.num_groups)
-    first, second = (decode_state(reader.blob(reader.fields(_SIZE)[0])) for _ in range(2))
+    has_weights = _WEIGHTED_FRAME.begins(data)
+    reader = (_WEIGHTED_FRAME if has_weights else _FRAME).reader(data)
+    grid = _read_grid(reader, shape.num_groups, has_weights=has_weights)
+    first, second = (decode_evaluator(reader.blob(reader.fields(_SIZE)[0])) for _ in range(2))
     reader.end()
     counts = PairCounts(shape, grid, (first, second))
     try:
@@ -70,19 +78,22 @@ def _grid_bytes(grid: PairGrid) -> Iterator[bytes]:
     if grid.groups is not None:
         for side in (grid.groups.a, grid.groups.b):
             parts += [side.negatives, side.positives]
+    if _has_weights(grid):
+        parts[:2] = (cells.weighted() for cells in parts[:2])
     for cells in parts:
         yield _SIZE.pack(len(cells))
         yield cells.a.astype("<f8").tobytes()
         yield cells.b.astype("<f8").tobytes()
-        yield cells.counts.astype("<i8").tobytes()
+        for column in (cells.counts, *(cells.weights or ())):
+            yield column.astype("<i8").tobytes()
 
 
-def _read_grid(reader: Reader, num_groups: int) -> PairGrid:
+def _read_grid(reader: Reader, num_groups: int, *, has_weights: bool) -> PairGrid:
     flag = reader.column("u1", 1)[0]
     if flag > 1:
         raise_corrupt("the counts of a pair have unknown cells")
     cuts = PairCuts(_read_axis(reader), _read_axis(reader)) if flag else None
-    negatives, positives = _read_cells(reader), _read_cells(reader)
+    negatives, positives = (_read_cells(reader, has_weights=has_weights) for _ in range(2))
     groups = None
     if num_groups:
         a, b = (GroupCounts(_read_cells(reader), _read_cells(reader)) for _ in range(2))
@@ -101,11 +112,17 @@ def _read_axis(reader: Reader) -> AxisCuts:
     return AxisCuts(edges, middles)
 
 
-def _read_cells(reader: Reader) -> PairCells:
+def _read_cells(reader: Reader, *, has_weights: bool = False) -> PairCells:
     (size,) = reader.fields(_SIZE)
     if size < 0:
         raise_corrupt(f"the counts of a pair announce {size} entries")
     a, b = (reader.column("<f8", size).astype(np.float64) for _ in range(2))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise_corrupt("the counts of a pair have scores out of range")
-    return PairCells(a, b, reader.column("<i8", size).astype(np.int64))
+    columns = [reader.column("<i8", size).astype(np.int64) for _ in range(4 if has_weights else 1)]
+    counts, weights = columns[0], None
+    if has_weights:
+        weights = PairWeights(*columns[1:])
+        if weights.same(PairWeights.of_counts(counts)):
+            weights = None
+    return PairCells(a, b, counts, weights)

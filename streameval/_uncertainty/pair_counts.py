@@ -17,8 +17,9 @@ import numpy as np
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import State
-from streameval._uncertainty.pair_cells import PairCells
+from streameval._counts.state import State, with_weights
+from streameval._counts.weights import WEIGHT_UNITS, WeightedCounts, WeightedRun
+from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import PairGroups
 from streameval._uncertainty.pair_cuts import NO_THRESHOLDS
 from streameval._uncertainty.pair_grid import PairGrid
@@ -38,6 +39,8 @@ _MODEL_CELLS_PER_CELL = 2
 """Distinct scores that each model keeps, for each entry that the grid may have."""
 _COUNTS_BYTES = 1_500
 """Memory of counts besides their columns."""
+_WEIGHTS_BYTES = 40
+"""That of the sums of weights of a model's score."""
 
 
 class PairShape(NamedTuple):
@@ -75,6 +78,9 @@ class PairRows(NamedTuple):
         1 to add the case, -1 to remove it.
     groups : uint16[n] or None
         The groups of their clusters, where the pair has any.
+    units : int64[n] or None
+        The weight of each, in units of 2**-16 and above 0; None where each weighs 1. A pair
+        with groups has no weights.
     """
 
     positive: BoolArray
@@ -82,11 +88,15 @@ class PairRows(NamedTuple):
     b: FloatArray
     signs: IntArray
     groups: GroupCodes | None
+    units: IntArray | None = None
 
     def at(self, rows: IntArray) -> PairRows:
         """Return some of the rows, by index."""
         groups = None if self.groups is None else self.groups[rows]
-        return PairRows(self.positive[rows], self.a[rows], self.b[rows], self.signs[rows], groups)
+        units = None if self.units is None else self.units[rows]
+        return PairRows(
+            self.positive[rows], self.a[rows], self.b[rows], self.signs[rows], groups, units
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,17 +125,17 @@ class PairCounts:
     @property
     def num_positives(self) -> int:
         """The positive cases."""
-        return self.models[0].P
+        return self.models[0].num_scored[1]
 
     @property
     def num_negatives(self) -> int:
         """The negative cases."""
-        return self.models[0].N
+        return self.models[0].num_scored[0]
 
     @property
     def num_cases(self) -> int:
         """All cases."""
-        return self.models[0].total
+        return self.num_positives + self.num_negatives
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +144,8 @@ class PairCounts:
         for model in self.models:
             for run in (model.counts.positives, model.counts.negatives):
                 total += run.scores.nbytes + (0 if run.counts is None else run.counts.nbytes)
+            if model.weighted is not None:
+                total += _WEIGHTS_BYTES * len(model.weighted)
         return total
 
     def changed(self, rows: PairRows, thresholds: Thresholds = NO_THRESHOLDS) -> PairCounts:
@@ -158,7 +170,10 @@ class PairCounts:
     def _change_of(self, rows: PairRows) -> PairGrid:
         """Return a change as a grid, whose entries may repeat."""
         classes = ~rows.positive, rows.positive
-        cells = [PairCells(rows.a[each], rows.b[each], rows.signs[each]) for each in classes]
+        cells = [
+            PairCells(rows.a[each], rows.b[each], rows.signs[each], _weights_of(rows, each))
+            for each in classes
+        ]
         groups = None
         if self.shape.num_groups:
             assert rows.groups is not None
@@ -193,8 +208,19 @@ class PairCounts:
         assert (self.grid.groups is None) == (self.shape.num_groups == 0)
         for model in self.models:
             assert model.is_consistent()
-            assert self.grid.positives.total == model.P, (self.grid.positives.total, model.P)
-            assert self.grid.negatives.total == model.N, (self.grid.negatives.total, model.N)
+            assert model.clusters is None
+            for cells, label in ((self.grid.negatives, False), (self.grid.positives, True)):
+                assert cells.total == model.num_scored[label], (cells.total, model.num_scored)
+                unit = WEIGHT_UNITS if cells.weights is None else 1
+                units = int(model.weighted_counts().run(label).units.sum())
+                assert int(cells.units.sum()) * unit == units, (label, units)
+
+
+def _weights_of(rows: PairRows, chosen: BoolArray) -> PairWeights | None:
+    """Return the signed weights of some rows; None where each weighs 1."""
+    if rows.units is None:
+        return None
+    return PairWeights.of_units(rows.units[chosen], rows.signs[chosen])
 
 
 def _model_changed(model: State, rows: PairRows, scores: FloatArray) -> State:
@@ -202,13 +228,19 @@ def _model_changed(model: State, rows: PairRows, scores: FloatArray) -> State:
     for sign in (1, -1):
         chosen = rows.signs == sign
         if chosen.any():
-            part = State(
-                counts=ScoreCounts(
-                    Run.of(scores[chosen & rows.positive]), Run.of(scores[chosen & ~rows.positive])
-                )
-            )
+            part = _state_of(scores, rows, chosen)
             if sign > 0:
                 model = merge_states([model, part], revision=0)
             else:
                 model = subtract_states(model, part)
     return model
+
+
+def _state_of(scores: FloatArray, rows: PairRows, chosen: BoolArray) -> State:
+    """Return the scores and weights of some rows."""
+    classes = chosen & rows.positive, chosen & ~rows.positive
+    if rows.units is None:
+        positives, negatives = (Run.of(scores[each]) for each in classes)
+        return State(counts=ScoreCounts(positives, negatives))
+    runs = [WeightedRun.of(scores[each], rows.units[each]) for each in classes]
+    return with_weights(State(), WeightedCounts(*runs), unit=1)

@@ -40,6 +40,8 @@ class _PairRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PairRefus
     """
     PAIR_REFUSAL_TOO_FEW_CLUSTERS: _PairRefusal.ValueType  # 4
     """There are clusters, and the shared ids are of fewer than two groups."""
+    PAIR_REFUSAL_TOO_FEW_EFFECTIVE: _PairRefusal.ValueType  # 5
+    """There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
 
 class PairRefusal(_PairRefusal, metaclass=_PairRefusalEnumTypeWrapper):
     """Why a difference has no limits."""
@@ -56,6 +58,8 @@ from the exact one than a standard error.
 """
 PAIR_REFUSAL_TOO_FEW_CLUSTERS: PairRefusal.ValueType  # 4
 """There are clusters, and the shared ids are of fewer than two groups."""
+PAIR_REFUSAL_TOO_FEW_EFFECTIVE: PairRefusal.ValueType  # 5
+"""There are weights, and fewer than 50 effective positives or negatives (Kish's)."""
 Global___PairRefusal: _TypeAlias = PairRefusal  # noqa: Y015
 
 class _PairVerdict:
@@ -248,8 +252,8 @@ class PairCounters(_message.Message):
     expired_early: _builtins.int
     """Ids that expired early because max_pending ids were kept."""
     weighted_labels: _builtins.int
-    """Labels with a weight or a label probability: not counted, because a pair compares
-    rows of equal weight.
+    """Labels with a weight or a label probability that do not count: those of a pair that was
+    made before pairs counted them, or beyond a sum of weights of 2**45.
     """
     beyond_retention: _builtins.int
     """Rows whose pane was already deleted when they arrived. They count in all time."""

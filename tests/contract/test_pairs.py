@@ -279,10 +279,6 @@ def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
     assert found.refusal == pair_pb2.PAIR_REFUSAL_TOO_FEW_LABELS
     assert found.difference.HasField("value")
     assert "two positives and two negatives" in found.reason
-    weighted = ingest_pb2.Labels(ids=cases.ids[300:], positives=[True] * 300, weights=[2.0] * 300)
-    found = asked(wire, pair, put(wire, b, labels=weighted)).comparison
-    assert found.coverage.labelled == 5
-    assert "300 labels with a weight" in found.warnings[0]
     chosen = types_pb2.Selection(half_life=Duration(seconds=60))
     for fields, text in (
         ({"selection": chosen}, "rows of equal weight"),
@@ -300,6 +296,34 @@ def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
     )
     assert error.code is grpc.StatusCode.NOT_FOUND
     assert "make it before both score the same ids" in error.message
+
+
+def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> None:
+    """Label probabilities of an audit; below 50 effective cases there are no limits."""
+    cases, (a, b) = Cases(11), pair
+    put(wire, a, predictions=cases.predictions("a"))
+    put(wire, b, predictions=cases.predictions("b"))
+    shares = [(0.25, 0.5, 1.0)[row % 3] for row in range(SIZE)]
+    told = cases.told()
+    told.label_probabilities.extend(shares)
+    revision = put(wire, b, labels=told)
+    for metric in METRICS:
+        found = asked(wire, pair, revision, metric=metric).comparison
+        agrees(found, cases.compared(metric, label_probability=shares))
+        assert not found.warnings
+    heavy, few = slice(0, 4), ingest_pb2.Labels()
+    other = Cases(12)
+    for side, scores in ((a, "a"), (b, "b")):
+        put(wire, side, predictions=other.predictions(scores, heavy))
+    few.CopyFrom(other.told(heavy))
+    few.weights.extend([100_000.0] * 4)
+    found = asked(wire, pair, put(wire, a, labels=few)).comparison
+    assert found.refusal == pair_pb2.PAIR_REFUSAL_TOO_FEW_EFFECTIVE
+    assert found.difference.HasField("value")
+    assert (
+        found.difference.interval.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE
+    )
+    assert "50 effective positives" in found.reason
 
 
 def test_a_pair_is_made_listed_and_deleted(wire: Wire, pair: tuple[str, str], fresh: str) -> None:

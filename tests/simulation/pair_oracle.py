@@ -22,7 +22,7 @@ UNIT = 2**16
 SECOND_US = 1_000_000
 
 Case = tuple[int, tuple[str, ...], bool, float, float]
-"""Event time, segment values, class, a's score and b's."""
+"""Event time, segment values, class, a's score and b's; counted in units of 2**-16."""
 
 
 class SharedId:
@@ -34,6 +34,7 @@ class SharedId:
         self.event_us = 0
         self.slices: tuple[str, ...] = ()
         self.positive: bool | None = None
+        self.units = UNIT
 
     @property
     def is_shared(self) -> bool:
@@ -84,7 +85,8 @@ class PairOracle:
     def count(self, kept: SharedId, sign: int) -> None:
         """Count an id, or remove it."""
         a, b = (kept.scores[name] for name in self.names)
-        self.cases[kept.event_us, kept.slices, bool(kept.positive), a, b] += sign
+        case = kept.event_us, kept.slices, bool(kept.positive), a, b
+        self.cases[case] += sign * kept.units
 
     def take(
         self, stream: str, batch: ingest_pb2.Batch, of: StreamOracle, now_us: int, due_us: int
@@ -148,23 +150,20 @@ class PairOracle:
         for each, positive, units in zip(
             rows.ids, rows.positives, of.units(rows, size), strict=True
         ):
-            if units != UNIT:
-                self.tally["weighted_labels"] += 1
-            else:
-                self.label(each, positive, now_us)
+            self.label(each, positive, units, now_us)
 
-    def label(self, each: str, positive: bool, now_us: int) -> None:
-        """Take one label."""
+    def label(self, each: str, positive: bool, units: int, now_us: int) -> None:
+        """Take one label; one of another weight than the id's first repeats it."""
         settings = self.settings
         kept = self.ids.setdefault(each, SharedId(self.bucket(now_us + settings.label_ttl_us)))
-        if kept.positive == positive:
+        if kept.positive == positive or (kept.positive is not None and kept.units != units):
             self.tally["repeated_labels"] += 1
             return
         if kept.positive is not None:
             self.tally["relabelled"] += 1
             if kept.is_counted:
                 self.count(kept, -1)
-        kept.positive = positive
+        kept.positive, kept.units = positive, units
         if kept.is_counted:
             self.count(kept, 1)
             kept.due = self.bucket(now_us + settings.relabel_ttl_us)
@@ -219,8 +218,8 @@ def _same(counts: PairCounts | None, wanted: Counter[Case], where: object) -> No
         for case, size in wanted.items():
             expected[case[2], case[3 + model] if is_exact else 0.0] += size
         if state is not None:
-            for label, run in ((True, state.counts.positives), (False, state.counts.negatives)):
-                sizes = [1] * len(run.scores) if run.counts is None else run.counts.tolist()
-                for score, size in zip(run.scores.tolist(), sizes, strict=True):
+            for label in (True, False):
+                run = state.weighted_counts().run(label)
+                for score, size in zip(run.scores.tolist(), run.units.tolist(), strict=True):
                     found[label, score if is_exact else 0.0] += size
         assert {key: size for key, size in expected.items() if size} == found, where

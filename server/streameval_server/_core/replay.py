@@ -68,7 +68,7 @@ _FORMATS = {
     Kind.RELEASE: (Format.TICK,),
     Kind.OPEN: (Format.OPEN,),
     Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
-    Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST,),
+    Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST, Format.WEIGHTED_PAIR_REQUEST),
     Kind.IMPORT_PAIR: (Format.PAIR_IMPORT,),
     Kind.DELETE_PAIR: (Format.DELETE_PAIR_REQUEST,),
     Kind.CHANGE_MARKS: (Format.MARK_CHANGE,),
@@ -212,7 +212,9 @@ def _change_of(row: LogRow) -> StreamChange | None:
 
 def _pair_change_of(row: LogRow) -> PairChange | None:
     if row.kind == Kind.CREATE_PAIR:
-        return PairCreation.of(pair_pb2.CreatePairRequest.FromString(row.payload))
+        created = pair_pb2.CreatePairRequest.FromString(row.payload)
+        counts_weights = row.format == Format.WEIGHTED_PAIR_REQUEST
+        return PairCreation.of(created, counts_weights=counts_weights)
     if row.kind == Kind.DELETE_PAIR:
         deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
         return PairDeletion(deleted.a, deleted.b)

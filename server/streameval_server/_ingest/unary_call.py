@@ -202,7 +202,7 @@ class UnaryCall:
         request = parse_message(pair_pb2.CreatePairRequest, frame)
         creation = PairCreation.of(request)
         creation.check(self._limits)
-        format_, mark = Format.CREATE_PAIR_REQUEST, request_mark(request)
+        format_, mark = Format.WEIGHTED_PAIR_REQUEST, request_mark(request)
         self._administer(
             Kind.CREATE_PAIR, format_, creation.a, frame, mark, change=creation, field="pair.a"
         )

@@ -153,6 +153,9 @@ class Format(enum.IntEnum):
     crossed ones; a release that would not compute these refuses the log."""
     PAIR_IMPORT = 28
     """An exported pair and its streams here, as in `PairImport`."""
+    WEIGHTED_PAIR_REQUEST = 29
+    """As CREATE_PAIR_REQUEST, of a pair that counts labels with weights; one of that format leaves
+    them out, so that a checkpoint from before agrees with the log."""
 
 
 STREAMED = frozenset(

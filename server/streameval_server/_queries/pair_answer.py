@@ -34,7 +34,12 @@ _MIN_SHARED_SHARE = 0.5
 
 _REFUSALS = {
     "TOO_FEW": pair_pb2.PAIR_REFUSAL_TOO_FEW_LABELS,
+    "TOO_FEW_EFFECTIVE": pair_pb2.PAIR_REFUSAL_TOO_FEW_EFFECTIVE,
     "GRID_TOO_COARSE": pair_pb2.PAIR_REFUSAL_GRID_TOO_COARSE,
+}
+_NO_LIMITS = {
+    "TOO_FEW_EFFECTIVE": types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE,
+    "GRID_TOO_COARSE": types_pb2.UNDEFINED_REASON_TOO_COARSE,
 }
 _ONE_CLUSTER = (
     "no answer: all labelled ids are of one group of clusters, which tells nothing of the "
@@ -193,9 +198,9 @@ def _difference(found: Comparison, design_effect: float) -> types_pb2.Metric:
 def _limits(found: Comparison, design_effect: float) -> types_pb2.Interval:
     message = types_pb2.Interval(level=found.level, anytime=found.anytime)
     if math.isnan(found.lower):
-        message.undefined_reason = types_pb2.UNDEFINED_REASON_TOO_FEW
-        if found.reason == "GRID_TOO_COARSE":
-            message.undefined_reason = types_pb2.UNDEFINED_REASON_TOO_COARSE
+        message.undefined_reason = _NO_LIMITS.get(
+            found.reason or "", types_pb2.UNDEFINED_REASON_TOO_FEW
+        )
         return message
     message.lower, message.upper = found.lower, found.upper
     if design_effect > 1:
@@ -257,8 +262,12 @@ def _warnings(
     left_out = window.view.counters.weighted_labels
     if left_out:
         yield (
-            f"{left_out:,} labels with a weight or a label probability are left out: a pair "
-            "compares rows of equal weight"
+            f"{left_out:,} labels with a weight or a label probability are left out: "
+            + (
+                "they weigh over 2**45 together"
+                if window.view.info.settings.counts_weights
+                else "the pair was made by a release that did not count them"
+            )
         )
     if isinstance(question.selection.span, Last | LastCases):
         yield (

@@ -11,10 +11,11 @@ Cost: two dict operations a row, the rest vectorised.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from streameval._counts import WEIGHT_UNITS, unless_one
 from streameval._joining import LAST_BUCKET, JoinSettings
 from streameval_server._state.pair_table import (
     BY_A,
@@ -81,6 +82,8 @@ class CountedRows(NamedTuple):
         1 or -1.
     codes : uint16[n, keys]
         Of segments, behind the group of the cluster where there is one.
+    units : int64[n] or None
+        The weight of each in units of 2**-16, above 0; None where each weighs 1.
     """
 
     event_us: IntArray
@@ -89,6 +92,23 @@ class CountedRows(NamedTuple):
     b: FloatArray
     signs: IntArray
     codes: CodeArray
+    units: IntArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[CountedRows]) -> Self:
+        """Return all rows as one. O(rows)."""
+        *columns, units = zip(*parts, strict=True)
+        joined_units: IntArray | None = None
+        if any(each is not None for each in units):
+            joined_units = np.concatenate([part.every_unit() for part in parts])
+        event_us, positive, a, b, signs, codes = map(np.concatenate, columns)
+        return cls(event_us, positive, a, b, signs, codes, joined_units)
+
+    def every_unit(self) -> IntArray:
+        """Return the weight of each row in units. O(n)."""
+        if self.units is None:
+            return np.full(self.signs.size, WEIGHT_UNITS, dtype=np.int64)
+        return self.units
 
 
 class PredictedRows(NamedTuple):
@@ -125,6 +145,8 @@ class PairJoiner:
     ids : PairIds
     tally : dict of str to int
         By the names of `TALLIES`.
+    weighed : int
+        Weights of all labels that had one, in units of 2**-16.
     effects : PairEffects
         What was done since they were taken.
     """
@@ -137,6 +159,8 @@ class PairJoiner:
         self._relabel_ttl_us = settings.relabel_ttl_us
         self._most = settings.max_pending
         self._expired_negative = settings.expired_negative
+        self._counts_weights = settings.counts_weights and not settings.cluster_groups
+        self.weighed = 0
         self.bucket_us = JoinSettings(
             ttl_us=self._ttl_us, relabel_ttl_us=self._relabel_ttl_us, max_pending=self._most
         ).bucket_us
@@ -199,13 +223,22 @@ class PairJoiner:
     def label(
         self, ids: Sequence[bytes], positive: BoolArray, now_us: int, units: IntArray | None
     ) -> None:
-        """Take labels of either stream; `units` is None where each weighs 1. O(n)."""
-        if units is not None:
-            plain = np.flatnonzero(units == _UNIT)
-            self.tally["weighted_labels"] += len(ids) - plain.size
-            ids, positive = [ids[row] for row in plain.tolist()], positive[plain]
+        """Take labels of either stream; `units` is None where each weighs 1. O(n).
+
+        An id keeps the weight of its first label: a label with another one is a mere repeat.
+        """
+        if units is not None and not self._has_room(units):
+            self.tally["weighted_labels"] += int((units != WEIGHT_UNITS).sum())
+            ids, positive, _ = _chosen(ids, positive, units, units == WEIGHT_UNITS)
+            units = None
+        if units is not None or self.ids.table.units is not None:
+            if units is None:
+                units = np.full(len(ids), WEIGHT_UNITS, dtype=np.int64)
+            same = units == self._held_units(ids, units)
+            self.tally["repeated_labels"] += int((~same).sum())
+            ids, positive, units = _chosen(ids, positive, units, same)
         if len(set(ids)) == len(ids):
-            self._label(ids, positive, positive, now_us)
+            self._label(ids, positive, positive, now_us, units)
             return
         first: dict[bytes, bool] = {}
         now: dict[bytes, bool] = {}
@@ -217,9 +250,37 @@ class PairJoiner:
                 first[id_] = is_positive
             now[id_] = is_positive
         told, final = (np.fromiter(each.values(), np.bool_) for each in (first, now))
-        self._label(list(first), told, final, now_us)
+        if units is not None:
+            units = np.fromiter(dict(zip(ids, units.tolist(), strict=True)).values(), np.int64)
+        self._label(list(first), told, final, now_us, units)
 
-    def _label(self, ids: Sequence[bytes], first: BoolArray, last: BoolArray, now_us: int) -> None:
+    def _has_room(self, units: IntArray) -> bool:
+        """Return whether labels with these weights count, and note what they weigh."""
+        weighed = self.weighed + int(units[units != WEIGHT_UNITS].sum())
+        if not self._counts_weights or weighed > _MAX_WEIGHED_UNITS:
+            return False
+        self.weighed = weighed
+        return True
+
+    def _held_units(self, ids: Sequence[bytes], units: IntArray) -> IntArray:
+        """Return the weight of each id's label, or that of its first one among these. O(n)."""
+        table = self.ids.table
+        first = dict(zip(reversed(ids), reversed(units.tolist()), strict=True))
+        held = np.fromiter((first[id_] for id_ in ids), np.int64, len(ids))
+        slots = table.find(ids)
+        known = np.flatnonzero(slots >= 0)
+        known = known[(table.state[slots[known]] & LABELLED) != 0]
+        held[known] = WEIGHT_UNITS if table.units is None else table.units[slots[known]]
+        return held
+
+    def _label(
+        self,
+        ids: Sequence[bytes],
+        first: BoolArray,
+        last: BoolArray,
+        now_us: int,
+        units: IntArray | None,
+    ) -> None:
         """Take the first and the last label of each of distinct ids."""
         table = self.ids.table
         slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64))
@@ -233,6 +294,8 @@ class PairJoiner:
         is_shared = (states & BY_BOTH) == BY_BOTH
         self._count(slots[is_shared & changed & (before != 0)], -1)
         table.state[slots] = (states & BY_BOTH) | label
+        if units is not None:
+            table.set_units(slots, units)
         self._count(slots[is_shared & changed], 1)
         counting = slots[is_shared & (changed | (before != told))]
         self._schedule(counting, np.full(counting.size, now_us + self._relabel_ttl_us))
@@ -304,9 +367,13 @@ class PairJoiner:
         return slots
 
     def _count(self, slots: SlotArray, sign: int) -> None:
-        """Begin or cease to count ids that have everything."""
+        """Begin or cease to count ids that have everything; those that weigh 0 never do."""
+        table = self.ids.table
+        units: IntArray | None = None
+        if table.units is not None:
+            slots = slots[table.units[slots] > 0]
+            units = unless_one(table.units[slots])
         if slots.size:
-            table = self.ids.table
             self.effects.counted.append(
                 CountedRows(
                     table.event_us[slots],
@@ -315,6 +382,7 @@ class PairJoiner:
                     table.score_b[slots],
                     np.full(slots.size, sign, dtype=np.int64),
                     table.codes[slots],
+                    units,
                 )
             )
 
@@ -324,5 +392,16 @@ class PairJoiner:
             self.ids.table.schedule(slots, buckets)
 
 
-_UNIT = 1 << 16
-"""The weight 1 in units."""
+_MAX_WEIGHED_UNITS = 1 << 61
+"""What the weighted labels of a pair weigh together at most: half of what sums hold exactly. Each
+of its streams holds as much again, and no label is refused once its stream has it."""
+
+
+def _chosen(
+    ids: Sequence[bytes], positive: BoolArray, units: IntArray, chosen: BoolArray
+) -> tuple[Sequence[bytes], BoolArray, IntArray]:
+    """Return some of the rows of labels. O(n)."""
+    if chosen.all():
+        return ids, positive, units
+    rows = np.flatnonzero(chosen)
+    return [ids[row] for row in rows.tolist()], positive[rows], units[rows]

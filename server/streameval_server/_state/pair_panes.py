@@ -19,7 +19,7 @@ from streameval_server._state.pair_joiner import CountedRows, PredictedRows
 from streameval_server._state.segments import WHOLE, slices_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from streameval._common import IntArray
     from streameval._time import CodeArray
@@ -160,7 +160,7 @@ class PairPanes:
         waiting, self.waiting, self.num_waiting = self.waiting, [], 0
         if not waiting:
             return
-        rows = joined(waiting)
+        rows = CountedRows.joined(waiting)
         oldest_us = self.panes.grid.oldest_us
         self.beyond_retention += int((rows.signs[rows.event_us < oldest_us] > 0).sum())
         for number, part in self.by_slice(rows):
@@ -204,7 +204,7 @@ class PairPanes:
 
     def _pair_rows(self, rows: CountedRows) -> PairRows:
         groups = rows.codes[:, 0] if self._has_groups else None
-        return PairRows(rows.positive, rows.a, rows.b, rows.signs, groups)
+        return PairRows(rows.positive, rows.a, rows.b, rows.signs, groups, rows.units)
 
     def _segment_codes(self, rows: CountedRows | PredictedRows) -> CodeArray:
         return rows.codes[:, 1:] if self._has_groups else rows.codes
@@ -269,7 +269,7 @@ class PairPanes:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(1), O(panes) for what they have seen."""
-        row_bytes = 48 + 2 * 9
+        row_bytes = 56 + 2 * 9
         seen = _SEEN_BYTES * (len(self.total_seen) + sum(len(p.content.seen) for p in self.panes))
         waiting = row_bytes * (self.num_waiting + self._num_predicted)
         return self._counts_bytes + _PANE_BYTES * len(self.panes) + seen + waiting
@@ -290,11 +290,6 @@ class PairPanes:
         bytes_before = self._counts_bytes
         self.recount_memory()
         assert self._counts_bytes == bytes_before, (self._counts_bytes, bytes_before)
-
-
-def joined(parts: Sequence[CountedRows]) -> CountedRows:
-    """Return all rows as one. O(rows)."""
-    return CountedRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _groups(numbers: IntArray) -> Iterator[tuple[int, IntArray]]:

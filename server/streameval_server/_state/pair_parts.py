@@ -20,8 +20,9 @@ from streameval._uncertainty import decode_pair, encode_pair
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.pair_joiner import CountedRows
-from streameval_server._state.pair_panes import NONE_SEEN, PairPane, joined
+from streameval_server._state.pair_panes import NONE_SEEN, PairPane
 from streameval_server._state.pair_state import PairState
+from streameval_server._state.pair_table import MAX_LABEL_UNITS
 from streameval_server._state.pair_view import Evidence
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 PAIR_PREFIX = "pair"
 _HEAD, _TOTAL, _PANE, _IDS = "pair", "pairall", "pairpane", "pairids"
 
-_HEAD_FRAME = Frame(b"SEVH", 1, "a pair's head")
+_HEAD_FRAME = Frame(b"SEVH", 1, "a pair's head", newest=2)
+_WEIGHTED_HEAD_FRAME = Frame(b"SEVH", 2, "a pair's head")
+"""Format 2 has the weights of the waiting rows at its end."""
 _PANE_FRAME = Frame(b"SEVN", 1, "a pane of a pair")
 _LENGTHS = struct.Struct("<qqH")
 _SLICE = struct.Struct("<qqqqq")
@@ -130,20 +133,26 @@ def _head(state: PairState) -> bytes:
         "look_us": state.look_us,
         "thresholds": list(counts.thresholds),
     }
+    if state.joiner.weighed:
+        fields["weighed"] = state.joiner.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     columns: list[bytes] = []
+    frame = _HEAD_FRAME
     keys = state.joiner.ids.table.codes.shape[1]
     if counts.waiting:
-        rows = joined(counts.waiting)
+        rows = CountedRows.joined(counts.waiting)
         # In a canonical order: expiry in pieces may have appended them in another one.
-        order = np.lexsort(
-            (*rows.codes.T, rows.signs, rows.positive, rows.b, rows.a, rows.event_us)
-        )
-        arrays: tuple[Any, ...] = rows
+        keys_of_order = (*rows.codes.T, rows.signs, rows.positive, rows.b, rows.a, rows.event_us)
+        arrays: tuple[Any, ...] = rows[:-1]
+        kinds: tuple[str, ...] = _KINDS
+        if rows.units is not None:
+            frame = _WEIGHTED_HEAD_FRAME
+            keys_of_order, arrays, kinds = (rows.units, *keys_of_order), rows, (*_KINDS, "<i8")
+        order = np.lexsort(keys_of_order)
         columns = [
-            each[order].astype(kind).tobytes() for each, kind in zip(arrays, _KINDS, strict=True)
+            each[order].astype(kind).tobytes() for each, kind in zip(arrays, kinds, strict=True)
         ]
-    return _HEAD_FRAME.sealed(_LENGTHS.pack(len(text), counts.num_waiting, keys), text, *columns)
+    return frame.sealed(_LENGTHS.pack(len(text), counts.num_waiting, keys), text, *columns)
 
 
 _KINDS = ("<i8", "u1", "<f8", "<f8", "<i8", "<u2")
@@ -190,6 +199,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
     state = PairState(info, limits, fields["now_us"])
     state.revision = state.counts.revision = fields["revision"]
     state.joiner.tally.update(fields["tally"])
+    state.joiner.weighed = fields.get("weighed", 0)
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]
     state.evidence = {name: Evidence(*each) for name, each in fields["evidence"].items()}
@@ -198,7 +208,9 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
     counts.thresholds = (fields["thresholds"][0], fields["thresholds"][1])
     counts.beyond_retention = fields["beyond_retention"]
     if rows:
-        counts.waiting, counts.num_waiting = [_read_rows(reader, rows, keys)], rows
+        has_units = _WEIGHTED_HEAD_FRAME.begins(parts[_HEAD])
+        counts.waiting = [_read_rows(reader, rows, keys, has_units=has_units)]
+        counts.num_waiting = rows
     reader.end()
     segments: dict[int, bytes] = {}
     for part, data in parts.items():
@@ -234,15 +246,20 @@ def pair_fields(parts: Mapping[str, bytes]) -> dict[str, Any]:
 
 def _head_of(parts: Mapping[str, bytes]) -> tuple[dict[str, Any], tuple[Reader, int, int]]:
     """Return a head's fields, and what reads its waiting rows, their number and their keys."""
-    reader = _HEAD_FRAME.reader(parts[_HEAD])
+    head = parts[_HEAD]
+    has_units = _WEIGHTED_HEAD_FRAME.begins(head)
+    reader = (_WEIGHTED_HEAD_FRAME if has_units else _HEAD_FRAME).reader(head)
     length, rows, keys = reader.fields(_LENGTHS)
     fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
     return fields, (reader, rows, keys)
 
 
-def _read_rows(reader: Reader, rows: int, keys: int) -> CountedRows:
+def _read_rows(reader: Reader, rows: int, keys: int, *, has_units: bool) -> CountedRows:
     columns = [reader.column(kind, rows) for kind in _KINDS[:-1]]
     codes = reader.column("<u2", rows * keys).reshape(rows, keys).astype(np.uint16)
+    units = reader.column("<i8", rows).astype(np.int64) if has_units else None
+    if units is not None and not ((units > 0) & (units <= MAX_LABEL_UNITS)).all():
+        raise CorruptStateError("the waiting rows of a pair have weights out of range")
     event_us, positive, a, b, signs = columns
     return CountedRows(
         event_us.astype(np.int64),
@@ -251,6 +268,7 @@ def _read_rows(reader: Reader, rows: int, keys: int) -> CountedRows:
         b.astype(np.float64),
         signs.astype(np.int64),
         codes,
+        units,
     )
 
 

@@ -28,8 +28,8 @@ from streameval_server._model.rows import (
     RetractionRows,
     event_column,
 )
-from streameval_server._state.pair_joiner import PairJoiner, Predictions
-from streameval_server._state.pair_panes import PairPanes, joined
+from streameval_server._state.pair_joiner import CountedRows, PairJoiner, Predictions
+from streameval_server._state.pair_panes import PairPanes
 from streameval_server._state.pair_table import BY_A, BY_B
 from streameval_server._state.pair_view import Evidence, PairView
 from streameval_server._state.segments import WHOLE, Segments, segment_codes
@@ -189,7 +189,7 @@ class PairState:
         """Note whether the evidence suffices. O(entries log entries)."""
         counts = self.counts.totals.get(WHOLE) or PairCounts.empty(self.counts.total_shape)
         if self.counts.waiting:
-            rows = next(self.counts.by_slice(joined(self.counts.waiting)))[1]
+            rows = next(self.counts.by_slice(CountedRows.joined(self.counts.waiting)))[1]
             counts = counts.changed(rows, self.counts.thresholds)
         if min(counts.num_positives, counts.num_negatives) < MIN_ANYTIME_POSITIVES:
             self.evidence.clear()

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common import Frame, raise_corrupt
-from streameval._joining import FREE_SLOT
+from streameval._counts import MAX_WEIGHT, WEIGHT_UNITS
+from streameval._joining import FREE_SLOT, held_units
 from streameval_server._state.join_segment import ids_to_bytes, read_ids
 from streameval_server._state.join_table import IdSegments, TrackedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._common import IntArray
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
     from streameval_server._model.pair_settings import PairSettings
@@ -29,7 +31,13 @@ BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8
 """Bits of an id's state: which streams have predicted it, and its label."""
 BY_BOTH, LABELLED = BY_A | BY_B, NEGATIVE | POSITIVE
 
-_FRAME = Frame(b"SEVP", 1, "a segment of a pair's ids")
+MAX_LABEL_UNITS = int(MAX_WEIGHT) * WEIGHT_UNITS
+"""The greatest weight of a label, in units of 2**-16."""
+
+_WHAT = "a segment of a pair's ids"
+_FRAME = Frame(b"SEVP", 1, _WHAT, newest=2)
+_WEIGHTED_FRAME = Frame(b"SEVP", 2, _WHAT)
+"""Format 2 has the weights of the labels at its end."""
 _HEADER = struct.Struct("<qqH")
 
 
@@ -104,7 +112,9 @@ class PairIds(IdSegments):
     def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
         table = self.table
-        return _FRAME.sealed(
+        units = held_units(table, slots)
+        frame = _FRAME if units is None else _WEIGHTED_FRAME
+        return frame.sealed(
             _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
             *ids_to_bytes(removed),
             *ids_to_bytes(table.ids(slots)),
@@ -114,12 +124,14 @@ class PairIds(IdSegments):
             table.event_us[slots].astype("<i8").tobytes(),
             table.due[slots].astype("<u4").tobytes(),
             table.codes[slots].astype("<u2").tobytes(),
+            b"" if units is None else units.astype("<i8").tobytes(),
         )
 
     def decode(self, data: bytes) -> int:
         """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
         table = self.table
-        reader = _FRAME.reader(data)
+        has_units = _WEIGHTED_FRAME.begins(data)
+        reader = (_WEIGHTED_FRAME if has_units else _FRAME).reader(data)
         num_removed, rows, keys = reader.fields(_HEADER)
         removed, ids = read_ids(reader, num_removed), read_ids(reader, rows)
         states = reader.column("u1", rows)
@@ -127,7 +139,16 @@ class PairIds(IdSegments):
         event_us = reader.column("<i8", rows)
         due = reader.column("<u4", rows).astype(np.uint32)
         codes: CodeArray = reader.column("<u2", rows * keys).reshape(rows, keys)
+        units: IntArray = np.full(rows, WEIGHT_UNITS, dtype=np.int64)
+        if has_units:
+            units = reader.column("<i8", rows).astype(np.int64)
         reader.end()
+        is_label = (states & LABELLED) != 0
+        if (
+            not ((units >= 0) & (units <= MAX_LABEL_UNITS)).all()
+            or ((units != WEIGHT_UNITS) & ~is_label).any()
+        ):
+            raise_corrupt("the segment of a pair has weights out of range, or without a label")
         if keys != table.codes.shape[1] or (states >= 2 * POSITIVE).any():
             raise_corrupt("the segment of a pair has ids in unknown states, or of unknown keys")
         gone = table.find(removed)
@@ -141,6 +162,8 @@ class PairIds(IdSegments):
         table.state[slots] = states
         table.score[slots], table.score_b[slots] = scores, scores_b
         table.event_us[slots], table.codes[slots] = event_us, codes
+        if has_units or table.units is not None:
+            table.set_units(slots, units)
         table.schedule(slots, due)
         return int(num_removed) + int(rows)
 

@@ -69,7 +69,7 @@ class PairCounters:
         Ids that were retracted, or that expired without the other prediction or a label;
         early because `max_pending` ids were kept.
     weighted_labels : int
-        Labels with a weight, which are not counted.
+        Labels with a weight that do not count: those of a pair that an older release made.
     beyond_retention : int
         Rows whose pane was already deleted: they count in all time.
     kept_ids, panes, state_bytes : int
@@ -209,7 +209,7 @@ class PairComparison(Comparison):
         of one look that was planned.
     reason : str or None
         Why there are no limits: "NO_LABELS", "TOO_FEW_LABELS", "GRID_TOO_COARSE",
-        "TOO_FEW_CLUSTERS"; `sentence` says what to do.
+        "TOO_FEW_CLUSTERS", "TOO_FEW_EFFECTIVE"; `sentence` says what to do.
     names : (str, str)
         The streams: a, then b.
     revision : int

@@ -35,12 +35,20 @@ SETTINGS = StreamSettings(
     threshold=0.5,
 )
 COUNTRIES = ("", "DE", "FR")
+UNIT = 65_536
 
 
 class Log:
     """Entries for an engine, one after another."""
 
-    def __init__(self, *, expired: str = "drop", groups: int = 0, **given: object) -> None:
+    def __init__(
+        self,
+        *,
+        expired: str = "drop",
+        groups: int = 0,
+        counts_weights: bool = True,
+        **given: object,
+    ) -> None:
         self.now_us = START_US
         self.numbers = count(1)
         self.entries: list[Entry] = []
@@ -52,7 +60,8 @@ class Log:
         for name in ("a", "b"):
             self.put(Kind.CREATE_STREAM, name, change=settings)
         message = pair_pb2.PairSettings(**given)
-        self.put(Kind.CREATE_PAIR, "a", change=PairCreation("a", "b", message))
+        creation = PairCreation("a", "b", message, counts_weights)
+        self.put(Kind.CREATE_PAIR, "a", change=creation)
 
     def put(self, kind: Kind, stream: str, rows: object = None, change: object = None) -> None:
         entry = Entry(next(self.numbers), self.now_us, kind, stream, "", 0, 0, rows, change)
@@ -94,6 +103,7 @@ class Recount:
         self.expired_negative = settings.expired == "negative"
         self.ids: dict[bytes, dict] = {}
         self.cases: Counter = Counter()
+        self.units: Counter = Counter()
         self.seen: Counter = Counter()
         self.tally: Counter = Counter()
 
@@ -117,7 +127,10 @@ class Recount:
 
     def add(self, kept: dict, sign: int) -> None:
         case = (kept["at"], kept["country"], bool(kept["label"]), kept["a"], kept["b"])
-        self.cases[case] += sign
+        units = kept.get("units", UNIT)
+        if units:
+            self.cases[case] += sign
+            self.units[case] += sign * units
 
     def take(self, entry: Entry) -> None:
         rows, now_us = entry.rows, entry.received_us
@@ -129,8 +142,9 @@ class Recount:
                 at = event_us, country
                 self.predict(entry.stream, id_, rows.scores[row], at, now_us)
         elif isinstance(rows, LabelRows):
-            for id_, label in zip(rows.ids, rows.labels.tolist(), strict=True):
-                self.label(id_, label, now_us)
+            weights = [UNIT] * len(rows.ids) if rows.units is None else rows.units.tolist()
+            for id_, label, units in zip(rows.ids, rows.labels.tolist(), weights, strict=True):
+                self.label(id_, label, units, now_us)
         elif isinstance(rows, RetractionRows):
             for id_ in rows.ids:
                 self.retract(id_)
@@ -152,16 +166,16 @@ class Recount:
             self.add(kept, 1)
             kept["due"] = self.due(now_us + self.relabel_us)
 
-    def label(self, id_, label, now_us) -> None:
+    def label(self, id_, label, units, now_us) -> None:
         kept = self.ids.setdefault(id_, {"due": self.due(now_us + self.ttl_us)})
-        if kept.get("label") == label:
+        if kept.get("label") == label or kept.get("units", units) != units:
             self.tally["repeated_labels"] += 1
             return
         if "label" in kept:
             self.tally["relabelled"] += 1
             if self.counts(kept):
                 self.add(kept, -1)
-        kept["label"] = label
+        kept["label"], kept["units"] = label, units
         if self.counts(kept):
             self.add(kept, 1)
             kept["due"] = self.due(now_us + self.relabel_us)
@@ -178,8 +192,8 @@ class Recount:
         self.seen["both"] -= {"a", "b"} <= kept.keys()
 
 
-def acted(log: Log, seed: int, steps: int) -> None:
-    """Add random operations on few ids, with pauses."""
+def acted(log: Log, seed: int, steps: int, weights: tuple[int, ...] = ()) -> None:
+    """Add random operations on few ids, with pauses; labels with some of these weights."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         log.now_us += int(rng.choice((0, 1, 20, 200, 1_500))) * 1_000_000
@@ -194,7 +208,8 @@ def acted(log: Log, seed: int, steps: int) -> None:
             scores = 1_000 + np.round(rng.random(size), 2)
             log.predict(stream, ids, scores, event_us, rng.integers(0, 3, size))
         elif kind < 0.93:
-            log.label(stream, ids, rng.random(size) < 0.4)
+            units = rng.choice(weights, size) if weights and rng.random() < 0.7 else None
+            log.label(stream, ids, rng.random(size) < 0.4, units)
         else:
             log.retract(stream, ids)
 
@@ -213,9 +228,9 @@ def cases_of(counts: PairCounts | None) -> tuple[Counter, Counter]:
     if counts is None:
         return found
     for model, cases in zip(counts.models, found, strict=True):
-        for label, run in ((True, model.counts.positives), (False, model.counts.negatives)):
-            sizes = np.ones(len(run.scores), int) if run.counts is None else run.counts
-            for score, size in zip(run.scores.tolist(), sizes.tolist(), strict=True):
+        for label in (True, False):
+            run = model.weighted_counts().run(label)
+            for score, size in zip(run.scores.tolist(), run.cases.tolist(), strict=True):
                 cases[label, score] += size
     return found
 
@@ -265,14 +280,14 @@ def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
         assert cases_of(None if pane is None else pane.counts.get(0)) == wanted
 
 
-@pytest.mark.parametrize("groups", [0, 8])
+@pytest.mark.parametrize(("groups", "weights"), [(0, ()), (8, ()), (0, (UNIT, 3 * UNIT, 0))])
 def test_replay_and_checkpoints_give_the_same_state(
-    groups: int, monkeypatch: pytest.MonkeyPatch
+    groups: int, weights: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However entries are grouped, views taken and checkpoints restored: the same bytes."""
     monkeypatch.setattr(pair_panes, "MAX_WAITING_ROWS", 50)
     log = Log(groups=groups, max_cells=16)
-    acted(log, 7, 120)
+    acted(log, 7, 120, weights)
     whole = applied(log.entries, 1_000)
     expected = whole.state_hash()
     pieces = Engine(Limits())
@@ -383,9 +398,9 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
     assert after.catalog()["a"].pairs == ()
 
 
-def test_labels_with_weights_are_left_out() -> None:
+def test_a_pair_of_an_older_log_leaves_weights_out() -> None:
     """They are counted as such; a weight of 1 counts."""
-    log = Log()
+    log = Log(counts_weights=False)
     ids = [b"x", b"y", b"z"]
     log.predict("a", ids, [0.1, 0.2, 0.3])
     log.predict("b", ids, [0.1, 0.2, 0.3])
