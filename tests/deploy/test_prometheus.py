@@ -572,6 +572,8 @@ def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
     (floor,) = group["rules"]
     # Without the example in use no stream has a floor.
     asked.remove(floor["record"])
+    # No pair is made here: tests/web/test_metrics.py has the series of one.
+    asked = {selector for selector in asked if not selector.startswith("streameval_pair_")}
     asked |= set(selectors(floor["expr"].replace("fraud/v3", STREAM)))
     assert len(asked) > 20
     # A working server has no such calls; other calls have the same labels.

@@ -16,10 +16,11 @@ from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
 from streameval._metric_registry import CALIBRATION_NAMES, MONITORED_NAMES, POINT_NAMES
-from streameval.v1 import admin_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
-from streameval_server._web import metrics, stream_metrics
+from streameval_server._web import metrics, pair_metrics, stream_metrics
+from streameval_server._web.pair_metrics import SERIES_A_PAIR, PairReadings, pair_families
 from streameval_server._web.projection_metrics import SERIES_A_PROJECTION
 
 from ..late_labels import write_late_labels
@@ -234,6 +235,93 @@ def test_projections_take_what_the_limit_leaves(tmp_path: Path) -> None:
             series = scraped(one)
             assert at(series, "streams_left_out") == 0
             assert any("project" in name for name, _ in series) is wanted
+
+
+def pair_of(one: Site, a: str, b: str, rows: int = 400) -> None:
+    """Make a pair of two streams, of which both have predicted all ids but b's last tenth."""
+    for name in (a, b):
+        one.called(
+            "streameval.v1.StreamService/CreateStream",
+            stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name)),
+        )
+    made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b))
+    one.called("streameval.v1.PairService/CreatePair", made)
+    rng = random.Random(a + b)
+    truth = [rng.random() < 0.3 for _ in range(rows)]
+    ids = [f"{a}-{row}" for row in range(rows)]
+    for name, gap, size in ((a, 0.5, rows), (b, 3.0, rows - rows // 10)):
+        scores = [rng.gauss(gap * label, 1.0) for label in truth][:size]
+        for batch in (
+            {"predictions": {"ids": ids[:size], "scores": scores}},
+            {"labels": {"ids": ids, "positives": truth}},
+        ):
+            sent = one.http.post(f"/v1/streams/{name}:ingest", json={"batch": batch})
+            assert sent.status_code == 200, sent.text
+    wait = {"selection.minRevision": sent.json()["revision"]}
+    one.http.get(f"/v1/streams/{b}:snapshot", params=wait)
+
+
+def test_pairs_are_the_comparisons() -> None:
+    """Difference with limits at all looks, evidence, shared ids; deleted pairs are gone."""
+    with site(ALWAYS_ANEW) as one:
+        pair_of(one, "v3", "v4")
+        series = scraped(one)
+        assert at(series, "pairs_left_out") == 0
+        for metric in MONITORED_NAMES:
+            request = pair_pb2.GetPairComparisonRequest(a="v3", b="v4", metric=metric)
+            found = one.called("streameval.v1.PairService/GetPairComparison", request).comparison
+            labels = {"a": "v3", "b": "v4", "figure": metric}
+            assert at(series, "pair_difference", **labels) == found.difference.value < 0
+            assert at(series, "pair_difference_lower", **labels) == found.anytime.lower
+            assert at(series, "pair_difference_upper", **labels) == found.anytime.upper
+            assert at(series, "pair_evidence", **labels) == 1.0
+            assert found.e_value > 20
+        assert at(series, "pair_shared_ids", a="v3", b="v4") == 360
+        assert at(series, "pair_shared_share", a="v3", b="v4") == 0.9
+        classes = ("positive", "negative")
+        labelled = [
+            at(series, "pair_labelled_ids", a="v3", b="v4", **{"class": each}) for each in classes
+        ]
+        assert labelled == [found.coverage.positives, found.coverage.negatives]
+        gone = pair_pb2.DeletePairRequest(a="v3", b="v4")
+        one.called("streameval.v1.PairService/DeletePair", gone)
+        assert not any("pair" in name for name, _ in scraped(one))
+
+
+def test_since_when_a_pair_is_decided_and_why_it_is_refused() -> None:
+    """A decision has its time; an answer without limits has the reason and no evidence."""
+    decided = pair_pb2.PairComparison(e_value=20**0.5)
+    decided.difference.name = "auc_pr"
+    decided.decided_since.FromMicroseconds(1_795_000_000_500_000)
+    refused = pair_pb2.PairComparison(refusal=pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS)
+    refused.difference.name = "auc_roc"
+    families = pair_families(PairReadings({("a", "b"): [decided, refused]}, left_out=2))
+    found = {
+        (sample.name, sample.labels.get("figure"), sample.labels.get("reason")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    assert found["streameval_pair_decided_timestamp_seconds", "auc_pr", None] == 1_795_000_000.5
+    assert found["streameval_pair_evidence", "auc_pr", None] == pytest.approx(0.5)
+    assert found["streameval_pair_refused", "auc_roc", "too_few_clusters"] == 1
+    assert ("streameval_pair_evidence", "auc_roc", None) not in found
+    assert found["streameval_pairs_left_out", None, None] == 2
+
+
+def test_pairs_take_turns_and_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape compares some, those that wait the longest; streams come before pairs."""
+    monkeypatch.setattr(pair_metrics, "MAX_NEW_PAIRS", 1)
+    room = 4 * stream_metrics.SERIES_A_STREAM + SERIES_A_PAIR
+    for most, expected in ((room + SERIES_A_PAIR, [1, 2, 2]), (room, [1, 1, 1])):
+        settings = replace(ALWAYS_ANEW, limits=Limits(max_metric_series=most))
+        with site(settings) as one:
+            pair_of(one, "v1", "v2", rows=40)
+            pair_of(one, "v3", "v4", rows=40)
+            for size in expected:
+                series = scraped(one)
+                names = {labels for name, labels in series if name.endswith("pair_shared_ids")}
+                assert len(names) == size
+                assert at(series, "pairs_left_out") == 2 - max(expected)
 
 
 def hours_ago(hours: int) -> int:

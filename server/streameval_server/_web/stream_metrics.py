@@ -4,8 +4,9 @@ A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it de
 threshold, `SERIES_OF_CALIBRATION` more on the probability scale, and where it declares alarms
 `SERIES_A_WATCH` for each watch and one for all, so the limit on series limits streams: the
 first by name that fit are exported, and a gauge counts the others; what is left of it is for
-projections. An unchanged snapshot costs a copy, because the query engine caches it by the parts
-that it was made of; a comparison is reused while both snapshots of its stream stay the same.
+pairs, and then for projections. An unchanged snapshot costs a copy, because the query engine
+caches it by the parts that it was made of; a comparison is reused while both snapshots of its
+stream stay the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.query_engine import DELAY_BOUNDS_S
 from streameval_server._web.alarm_metrics import SERIES_A_WATCH, alarm_families, read_alarms
 from streameval_server._web.histogram_metrics import add_histogram
+from streameval_server._web.pair_metrics import (
+    SERIES_A_PAIR,
+    PairMetrics,
+    PairReadings,
+    pair_families,
+)
 from streameval_server._web.projection_metrics import (
     SERIES_A_PROJECTION,
     ProjectionReadings,
@@ -87,6 +94,8 @@ class StreamReadings:
         How many streams are not exported.
     alarms : list of AlarmStatus
         The detectors of the exported streams.
+    pairs : PairReadings
+        As far as the limit on series allows.
     projections : ProjectionReadings
         Of those streams whose labels come by id, as far as the limit on series allows.
     """
@@ -94,6 +103,7 @@ class StreamReadings:
     by_name: dict[str, _StreamReading] = field(default_factory=dict)
     left_out: int = 0
     alarms: list[alarm_pb2.AlarmStatus] = field(default_factory=list)
+    pairs: PairReadings = field(default_factory=PairReadings)
     projections: ProjectionReadings = field(default_factory=ProjectionReadings)
 
 
@@ -115,6 +125,7 @@ class StreamMetrics:
         self._snapshot = methods.find(f"{_QUERY}/GetSnapshot")
         self._alarms = methods.find(f"{_STREAMS}/ListAlarms")
         self._compare = methods.find(f"{_QUERY}/CompareStreams")
+        self._pairs = PairMetrics(methods)
         self._window_us = round(window_s * 1e6)
         self._max_series = max_series
 
@@ -133,6 +144,8 @@ class StreamMetrics:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
         readings.alarms = await read_alarms(self._alarms, readings.by_name)
+        readings.pairs = await self._pairs.read(before.pairs, room)
+        room -= SERIES_A_PAIR * len(readings.pairs.by_names)
         joined = [
             name for name, each in readings.by_name.items() if each.whole.HasField("coverage")
         ]
@@ -238,6 +251,7 @@ def stream_families(readings: StreamReadings) -> Iterator[Metric]:
     )
     yield from _figures(readings)
     yield from alarm_families(readings.alarms)
+    yield from pair_families(readings.pairs)
     yield from projection_families(readings.projections)
     yield from _counts(readings)
 

@@ -1,0 +1,198 @@
+"""Pairs for Prometheus: how far two models differ on shared ids, and whether that suffices.
+
+A comparison takes some milliseconds of a query thread for each figure, so a scrape makes those
+of at most `MAX_NEW_PAIRS`: of the pairs that wait the longest. The others are as at their last
+turn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.core import GaugeMetricFamily
+
+from streameval._metric_registry import MONITORED_NAMES
+from streameval._uncertainty import DECIDING_E_VALUE
+from streameval.v1 import pair_pb2
+from streameval_server._model.errors import Code, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from streameval_server._grpc.methods import Methods
+
+MAX_NEW_PAIRS = 4
+"""Pairs that one scrape compares."""
+
+SERIES_A_PAIR = 6 * len(MONITORED_NAMES) + 4
+"""Difference, its limits, evidence, since when it suffices, and refusal of each figure; shared
+ids, their share, and the labelled ones of both classes."""
+
+_PAGE_SIZE = 1_000
+_SERVICE = "streameval.v1.PairService"
+_REFUSAL_PREFIX = "PAIR_REFUSAL_"
+
+
+@dataclass(slots=True)
+class PairReadings:
+    """The pairs at the time of one scrape.
+
+    Attributes
+    ----------
+    by_names : dict of (str, str) to list of PairComparison
+        One for each figure, of pairs that had their turn, the longest ago first.
+    left_out : int
+        How many pairs are not exported.
+    """
+
+    by_names: dict[tuple[str, str], list[pair_pb2.PairComparison]] = field(default_factory=dict)
+    left_out: int = 0
+
+
+class PairMetrics:
+    """Reads pairs with the rights of the current call: those whose streams its token covers.
+
+    Parameters
+    ----------
+    methods
+        The server's.
+    """
+
+    def __init__(self, methods: Methods) -> None:
+        self._list = methods.find(f"{_SERVICE}/ListPairs")
+        self._compare = methods.find(f"{_SERVICE}/GetPairComparison")
+
+    async def read(self, before: PairReadings, room: int) -> PairReadings:
+        """Compare the pairs whose turn it is; the others are as `before`.
+
+        Parameters
+        ----------
+        before : PairReadings
+            Of the scrape before.
+        room : int
+            How many series there may be.
+        """
+        listed = await self._names()
+        wanted = dict.fromkeys(listed[: max(room, 0) // SERIES_A_PAIR])
+        kept = {names: found for names, found in before.by_names.items() if names in wanted}
+        turns = [*(names for names in wanted if names not in kept), *kept]
+        for names in turns[:MAX_NEW_PAIRS]:
+            kept.pop(names, None)
+            try:
+                kept[names] = [await self._comparison(names, each) for each in MONITORED_NAMES]
+            except RequestError as error:
+                if error.code is not Code.NOT_FOUND:  # deleted since it was listed
+                    raise
+        return PairReadings(kept, len(listed) - len(wanted))
+
+    async def _names(self) -> list[tuple[str, str]]:
+        request = pair_pb2.ListPairsRequest(page_size=_PAGE_SIZE)
+        found: list[tuple[str, str]] = []
+        while True:
+            page: Any = await self._list.answer(request)
+            found += [(pair.a, pair.b) for pair in page.pairs]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    async def _comparison(self, names: tuple[str, str], metric: str) -> pair_pb2.PairComparison:
+        a, b = names
+        request = pair_pb2.GetPairComparisonRequest(a=a, b=b, metric=metric)
+        answer: Any = await self._compare.answer(request)
+        comparison: pair_pb2.PairComparison = answer.comparison
+        return comparison
+
+
+def pair_families(readings: PairReadings) -> Iterator[Metric]:
+    """Yield the metric families of pairs; none where there is no pair."""
+    if not readings.by_names and not readings.left_out:
+        return
+    yield GaugeMetricFamily(
+        "streameval_pairs_left_out",
+        "Pairs without series, because there would be too many.",
+        value=readings.left_out,
+    )
+    yield from _figures(readings)
+    yield from _counts(readings)
+
+
+def _figures(readings: PairReadings) -> Iterator[Metric]:
+    labels = ("a", "b", "figure")
+    families = {
+        name: GaugeMetricFamily(f"streameval_pair_{name}", help_, labels=labels)
+        for name, help_ in (
+            ("difference", "The figure of a minus that of b, on the ids that both have scored."),
+            ("difference_lower", "Lower limit of its 95 % interval, however often one looks."),
+            ("difference_upper", "Upper limit of the same."),
+            (
+                "evidence",
+                "The evidence that one of them is better, as a share of what decides, 0 to 1.",
+            ),
+            (
+                "decided_timestamp_seconds",
+                "Since when the evidence has decided without interruption.",
+            ),
+        )
+    }
+    refused = GaugeMetricFamily(
+        "streameval_pair_refused",
+        "Why a difference has no limits.",
+        labels=(*labels, "reason"),
+    )
+    for names, comparisons in sorted(readings.by_names.items()):
+        for found in comparisons:
+            of = (*names, found.difference.name)
+            if found.difference.HasField("value"):
+                families["difference"].add_metric(of, found.difference.value)
+            if found.anytime.HasField("lower"):
+                families["difference_lower"].add_metric(of, found.anytime.lower)
+                families["difference_upper"].add_metric(of, found.anytime.upper)
+            if found.HasField("e_value"):
+                families["evidence"].add_metric(of, _share(found.e_value))
+            if found.HasField("decided_since"):
+                since_s = found.decided_since.ToMicroseconds() / 1e6
+                families["decided_timestamp_seconds"].add_metric(of, since_s)
+            if found.refusal:
+                reason = pair_pb2.PairRefusal.Name(found.refusal).removeprefix(_REFUSAL_PREFIX)
+                refused.add_metric((*of, reason.lower()), 1)
+    yield from (*families.values(), refused)
+
+
+def _share(e_value: float) -> float:
+    """Return the logarithm of an e-value as a share of what decides, within 0 and 1.
+
+    >>> _share(0.5), round(_share(20**0.5), 6), _share(1e9)
+    (0.0, 0.5, 1.0)
+    """
+    if e_value <= 1:
+        return 0.0
+    return min(1.0, math.log(e_value) / math.log(DECIDING_E_VALUE))
+
+
+def _counts(readings: PairReadings) -> Iterator[Metric]:
+    labels = ("a", "b")
+    shared = GaugeMetricFamily(
+        "streameval_pair_shared_ids", "Ids that both have predicted.", labels=labels
+    )
+    share = GaugeMetricFamily(
+        "streameval_pair_shared_share",
+        "Share of the ids that either has predicted.",
+        labels=labels,
+    )
+    labelled = GaugeMetricFamily(
+        "streameval_pair_labelled_ids",
+        "Shared ids whose label counts.",
+        labels=(*labels, "class"),
+    )
+    for names, comparisons in sorted(readings.by_names.items()):
+        coverage = comparisons[0].coverage
+        shared.add_metric(names, coverage.shared)
+        if coverage.HasField("shared_share"):
+            share.add_metric(names, coverage.shared_share)
+        labelled.add_metric((*names, "positive"), coverage.positives)
+        labelled.add_metric((*names, "negative"), coverage.negatives)
+    yield from (shared, share, labelled)
