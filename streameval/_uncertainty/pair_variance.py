@@ -9,6 +9,7 @@ Clusters: see `pair_clusters`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -101,11 +102,15 @@ def variance_of_difference(
     """
     if min(grid.positives.total, grid.negatives.total) < 2:
         return PairVariance(math.nan)
+    is_weighted = any(each.weights is not None for each in (grid.positives, grid.negatives))
+    if is_weighted:  # one class may weigh 1 each, and is to be counted in the same units
+        grid = replace(
+            grid, positives=grid.positives.weighted(), negatives=grid.negatives.weighted()
+        )
     estimator = estimator_of(models[0].name)
     if grid.cuts is not None and estimator.in_cells is not None:
         estimator = estimator.in_cells
     scores = _scores_of(grid, "a"), _scores_of(grid, "b")
-    is_weighted = any(each.weights is not None for each in (grid.positives, grid.negatives))
     side_of = _weighted_side if is_weighted else _side
     a, b = (side_of(grid, name, each, estimator, prevalence) for name, each in zip("ab", scores))
     ratio = max(1.0, _hidden_ratio(models[0], a), _hidden_ratio(models[1], b))

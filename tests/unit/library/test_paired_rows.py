@@ -108,6 +108,19 @@ def test_the_variance_of_weighted_cases_is_that_of_single_ones(metric: str) -> N
         assert side == own.interval(metric)
 
 
+@pytest.mark.parametrize("metric", FIGURES)
+@pytest.mark.parametrize("label", [True, False])
+def test_only_one_class_has_weights(metric: str, label: bool) -> None:
+    """As of an audit of the negatives alone: the same as with all weights times a constant."""
+    rows = columns()
+    weighing = np.where(rows["labels"] == label, 2.5, 1.0)
+    found = pair_of(rows | {"weights": weighing}).compare(metric=metric)
+    scaled = pair_of(rows | {"weights": 1.5 * weighing}).compare(metric=metric)
+    assert found.reason is None
+    for name in ("difference", "lower", "upper", "p_value"):
+        assert getattr(found, name) == pytest.approx(getattr(scaled, name), rel=1e-9), name
+
+
 def test_weights_of_one_are_no_weights() -> None:
     """Also where a pair with other weights has lost those again."""
     rows = columns()
