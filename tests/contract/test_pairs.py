@@ -16,6 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from streameval import PairedEvaluator, compare_paired
 from streameval.v1 import ingest_pb2, pair_pb2, pair_pb2_grpc, stream_pb2, types_pb2
 from streameval_server._model.server_settings import Settings
+from streameval_server._state import pair_panes
 from streameval_server.testing import running_service
 
 from .conftest import Failure, Wire, failure
@@ -296,6 +297,70 @@ def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
     )
     assert error.code is grpc.StatusCode.NOT_FOUND
     assert "make it before both score the same ids" in error.message
+
+
+def test_cells_that_hide_the_order_are_refused(
+    wire: Wire, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells of an hour that were cut where other scores were: no limits, and what to do."""
+    monkeypatch.setattr(pair_panes, "MAX_WAITING_ROWS", 100)  # counted before the next entry
+    a, b = f"{fresh}/a", f"{fresh}/b"
+    made(wire, a, b, max_cells=64)
+    first, later = Cases(13, 200), Cases(14, 2_000, offset=6.0)
+    later.b += 6.0
+    for cases in (first, later):
+        put(wire, a, predictions=cases.predictions("a"))
+        put(wire, b, predictions=cases.predictions("b"))
+        revision = put(wire, a, labels=cases.told())
+    hour = types_pb2.Selection(last=Duration(seconds=3_600))
+    found = asked(wire, (a, b), revision, selection=hour, metric="auc_pr").comparison
+    assert found.in_cells
+    assert found.refusal == pair_pb2.PAIR_REFUSAL_GRID_TOO_COARSE
+    assert "more max_cells, or start a new one" in found.reason
+    assert found.sentence.endswith(found.reason)
+    for limits in (found.difference.interval, found.anytime):
+        assert limits.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_COARSE
+        assert not limits.HasField("lower")
+    assert not found.HasField("e_value")
+    assert found.verdict == pair_pb2.PAIR_VERDICT_UNSPECIFIED
+    columns = {
+        name: np.concatenate((getattr(first, column), getattr(later, column)))
+        for name, column in (("labels", "labels"), ("scores_a", "a"), ("scores_b", "b"))
+    }
+    expected = compare_paired(metric="auc_pr", **columns)
+    assert found.difference.value == pytest.approx(expected.difference, abs=0.05)
+    agrees(asked(wire, (a, b), revision, metric="auc_pr").comparison, expected)
+
+
+def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
+    """One group of clusters says nothing of the variance between them; a second one does."""
+    a, b = f"{fresh}/a", f"{fresh}/b"
+    for name in (a, b):
+        stream = stream_pb2.Stream(name=name)
+        stream.settings.cluster_key, stream.settings.cluster_groups = "user", 8
+        wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream), timeout=20)
+    pair = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b))
+    assert wire.pairs.CreatePair(pair, timeout=20).pair.settings.cluster_groups == 8
+    cases = Cases(14)
+    for users, refusal in (
+        ([17] * 300, pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS),
+        ([1_000_003 * (row % 40) for row in range(300)], pair_pb2.PAIR_REFUSAL_UNSPECIFIED),
+    ):
+        rows = slice(0, 300) if refusal else slice(300, 600)
+        for name, scores in ((a, "a"), (b, "b")):
+            predictions = cases.predictions(scores, rows)
+            del predictions.segments[:]
+            predictions.clusters.extend(users)
+            put(wire, name, predictions=predictions)
+        revision = put(wire, a, labels=cases.told(rows))
+        found = asked(wire, (a, b), revision, metric="auc_roc").comparison
+        assert found.refusal == refusal
+        assert found.difference.HasField("value")
+        assert found.difference.interval.HasField("lower") == (not refusal)
+        if refusal:
+            assert "one group of clusters" in found.reason
+            assert "wait for those of others" in found.sentence
+            assert not found.HasField("e_value")
 
 
 def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> None:
