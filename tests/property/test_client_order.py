@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.client._buffer import stream_buffer
+from streameval.client._buffer import unlocked_rows
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.clock import clock_ns
@@ -180,7 +180,7 @@ class ReceivedRows(ExpectedRows):
 @settings(max_examples=300)
 def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, burst: int) -> None:
     """The rows of each id are sent in order; cases and misses have the same totals."""
-    with mock.patch.object(stream_buffer, "_MIN_BURST_ROWS", burst):
+    with mock.patch.object(unlocked_rows, "_MIN_BURST_ROWS", burst):
         _arrive(script, max_rows)
 
 

@@ -3,7 +3,7 @@
 One lock guards the buffer. It is held for an append or a swap, never while rows are
 converted or sent. All rows are drained at once and split afterwards, because removing
 the head of a list costs O(rest). Where rows of a stream and kind arrive in bursts, the
-buffer grants a number of them without the lock (`stream_buffer` explains the lock-free
+buffer grants a number of them without the lock (`unlocked_rows` explains the lock-free
 appends), until the sender drains them, another row needs their room, or their stamp is
 too old.
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from streameval._row_codec.segments import SegmentPairs
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
     from streameval.client._buffer.runs import Sampling
-    from streameval.client._buffer.stream_buffer import UnlockedRows
+    from streameval.client._buffer.segments import SegmentSet
+    from streameval.client._buffer.unlocked_rows import UnlockedRows
 
 WhenFull = Literal["drop", "block"]
 
@@ -135,6 +136,26 @@ class Buffer:
             self._accept(1)
             if stream.unlocked_cases.count_locked_row(stream.stamps.at(now_ns)):
                 self._grant(stream.unlocked_cases)
+
+    def add_segmented_case(
+        self, stream: StreamBuffer, positive: bool, score: float, segments: SegmentSet
+    ) -> None:
+        """Append one checked case for which `unlocked_segmented_cases` has no grant."""
+        with self.lock:
+            if stream.unlocked_segmented_cases.granted:
+                self._revoke(stream.unlocked_segmented_cases)
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
+                return
+            run = stream.segmented_cases
+            now_ns = self.clock_ns()
+            if now_ns >= run.until_ns:
+                run.until_ns = run.marks.mark_now(len(run.sets), now_ns)
+            run.sets.append(segments)
+            run.positives.append(positive)
+            run.scores.append(score)
+            self._accept(1)
+            if stream.unlocked_segmented_cases.count_locked_row(stream.stamps.at(now_ns)):
+                self._grant(stream.unlocked_segmented_cases)
 
     def add_dated_case(
         self,

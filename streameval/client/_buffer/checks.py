@@ -6,7 +6,6 @@ text; a Python loop runs only if a column has text that is not plain ASCII, or i
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +23,16 @@ from streameval._common.names import (
 from streameval._common.values import at_row
 from streameval._counts.columns import check_length
 from streameval._row_codec.segments import SegmentCodes
+from streameval.client._buffer.segments import SegmentSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from streameval._row_codec.segments import SegmentPairs
+
+    SegmentItems = tuple[tuple[Any, Any], ...]
+
+_MAX_SEGMENT_SETS = 4096
 
 
 def check_stream_name(name: str) -> str:
@@ -93,7 +99,7 @@ def check_ids(ids: Any) -> list[str]:
     return [check_id(value, field="ids", index=index) for index, value in enumerate(column)]
 
 
-def check_segments(segments: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def check_segments(segments: Mapping[str, str]) -> SegmentPairs:
     """Return one row's segments as pairs, or refuse them.
 
     Examples
@@ -101,23 +107,44 @@ def check_segments(segments: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     >>> check_segments({"country": "US", "plan": ""})
     (('country', 'US'),)
     """
+    return check_segment_set(segments).pairs
+
+
+def check_segment_set(segments: Mapping[str, str]) -> SegmentSet:
+    """Return one row's segments as a set, or refuse them. O(1) if they were checked before."""
     if not hasattr(segments, "items"):
         message = f"segments must be a mapping of keys to values, got {segments!r:.60}"
         raise InvalidInputError(message, field="segments")
     items = tuple(segments.items())
     try:
-        return _pairs(items)
+        return SEGMENT_SETS[items]
     except TypeError:  # an unhashable value is not text
-        for key, value in items:
-            _check_value(check_key(key), value, None)
+        _check_items(items)
         raise
 
 
-@lru_cache(maxsize=4096)
-def _pairs(items: tuple[tuple[Any, Any], ...]) -> tuple[tuple[str, str], ...]:
-    """Return checked keys and values; a key without a value is left out."""
+def _check_items(items: SegmentItems) -> SegmentSet:
+    """Return the segments of a mapping's items, or refuse them; a key without a value is left out.
+
+    O(items).
+    """
     checked = [(check_key(key), _check_value(key, value, None)) for key, value in items]
-    return tuple(pair for pair in checked if pair[1])
+    return SegmentSet(tuple(pair for pair in checked if pair[1]))
+
+
+class _SegmentSets(dict["SegmentItems", SegmentSet]):
+    """Sets by the items of mappings; items that were not seen lately are checked, or refused."""
+
+    def __missing__(self, items: SegmentItems) -> SegmentSet:
+        checked = _check_items(items)
+        if len(self) >= _MAX_SEGMENT_SETS:
+            self.clear()
+        self[items] = checked
+        return checked
+
+
+SEGMENT_SETS = _SegmentSets()
+"""Text equals text only, so items that equal valid ones are valid. Shared by all streams."""
 
 
 def check_segment_columns(

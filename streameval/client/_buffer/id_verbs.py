@@ -96,7 +96,13 @@ class IdVerbs(RowVerbs):
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None and cluster is None:
-            self._add(id, PREDICTION_CODE, score)
+            rows = self._triples  # `_add`, without a call
+            if len(rows) >= rows.allowed:
+                self._buffer.add_id(self._stream_buffer, id, PREDICTION_CODE, score)
+                return
+            rows += (id, PREDICTION_CODE, score)
+            if not rows.allowed:
+                self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
             return
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
@@ -156,7 +162,13 @@ class IdVerbs(RowVerbs):
         if positive is not True and positive is not False:
             positive = check_label(positive)
         if at is None and score is None and weight is None and label_probability is None:
-            self._add(id, _LABEL_CODES[positive], 0.0)
+            rows = self._triples  # `_add`, without a call
+            if len(rows) >= rows.allowed:
+                self._buffer.add_id(self._stream_buffer, id, _LABEL_CODES[positive], 0.0)
+                return
+            rows += (id, _LABEL_CODES[positive], 0.0)
+            if not rows.allowed:
+                self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
             return
         value = 0.0 if score is None else check_score(score)
         units, _ = check_row_sampling(weight, label_probability, None)

@@ -180,7 +180,7 @@ class CaseRun:
             rows = CaseRows(stream, positives, scores, None, time_us)
         else:
             times, segments = self.marks.columns(len(self.scores))
-            rows = CaseRows(stream, positives, scores, None, _compact_times(times), segments)
+            rows = CaseRows(stream, positives, scores, None, compact_times(times), segments)
         if self._sampling is None:
             return rows
         values = np.frombuffer(self.values, np.int64)
@@ -305,7 +305,7 @@ class _IdColumns:
     def _times_of(self, rows: slice | IntArray) -> Times:
         if self._single_time_us is not None:
             return self._single_time_us
-        return _compact_times(self._times[rows])
+        return compact_times(self._times[rows])
 
     def _segments_of(self, rows: slice | IntArray) -> Segments:
         if self._single_time_us is not None:
@@ -313,6 +313,6 @@ class _IdColumns:
         return tuple(select_segment_rows(column, rows) for column in self._segments)
 
 
-def _compact_times(times: IntArray) -> Times:
+def compact_times(times: IntArray) -> Times:
     """Return one time in place of equal times. O(rows)."""
     return int(times[0]) if times.size and times.min() == times.max() else times

@@ -53,6 +53,27 @@ def _join_key(
     return SegmentCodes(key, tuple(codes), np.concatenate(parts))
 
 
+class SegmentSet:
+    """The checked segments of a row; equal to itself only, so that it is found fast in a dict.
+
+    Attributes
+    ----------
+    pairs : SegmentPairs
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: SegmentPairs) -> None:
+        self.pairs = pairs
+
+
+def segments_of_sets(sets: Sequence[SegmentSet]) -> Segments:
+    """Return the segments of rows that have a set each. O(rows) for each key."""
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(sets))}
+    rows = np.fromiter(map(numbers.__getitem__, sets), dtype=np.uint32, count=len(sets))
+    return _segments_of_rows([each.pairs for each in numbers], rows)
+
+
 def segments_from_marks(marks: Sequence[SegmentPairs], counts: npt.NDArray[np.int64]) -> Segments:
     """Return the segments of rows that come in runs with equal segments. O(rows) for each key.
 
@@ -65,11 +86,18 @@ def segments_from_marks(marks: Sequence[SegmentPairs], counts: npt.NDArray[np.in
     """
     numbers: dict[SegmentPairs, int] = {}
     number = [numbers.setdefault(mark, len(numbers)) for mark in marks]
-    rows = np.repeat(np.array(number, dtype=np.uint32), counts)
-    distinct = [dict(mark) for mark in numbers]
+    return _segments_of_rows(list(numbers), np.repeat(np.array(number, dtype=np.uint32), counts))
+
+
+def _segments_of_rows(distinct: Sequence[SegmentPairs], rows: npt.NDArray[np.uint32]) -> Segments:
+    """Return the segments of rows, from the number of each row's pairs among the distinct ones.
+
+    O(rows) for each key.
+    """
     columns = []
-    for key in dict.fromkeys(key for mark in numbers for key, _ in mark):
+    values_by_key = [dict(pairs) for pairs in distinct]
+    for key in dict.fromkeys(key for pairs in distinct for key, _ in pairs):
         codes: dict[str, int] = {}
-        of_marks = [codes.setdefault(pairs.get(key, ""), len(codes)) for pairs in distinct]
-        columns.append(SegmentCodes(key, tuple(codes), np.array(of_marks, dtype=np.uint32)[rows]))
+        of_pairs = [codes.setdefault(values.get(key, ""), len(codes)) for values in values_by_key]
+        columns.append(SegmentCodes(key, tuple(codes), np.array(of_pairs, dtype=np.uint32)[rows]))
     return tuple(columns)

@@ -22,7 +22,7 @@ from streameval.client._buffer.id_columns import (
     phases,
     rank_of,
 )
-from streameval.client._buffer.runs import Stamps, _compact_times
+from streameval.client._buffer.runs import Stamps, compact_times
 from streameval.client._buffer.segments import join_segments
 from streameval.client._delivery.merge_upload import PIECE_BYTES, MergeState, Upload
 from streameval.client._errors import error_for
@@ -129,8 +129,8 @@ def test_pieces_join_with_their_segments() -> None:
     assert [plan.values[code] for code in plan.codes] == [""] * 5 + ["pro"]
     assert join_times([5, 5], [2, 1]) == 5
     assert join_times([5, np.array([6, 7])], [1, 2]).tolist() == [5, 6, 7]
-    assert _compact_times(np.array([4, 4])) == 4
-    assert _compact_times(np.array([4, 5])).tolist() == [4, 5]
+    assert compact_times(np.array([4, 4])) == 4
+    assert compact_times(np.array([4, 5])).tolist() == [4, 5]
 
 
 @pytest.mark.parametrize("values", [1, 2, 300, (1 << 16) + 1])

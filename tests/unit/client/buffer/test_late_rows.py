@@ -9,7 +9,7 @@ import pytest
 
 from streameval.client import ClosedError
 from streameval.client._buffer.buffer import Buffer
-from streameval.client._buffer.stream_buffer import UnlockedList
+from streameval.client._buffer.unlocked_rows import UnlockedList
 
 from .unlocked_rows import Verbs, add_burst, buffer, stop_ticks, taken
 

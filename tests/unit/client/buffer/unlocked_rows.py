@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client._buffer import stream_buffer
+from streameval.client._buffer import unlocked_rows
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.columns import CaseRows
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-MIN_BURST_ROWS = stream_buffer._MIN_BURST_ROWS
+MIN_BURST_ROWS = unlocked_rows._MIN_BURST_ROWS
 
 
 def stop_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
