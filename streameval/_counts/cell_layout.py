@@ -149,6 +149,10 @@ class NumberLayout:
         bounds = self.span.below or self.span.above
         return bounds[0] if bounds else 0
 
+    def place_of(self, number: int) -> int:
+        """Return the place of one number, which the span must cover. O(1)."""
+        return number - self._first - (self.gap if number >= 0 else 0)
+
     def places_of_numbers(self, numbers: IntArray) -> IntArray:
         """Return the place of each number; the span must cover them. O(n)."""
         places = numbers - np.int64(self._first + self.gap)

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.cell_sums import sum_cells
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_merge import merge_packed
 from streameval._counts.run import NegativeCountError, Run, merge_runs
-from streameval._counts.scatter import merge_cells
 from streameval._counts.state import (
     State,
     at_resolution,
@@ -26,10 +25,11 @@ from streameval._counts.state import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._counts.packed_counts import PackedCounts
     from streameval._counts.resolution import Scale
 
-_MIN_PACKED_STATES = 3
-"""Fewer packed states than this are opened to be merged."""
+_MIN_TABLE_STATES = 3
+"""Fewer states than this are opened and merged without a table."""
 
 
 def merge_states(states: Sequence[State], *, revision: int) -> State:
@@ -66,24 +66,26 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             state.weighted_counts().at_resolution(resolution, scale) for state in states
         )
         return fit_to_cap(with_weights(settings, first.merged(*rest), unit=1))
+    whole = State(
+        missed_positives=sum(state.missed_positives for state in states),
+        missed_negatives=sum(state.missed_negatives for state in states),
+        resolution=resolution,
+        scale=scale,
+        max_cells=min(caps, default=None),
+        revision=revision,
+        clusters=_merged_clusters(states),
+    )
+    if len(states) >= _MIN_TABLE_STATES and resolution is not None and resolution >= 1:
+        cells = _sum_in_table(states, resolution, whole)
+        if cells is not None:
+            return cells
     if len(states) == 2 and all(state.resolution == resolution for state in states):
         merged = states[0].counts.merged(states[1].counts)
     else:
         merged = ScoreCounts(
             _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
         )
-    return fit_to_cap(
-        State(
-            counts=merged,
-            missed_positives=sum(state.missed_positives for state in states),
-            missed_negatives=sum(state.missed_negatives for state in states),
-            resolution=resolution,
-            scale=scale,
-            max_cells=min(caps, default=None),
-            revision=revision,
-            clusters=_merged_clusters(states),
-        )
-    )
+    return fit_to_cap(replace(whole, counts=merged))
 
 
 def check_mergeable(states: Sequence[State]) -> Scale:
@@ -191,30 +193,44 @@ def _merged_clusters(states: Sequence[State]) -> ClusterCounts | None:
     return merge_clusters(tables) if tables else None
 
 
+def _sum_in_table(states: Sequence[State], resolution: int, whole: State) -> State | None:
+    """Return `whole` with the sum of states, within its cap; None if a table would not do.
+
+    O(S + W) for S cells in all and a table of W rows. Packed states are not opened.
+    """
+    parts: list[tuple[PackedCounts | ScoreCounts, int]] = []
+    for state in states:
+        # Read once: another thread may pack the state meanwhile.
+        packed = state.packed
+        if packed is not None:
+            parts.append((packed, packed.bits))
+        elif state.resolution is None:
+            parts.append((_at(state, resolution, whole.scale), resolution))
+        else:
+            parts.append((state.counts, state.resolution))
+    sums = sum_cells(parts, resolution, whole.scale)
+    if sums is not None and whole.max_cells is not None:
+        sums = sums.fitted(whole.max_cells)
+    if sums is None:
+        return None
+    return replace(whole, counts=sums.counts(whole.scale), resolution=sums.bits)
+
+
 def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:
     """Return one class's sum at a common resolution."""
-    if resolution is None:
-        return merge_runs([state.run(label) for state in states])
-    # Read once: another thread may pack a state meanwhile, which must not fall between the two.
-    forms = [(state, state.packed) for state in states]
-    packed = [each for _, each in forms if each is not None]
-    if len(packed) >= _MIN_PACKED_STATES and resolution >= 1:
-        closed = merge_packed(packed, label, resolution, scale)
-        if closed is not None:
-            rest = [state for state, each in forms if each is None]
-            runs = [at_resolution(state.run(label), resolution, scale) for state in rest]
-            return merge_cells([closed, *runs], resolution, scale)
-    runs = [
-        state.run(label)
-        if state.resolution == resolution
-        else at_resolution(state.run(label), resolution, scale)
-        for state in states
-    ]
-    return merge_cells(runs, resolution, scale)
+    return merge_runs(
+        [
+            state.run(label)
+            if state.resolution == resolution
+            else at_resolution(state.run(label), resolution, scale)
+            for state in states
+        ]
+    )
 
 
 def _check_probabilities(states: Sequence[State]) -> None:
-    for state in states:
+    # Those of states on the probability scale were checked when they were added.
+    for state in (each for each in states if each.scale != "probability"):
         for run in (state.counts.positives, state.counts.negatives):
             if not is_probability(run):
                 score = run.scores[0] if run.scores[0] < 0.0 else run.scores[-1]

@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval._counts.cell_layout import Layout, NumberLayout, Span, cell_keys
 from streameval._counts.resolution import quantise
-from streameval._counts.run import Run, merge_runs
+from streameval._counts.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,36 +36,6 @@ if TYPE_CHECKING:
         def counts(self) -> IntArray | None: ...
 
 
-_MIN_TABLE_RUNS = 3
-"""Fewer runs than this are merged without a table."""
-
-
-def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
-    """Return the sum of many runs of lower edges at one resolution.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Counts may be signed as long as no sum is negative.
-    bits : int
-        Significant bits that all of them keep.
-    scale : {"plain", "probability"}
-        The scale of the cells.
-
-    Examples
-    --------
-    >>> panes = [Run.of(np.array([0.5, 0.75])), Run.of(np.array([0.5])), Run.of(np.array([-1.0]))]
-    >>> merged = merge_cells(panes, 2, "plain")
-    >>> merged.scores, merged.counts
-    (array([-1.  ,  0.5 ,  0.75]), array([1, 2, 1]))
-    """
-    runs = [run for run in runs if len(run)]
-    if len(runs) < _MIN_TABLE_RUNS:
-        return merge_runs(runs)
-    cells = count_cells(*concatenate_parts(runs), bits, scale)
-    return merge_runs(runs) if cells is None else cells
-
-
 def concatenate_parts(parts: Sequence[Part]) -> tuple[FloatArray, IntArray | None]:
     """Return the scores of all parts, and the counts of the parts that have some, placed last."""
     ones = [part.scores for part in parts if part.counts is None]
@@ -83,7 +53,7 @@ def count_cells(scores: FloatArray, counts: IntArray | None, bits: int, scale: S
         In any order, repeated or not, at least one; on the probability scale
         between 0 and 1.
     counts : int64[m] or None
-        Multiplicities of the last m scores, as in `merge_cells`; each other score
+        Multiplicities of the last m scores, signed if no sum is negative; each other score
         is one case.
     bits, scale
         The resolution and scale of the cells.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._counts import encode_evaluator, merge, packed_merge
+from streameval._counts import cell_sums, encode_evaluator, merge
 from streameval._counts.merge import merge_states
 from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.resolution import Scale
@@ -113,9 +113,9 @@ def test_a_state_that_is_packed_during_a_merge_is_counted(
 
     def packing_the_last(*arguments: object) -> object:
         states[3].pack()
-        return packed_merge.merge_packed(*arguments)
+        return cell_sums.sum_cells(*arguments)
 
-    monkeypatch.setattr(merge, "merge_packed", packing_the_last)
+    monkeypatch.setattr(merge, "sum_cells", packing_the_last)
     found = merge_states(states, revision=1)
     assert states[3].packed is not None
     assert found.same_content(whole)

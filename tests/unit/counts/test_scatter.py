@@ -7,8 +7,8 @@ import pytest
 
 from streameval._counts import cell_layout as layout
 from streameval._counts.resolution import quantise
-from streameval._counts.run import EMPTY_RUN, Run, merge_runs
-from streameval._counts.scatter import count_cells, merge_cells, rank_cells
+from streameval._counts.run import Run
+from streameval._counts.scatter import count_cells, rank_cells
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
@@ -31,42 +31,6 @@ def panes(kind: str, bits: int, number: int) -> list[Run]:
             scores = np.append(rng.choice([0.0, 5e-324, 0.5, 1 - 2**-53, 1.0], 5), rng.random(9))
         made.append(Run.of(quantise(scores, bits, scale)))
     return made
-
-
-@pytest.mark.parametrize("kind", ["plain", "plain extremes", "probability", "probability extremes"])
-@pytest.mark.parametrize("bits", [-11, 0, 1, 2, 7, 12, 30, 52, 53])
-@pytest.mark.parametrize("wide", [True, False])
-def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
-    """At every resolution and scale, also with the widest tables."""
-    if wide:
-        monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 18)
-    runs = panes(kind, bits, 12)
-    got = merge_cells(runs, bits, "probability" if kind.startswith("probability") else "plain")
-    want = merge_runs(runs)
-    got._check()
-    assert np.array_equal(got.scores, want.scores)
-    assert got.total == want.total
-    assert (got.counts is None) == (want.counts is None)
-    assert got.counts is None or np.array_equal(got.counts, want.counts)
-
-
-def test_the_lowest_double_keeps_its_own_cell():
-    """It is the edge of a cell whose floor is -inf, and shares no cell with its neighbour."""
-    scores = quantise(np.array([-LARGEST, -1.75 * 2.0**1023, -(2.0**1023)]), 3)
-    assert len(set(scores.tolist())) == 3
-    runs = [Run.of(scores)] * 4
-    merged = merge_cells(runs, 3, "plain")
-    assert merged.scores.tolist() == sorted(scores.tolist())
-    assert merged.counts.tolist() == [4, 4, 4]
-
-
-def test_signed_counts_cancel():
-    """A cell whose cases are all removed disappears."""
-    run = Run.of(np.array([0.5, 1.0]))
-    merged = merge_cells([run, run, run.negated(), Run.of(np.array([2.0]))], 4, "plain")
-    assert merged.scores.tolist() == [0.5, 1.0, 2.0]
-    assert merge_cells([run, EMPTY_RUN, run.negated(), EMPTY_RUN, EMPTY_RUN], 4, "plain").total == 0
-    assert merge_cells([run, run, run.negated(), run.negated()], 4, "plain").total == 0
 
 
 @pytest.mark.parametrize("kind", ["plain", "plain extremes", "probability", "probability extremes"])
@@ -104,7 +68,6 @@ def test_signs_that_are_too_far_apart_for_a_table():
     """At full precision the gap between negative and positive cells may exceed int64."""
     scores = np.array([-3.0, 3.0])
     assert count_cells(scores, None, 53, "plain") is None
-    assert merge_cells([Run.of(scores)] * 3, 53, "plain").counts.tolist() == [3, 3]
     edges, ranks = rank_cells(scores, 53, "plain")
     assert (edges.tolist(), ranks.tolist()) == ([-3.0, 3.0], [0, 1])
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts import cell_layout, packed_run
 from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.merge import merge_states
 from streameval._counts.state import State
-from streameval._uncertainty import pane_blocks
+from streameval._uncertainty import pane_cells
 from streameval._uncertainty.pane_blocks import PaneBlocks
 
 
@@ -57,7 +60,7 @@ def test_blocks_are_the_cases_counted_one_by_one(
     seed: int, max_scores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one pass or in several, with panes that are known and panes that are new."""
-    monkeypatch.setattr(pane_blocks, "_MAX_COUNTED_SCORES", max_scores)
+    monkeypatch.setattr(pane_cells, "_MAX_COUNTED_SCORES", max_scores)
     states = panes(seed, is_weighted=seed % 2 == 1)
     for known in (states[:3], states):
         whole = merge_states(known, revision=0)
@@ -69,3 +72,38 @@ def test_blocks_are_the_cases_counted_one_by_one(
             assert blocks.squares.tolist() == squares.tolist()
         assert (blocks.cells.P, blocks.cells.N) == (whole.P, whole.N)
         assert np.array_equal(blocks.cells.tp, np.cumsum(blocks.cells.p) - blocks.cells.p)
+
+
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+@pytest.mark.parametrize("batch_cells", [1, 1 << 15])
+@pytest.mark.parametrize("is_sparse", [True, False])
+@pytest.mark.parametrize("largest", [0.7, 1e9])
+def test_packed_panes_have_the_blocks_of_open_ones(
+    scale: str, batch_cells: int, is_sparse: bool, largest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several resolutions, beside open ones; none is opened for a table that is not sparse."""
+    monkeypatch.setattr(packed_run, "_BATCH_CELLS", batch_cells)
+    if is_sparse:
+        monkeypatch.setattr(cell_layout, "_MAX_CHEAP_WIDTH", 0)
+        monkeypatch.setattr(cell_layout, "_MAX_PLACES_PER_SCORE", 0)
+    rng = np.random.default_rng(batch_cells)
+    states = []
+    for pane in range(9):
+        evaluator = Evaluator(resolution=[12, 12, 7][pane % 3], scale=scale, max_cells=5_000)
+        scores = rng.random(pane * 40)
+        scores = scores if scale == "probability" else np.exp(8 * scores) - 500 * (pane % 2)
+        scores = np.minimum(scores, largest)
+        counts = rng.integers(1, 400, scores.size) if pane > 4 else None
+        evaluator.add_cases(labels=rng.random(scores.size) < 0.3, scores=scores, counts=counts)
+        evaluator.add_misses(pane % 3)
+        evaluator.add_negative_misses(pane % 2)
+        states.append(evaluator._view())
+    whole = merge_states(states, revision=0)
+    want = PaneBlocks.of(whole, states)
+    packed = [replace(state, _answers={}) for state in states]
+    for state in packed[1:]:
+        state.pack()
+    found = PaneBlocks.of(whole, packed)
+    assert found.cells.scores.tolist() == want.cells.scores.tolist()
+    assert found.counts.tolist() == want.counts.tolist()
+    assert any("counts" in state.__dict__ for state in packed[1:]) == is_sparse

@@ -1,0 +1,204 @@
+"""One class's cells as bytes, and the numbers of many such classes decoded in one pass.
+
+The cells of one resolution are numbered in order (`cell_layout`). A class is its first number,
+the steps from each number to the next, and the multiplicities, each column in the least width
+that holds it. One step is kept apart: that across the gap around zero if scores have both signs,
+else the greatest. The header has the ends of the numbers in use, so the table for a sum of many
+classes is laid out before any of them is decoded.
+
+Cost: 3 ns a cell to decode, and 1 us a class.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval._counts.cell_layout import Span, cell_keys
+from streameval._counts.resolution import MAX_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval._common.arrays import IntArray
+    from streameval._counts.cell_layout import NumberLayout
+    from streameval._counts.resolution import Scale
+    from streameval._counts.run import Run
+
+_HEADER = struct.Struct("<qqqqqIIBB")
+
+_WIDTHS = (1, 2, 4)
+_UNSIGNED: dict[int, npt.DTypeLike] = {1: "u1", 2: "<u2", 4: "<u4", 8: "<i8"}
+"""Columns by width. Steps and counts stay below 2^63, so the widest may be signed."""
+
+_BATCH_CELLS = 1 << 15
+"""Cells that are decoded in one pass, unless a class has more: 256 KiB, which a cache holds."""
+
+
+class PackedRun(NamedTuple):
+    """One class's cells as bytes, with the fields of their header.
+
+    Attributes
+    ----------
+    data : bytes
+        The header, the steps, the counts.
+    first, last : int
+        The least and the greatest number.
+    before, after : int
+        The numbers on both sides of the step that is kept apart.
+    jump_at : int
+        The index of the number before it.
+    total, size : int
+        How many cases and how many cells there are.
+    step_width, count_width : int
+        Bytes of each step and count; 0 of counts that are all 1.
+    """
+
+    data: bytes
+    first: int
+    last: int
+    before: int
+    after: int
+    total: int
+    size: int
+    jump_at: int
+    step_width: int
+    count_width: int
+
+    @classmethod
+    def of(cls, data: bytes) -> PackedRun:
+        """Return the run of some bytes. O(1)."""
+        return cls(data, *_HEADER.unpack_from(data))
+
+    @property
+    def crosses_zero(self) -> bool:
+        """Whether there are numbers below zero and others."""
+        return self.first < 0 <= self.last
+
+    @property
+    def span(self) -> Span:
+        """The span of the numbers; there must be one. O(1)."""
+        if self.crosses_zero:
+            return Span((self.first, self.before), (self.after, self.last))
+        ends = self.first, self.last
+        return Span(None, ends) if self.first >= 0 else Span(ends, None)
+
+
+def size_of(data: bytes) -> int:
+    """Return how many cells there are in a packed run. O(1)."""
+    size: int = _HEADER.unpack_from(data)[5]
+    return size
+
+
+def total_of(data: bytes) -> int:
+    """Return how many cases there are in a packed run. O(1)."""
+    total: int = _HEADER.unpack_from(data)[4]
+    return total
+
+
+def pack_run(run: Run, bits: int, scale: Scale) -> bytes:
+    """Return the bytes of one class, each score at its cell's lower edge. O(n)."""
+    if not run.scores.size:
+        return _HEADER.pack(0, 0, 0, 0, 0, 0, 0, 1, 0)
+    numbers = cell_keys(run.scores, scale) >> np.int64(MAX_BITS - bits)
+    first, last, jump_at, before, after = int(numbers[0]), int(numbers[-1]), 0, 0, 0
+    moves = np.diff(numbers)
+    if moves.size:
+        # That across zero may exceed int64.
+        crosses_zero = first < 0 <= last
+        jump_at = int(np.searchsorted(numbers, 0)) - 1 if crosses_zero else int(moves.argmax())
+        before, after = numbers[jump_at : jump_at + 2].tolist()
+        moves[jump_at] = 0
+    steps, step_width = _narrowed(moves)
+    counts, count_width = b"", 0
+    if run.counts is not None:
+        counts, count_width = _narrowed(run.counts)
+    header = _HEADER.pack(
+        *(first, last, before, after, run.total, numbers.size, jump_at, step_width, count_width)
+    )
+    return header + steps + counts
+
+
+def batches(runs: Sequence[PackedRun]) -> Iterator[list[int]]:
+    """Cut runs that have cells into batches of common widths and `_BATCH_CELLS`; yield indices."""
+    by_widths: dict[tuple[int, int], list[int]] = {}
+    for index, run in enumerate(runs):
+        if run.size:
+            by_widths.setdefault((run.step_width, run.count_width), []).append(index)
+    for indices in by_widths.values():
+        batch: list[int] = []
+        cells = 0
+        for index in indices:
+            if batch and cells + runs[index].size > _BATCH_CELLS:
+                yield batch
+                batch, cells = [], 0
+            batch.append(index)
+            cells += runs[index].size
+        yield batch
+
+
+def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) -> IntArray:
+    """Return the cells of runs with steps of one width, one run after another. O(n).
+
+    Parameters
+    ----------
+    runs : sequence of PackedRun
+        Each with a cell.
+    layout : NumberLayout, optional
+        Return the places in its table, which covers the runs, instead of the numbers.
+    """
+    gap = 0 if layout is None else layout.gap
+    starts = [run.first if layout is None else layout.place_of(run.first) for run in runs]
+    jumps = [_wrapped(run.after - run.before - (gap if run.crosses_zero else 0)) for run in runs]
+    dtype, head = _UNSIGNED[runs[0].step_width], _HEADER.size
+    if len(runs) == 1:
+        (run,) = runs
+        numbers = np.empty(run.size, dtype=np.int64)
+        numbers[0] = 0
+        np.cumsum(
+            np.frombuffer(run.data, dtype, run.size - 1, head), dtype=np.int64, out=numbers[1:]
+        )
+        numbers += starts[0]
+        numbers[run.jump_at + 1 :] += jumps[0]
+        return numbers
+    # A step of 0 comes before those of each run, so that columns are as long as their runs.
+    zero = bytes(runs[0].step_width)
+    columns = b"".join(
+        part
+        for run in runs
+        for part in (zero, run.data[head : head + run.step_width * (run.size - 1)])
+    )
+    numbers = np.frombuffer(columns, dtype).astype(np.int64)
+    sizes = np.array([run.size for run in runs])
+    ends = np.cumsum(sizes)
+    after_jump = ends - sizes + np.array([run.jump_at + 1 for run in runs])
+    has_jump = sizes > 1
+    numbers[after_jump[has_jump]] += np.array(jumps)[has_jump]
+    np.cumsum(numbers, out=numbers)
+    # Sums of many runs may wrap around, and so may jumps; differences are right all the same.
+    numbers += np.repeat(np.array(starts) - numbers[ends - sizes], sizes)
+    return numbers
+
+
+def counts_of(runs: Sequence[PackedRun]) -> IntArray | None:
+    """Return the multiplicities of runs with counts of one width, None if all are 1. O(n)."""
+    width = runs[0].count_width
+    if not width:
+        return None
+    columns = b"".join([run.data[_HEADER.size + run.step_width * (run.size - 1) :] for run in runs])
+    return np.frombuffer(columns, _UNSIGNED[width]).astype(np.int64)
+
+
+def _wrapped(step: int) -> int:
+    """Return a step as int64 arithmetic has it: that across zero may exceed its range."""
+    return (step + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _narrowed(column: IntArray) -> tuple[bytes, int]:
+    """Return a column in the least width that holds it, and the width."""
+    greatest = int(column.max(initial=0))
+    width = next((each for each in _WIDTHS if greatest < 1 << 8 * each), 8)
+    return column.astype(np.dtype(_UNSIGNED[width])).tobytes(), width
