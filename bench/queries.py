@@ -21,11 +21,14 @@ from host import cpu_seconds, print_host_at_exit
 
 from streameval import Evaluator
 from streameval._counts.merge import merge_states
+from streameval._time import CoverageCell, Effect
 from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
-from streameval_server._state.coverage import EMPTY_COVERAGE
+from streameval_server._queries.selection import Last, Selection
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.delays import Delays
 from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
@@ -65,12 +68,15 @@ def with_one_more(counts: LazyCounts, score: float) -> LazyCounts:
     return counts_of(changed)
 
 
-def view(name: str, counts: list[LazyCounts]) -> StreamView:
+def view(
+    name: str, counts: list[LazyCounts], coverage: list[PaneCoverage] | None = None
+) -> StreamView:
     """Return a stream whose last hour has these panes."""
     first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
+    covered = coverage or [COVERAGE] * PANES
     panes = tuple(
-        {0: PaneView(at, at + MINUTE, pane, COVERAGE)}
-        for at, pane in zip(range(first, NOW, MINUTE), counts, strict=True)
+        {0: PaneView(at, at + MINUTE, pane, of_pane)}
+        for at, pane, of_pane in zip(range(first, NOW, MINUTE), counts, covered, strict=True)
     )
     frozen = FrozenStream({0: (counts[0], COVERAGE)}, panes, {})
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
@@ -145,6 +151,46 @@ def time_many_streams(rng: np.random.Generator, streams: int) -> None:
     print(f"  {'1 % of panes changed':<24}{cpu_seconds(every):>10.3f} s")
 
 
+def coverage_of(rng: np.random.Generator, predictions: int) -> PaneCoverage:
+    """Return the coverage of a pane, four fifths labelled, with delays from seconds to days."""
+    labelled = rng.random(predictions) < 0.8
+    is_positive = rng.random(predictions) < 0.05
+    kinds = np.where(is_positive, Effect.LABELLED_POSITIVE, Effect.LABELLED_NEGATIVE)
+    scores = rng.logistic(size=predictions) + 1
+    cell = CoverageCell()
+    cell.add(np.full(predictions, Effect.PREDICTED, dtype=np.int8), scores)
+    cell.add(kinds[labelled].astype(np.int8), scores[labelled])
+    delays = np.exp(rng.normal(16, 4, int(labelled.sum()))).astype(np.int64)
+    return PaneCoverage(cell, Delays.of(delays))
+
+
+def time_coverage(rng: np.random.Generator) -> None:
+    """Print the time of an answer's coverage with label delays, cold and when one pane changed."""
+    panes = [coverage_of(rng, 5_000) for _ in range(PANES)]
+    newest = [coverage_of(rng, 5_000) for _ in range(200)]
+    counts = counts_of(evaluator(rng, 10))
+    views: dict[str, StreamView] = {}
+
+    def show(covered: list[PaneCoverage]) -> None:
+        views["s"] = view("s", [counts] * PANES, covered)
+
+    def answer(engine: QueryEngine) -> None:
+        engine.coverage(engine.resolve(Selection("s", Last((PANES - 1) * MINUTE))))
+
+    took: dict[str, list[float]] = {"cold": [], "newest changed": []}
+    for _ in range(20):
+        engine = QueryEngine(views.__getitem__, lambda: NOW)
+        show(panes)
+        took["cold"].append(cpu_seconds(lambda of=engine: answer(of)))
+    for pane in newest:
+        show([*panes[:-1], pane])
+        took["newest changed"].append(cpu_seconds(lambda of=engine: answer(of)))
+    buckets = panes[0].delays.buckets.size
+    print(f"coverage of {PANES} panes of 5,000 predictions, {buckets} buckets of delays in one")
+    for name, times in took.items():
+        print(f"  {name:<24}{statistics.median(times) * 1e3:>10.3f} ms")
+
+
 def main() -> None:
     print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -154,6 +200,7 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     time_one_window(rng, options.cases)
+    time_coverage(rng)
     time_many_streams(rng, options.streams)
 
 

@@ -9,10 +9,10 @@ From the bottom up:
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
 - `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
   protocol by which queries read them.
-- `state`: one immutable revision with its cached answers. `packed_counts`, `packed_merge`: its
-  counts as bytes, and sums of these; `opened_counts`: which of them are open. `merge`: sums and
-  differences of states. `codec`: a state as bytes; `evaluator_codec`: one that may have
-  clusters or weights.
+- `state`: one immutable revision with its cached answers. `packed_counts`, `packed_run`: its
+  counts as bytes, and one class of them; `opened_counts`: which of them are open. `merge`: sums
+  and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there. `codec`:
+  a state as bytes; `evaluator_codec`: one that may have clusters or weights.
 - `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
   each group beside the whole's, and states with clusters as bytes.
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as

@@ -14,6 +14,7 @@ add, O(bands) to merge.
 
 from __future__ import annotations
 
+import math
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -181,22 +182,26 @@ class CoverageCell:
 
     def by_score(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
         """Return up to `at_most` bands of about equal size, lowest scores first. O(bands)."""
+        return tuple(ScoreBand(*row) for row in self.band_rows(at_most))
+
+    def band_rows(self, at_most: int) -> list[tuple[float, float, int, int]]:
+        """Return the fields of each of the bands that `by_score` returns. O(bands)."""
         used = np.flatnonzero(self.bands[0])
         if not used.size:
-            return ()
+            return []
         labelable, labelled = self.bands[:, used]
-        total = int(labelable.sum())
+        through = labelable.cumsum()
         # A fine band joins the group of its middle rank; integers, so exact on any machine.
-        middles = 2 * np.cumsum(labelable) - labelable
-        groups = middles * at_most // (2 * total)
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
-        edges = EDGES[self.scale]
-        inner = edges[self.first + used[starts[1:]] - 1].tolist()
-        return tuple(
-            ScoreBand(*row)
-            for row in zip(
-                [-np.inf, *inner],
-                [*inner, np.inf],
+        middles = 2 * through
+        middles -= labelable
+        middles *= at_most
+        middles //= 2 * int(through[-1])
+        starts = [0, *(np.flatnonzero(middles[1:] != middles[:-1]) + 1).tolist()]
+        inner = EDGES[self.scale][self.first + used[starts[1:]] - 1].tolist()
+        return list(
+            zip(
+                [-math.inf, *inner],
+                [*inner, math.inf],
                 np.add.reduceat(labelable, starts).tolist(),
                 np.add.reduceat(labelled, starts).tolist(),
                 strict=True,

@@ -137,4 +137,6 @@ class _PartialSum:
         """Return the sum of its states, computed once, of about `max_cells` at a time."""
         if self._sum is None:
             self._sum = _merged(states, max_cells)
+            # The ranks of its positives would not be used, nor counted as memory.
+            self._sum.forget()
         return self._sum

@@ -20,7 +20,7 @@ from streameval._uncertainty.pane_cells import COARSE_BITS, MISSED_NUMBER, pane_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
     from streameval._counts.view import View
     from streameval._metrics.gradients import Gradient
@@ -60,11 +60,14 @@ class PaneBlocks:
         In the view's unit.
     squares : float64[2, B, K]
         Sums of squared weights, in the square of that unit; the counts if no case has one.
+    is_filled : bool[B]
+        Which panes have cases.
     """
 
     cells: Groups
     counts: FloatArray
     squares: FloatArray
+    is_filled: BoolArray
 
     @classmethod
     def of(cls, view: View, panes: Sequence[State]) -> PaneBlocks:
@@ -78,8 +81,8 @@ class PaneBlocks:
 
         def table(columns: list[FloatArray]) -> FloatArray:
             cells = np.zeros((2, len(panes) * numbers.size))
-            for label in (False, True):
-                cells[int(label), place] = np.concatenate([each[int(label)] for each in columns])
+            for row, values in zip(cells, np.concatenate(columns, axis=1), strict=True):
+                row[place] = values
             return cells.reshape(shape)
 
         counts = table([each.counts for each in coarse])
@@ -96,7 +99,7 @@ class PaneBlocks:
             P=int(p.sum()),
             N=int(n.sum()),
         )
-        return cls(cells, counts, squares)
+        return cls(cells, counts, squares, np.asarray(counts.any(axis=(0, 2))))
 
     def sums(self, gradient: Gradient) -> BlockSums:
         """Return what each pane adds to a metric. O(B K)."""
@@ -104,7 +107,7 @@ class PaneBlocks:
         return BlockSums(
             sums=np.add(*(self.counts[label] @ g for label, g in enumerate(each))),
             squares=np.add(*(self.squares[label] @ (g * g) for label, g in enumerate(each))),
-            is_filled=self.counts.sum(axis=(0, 2)) > 0,
+            is_filled=self.is_filled,
         )
 
 

@@ -43,7 +43,10 @@ def test_every_window_is_the_sum_of_its_panes(
     cache: WindowCache[str] = WindowCache(1_000)
     for pane, cases in [(0, []), *changes]:
         states[pane] = added(states[pane], cases)
+        for state in states[:pane]:
+            state.pack()
         window = cache.sum("w", states, 3, 7)
+        window._view()._check()
         whole = sums.merge_states(states, revision=0)
         assert window.evaluator().to_bytes() == Evaluator._of(whole).to_bytes()
         assert cache.sum("w", states, 3, 7) is window

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from streameval._common import Coverage
     from streameval._counts import Scale
-    from streameval._time import ScoreBand
 
 
 _OVERHEAD_BYTES = 800
@@ -69,9 +68,12 @@ class PaneCoverage:
         """Whether no prediction and no label by id was counted."""
         return not self.cell.effect_counts.any()
 
-    def bands(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
-        """Return the labelled share by score, in bands with about as many predictions each."""
-        return self.cell.by_score(at_most)
+    def bands(self, at_most: int = 10) -> list[tuple[float, float, int, int]]:
+        """Return bands of score, from and to, with their predictions and those labelled.
+
+        With about as many predictions each. O(bands).
+        """
+        return self.cell.band_rows(at_most)
 
 
 EMPTY_COVERAGE: dict[Scale, PaneCoverage] = {

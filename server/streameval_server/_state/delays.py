@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -91,11 +92,17 @@ class Delays:
         # A table of all buckets up to the longest delay, that of no delay first.
         longest = max(int(part.buckets[-1]) for part in parts)
         counts = np.zeros(max(longest, -1) + 2, dtype=np.int64)
+        late = counts[1:]
         for part in parts:
+            buckets, of_part = part.buckets, part.counts
+            if buckets[0] < 0:
+                start = int(buckets.searchsorted(0))
+                counts[0] += of_part[:start].sum()
+                buckets, of_part = buckets[start:], of_part[start:]
             # A part's buckets are distinct, so no place occurs twice.
-            places = np.maximum(part.buckets, -1) + 1
-            counts[places] += part.counts
-        used = np.flatnonzero(counts)
+            late[buckets] += of_part
+        # flatnonzero is five times as fast on booleans as on integers.
+        used = np.flatnonzero(counts != 0)
         buckets = (used - 1).astype(np.int16)
         if buckets[0] < 0:
             buckets[0] = _ZERO
@@ -143,10 +150,10 @@ class Delays:
             return []
         through = self.counts.cumsum()
         ranks = np.multiply(quantiles, through[-1] - 1)
-        found = self.buckets[np.searchsorted(through, ranks, side="right")]
+        found = self.buckets[through.searchsorted(ranks, side="right")]
         return [_middle_us(bucket) for bucket in found.tolist()]
 
-    def counts_through(self, bounds_us: Sequence[int]) -> list[int]:
+    def counts_through(self, bounds_us: tuple[int, ...]) -> list[int]:
         """Return how many delays do not exceed each bound. O(buckets).
 
         One that exceeds a bound by at most 2 %, in the bound's bucket, may count too.
@@ -154,12 +161,12 @@ class Delays:
         Examples
         --------
         >>> delays = Delays.of(np.array([0, 1_000_000, 2_000_000, 60_000_000]))
-        >>> delays.counts_through([0, 1_500_000, 3_600_000_000])
+        >>> delays.counts_through((0, 1_500_000, 3_600_000_000))
         [1, 2, 4]
         """
-        last = _buckets_of(np.array(bounds_us, dtype=np.int64))
+        ends = self.buckets.searchsorted(_buckets_of_bounds(bounds_us), side="right")
         through = np.concatenate(([0], self.counts.cumsum()))
-        found: list[int] = through[np.searchsorted(self.buckets, last, side="right")].tolist()
+        found: list[int] = through[ends].tolist()
         return found
 
     def sum_us(self) -> float:
@@ -201,6 +208,12 @@ def _middle_us(bucket: int) -> float:
     if bucket == _ZERO:
         return 0.0
     return math.pow(2.0, bucket / _BUCKETS_PER_DOUBLING) * _MIDDLE
+
+
+@lru_cache(maxsize=64)
+def _buckets_of_bounds(bounds_us: tuple[int, ...]) -> npt.NDArray[np.int16]:
+    """Return the buckets of bounds; these are asked for again and again."""
+    return _buckets_of(np.array(bounds_us, dtype=np.int64))
 
 
 def _buckets_of(delays_us: IntArray) -> npt.NDArray[np.int16]:
