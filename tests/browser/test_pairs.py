@@ -43,9 +43,13 @@ def send(client: Client, *, prefix: str = "order") -> None:
     ids = [f"{prefix}-{number}" for number in range(ROWS)]
     at = [now - timedelta(hours=2) + timedelta(seconds=4 * number) for number in range(ROWS)]
     countries = np.where(np.arange(ROWS) % 3 == 0, "US", "DE")
+    plans = np.where(np.arange(ROWS) % 5 == 0, "free", "paid")
     for name, each in scores.items():
         client.stream(name).log_cases(
-            ids=ids, scores=each, at=at, segments={"country": countries.tolist()}
+            ids=ids,
+            scores=each,
+            at=at,
+            segments={"country": countries.tolist(), "plan": plans.tolist()},
         )
         client.stream(name).label_cases(ids=ids, labels=labels)
     client.flush()
@@ -56,7 +60,7 @@ def served() -> Iterator[Served]:
     """Return a server with a pair, and a third stream of the same ids."""
     with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
         for name in (A, B, OTHER):
-            client.create_stream(name, threshold=1.0, segment_keys=["country"])
+            client.create_stream(name, threshold=1.0, segment_keys=["country", "plan"])
         client.create_pair(A, B)
         send(client)
         yield Served(addresses.grpc, addresses.http, client)
@@ -132,6 +136,31 @@ def test_segments_of_a_pair(served: Served, page: Page) -> None:
     )
 
 
+def test_the_key_of_segments_is_chosen(served: Served, page: Page) -> None:
+    """The pair's keys are offered; the choice is in the URL, and what is open stays open."""
+    page.goto(served.url(f"compare?a={A}&b={B}"))
+    segments = page.locator("#paired-segments")
+    segments.locator("summary").click()
+    expect(segments.locator("tbody th").first).to_have_text("DE")
+    key = page.locator("#pair-key")
+    assert key.locator("option").all_text_contents() == ["country", "plan"]
+    key.select_option("plan")
+    found = served.client.compare_pair(A, B, by_segment="plan")
+    expect(segments.locator("summary")).to_have_text("By plan")
+    rows = segments.locator("tbody tr")
+    expect(rows.first.locator("th")).to_have_text("paid")
+    for row, each in zip(rows.all(), found.segments, strict=True):
+        expect(row.locator("th")).to_have_text(each.segment[1])
+        expect(row.locator("td").nth(1)).to_have_text(signed(each.difference))
+    expect(segments).to_have_attribute("open", "")
+    assert re.search(r"[?&]by=plan", page.url)
+    page.reload()
+    expect(segments.locator("summary")).to_have_text("By plan")
+    expect(key).to_have_value("plan")
+    page.goto(served.url(f"compare?a={A}&b={B}&by=unknown"))
+    expect(segments.locator("summary")).to_have_text("By country")
+
+
 def test_a_pair_has_one_window_for_both(served: Served, page: Page) -> None:
     """Different ones are said, and put right by a button."""
     page.goto(served.url(f"compare?a={A}&a.window=6h&b={B}&b.window=7d"))
@@ -145,7 +174,7 @@ def test_streams_without_a_pair_are_asked_about(browser: Browser) -> None:
     """Both have predictions by id: the page asks, and makes the pair when told."""
     with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
         for name in (A, B, OTHER):
-            client.create_stream(name, segment_keys=["country"])
+            client.create_stream(name, segment_keys=["country", "plan"])
         client.stream("plain/1").add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
         send(client, prefix="early")
         page = browser.new_page()
@@ -175,7 +204,7 @@ def test_who_may_not_make_a_pair_is_told_whom_to_ask(browser: Browser, tmp_path:
     settings = Settings(listen="127.0.0.1:0", memory=True, tokens=tokens)
     with running_service(settings) as addresses, Client(addresses.grpc, token=admin) as client:
         for name in (A, B, OTHER):
-            client.create_stream(name, segment_keys=["country"])
+            client.create_stream(name, segment_keys=["country", "plan"])
         send(client)
         page = browser.new_page()
         page.add_init_script(f"sessionStorage.setItem('streameval.token', '{reader}')")

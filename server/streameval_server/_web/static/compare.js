@@ -40,7 +40,9 @@ export class CompareView {
       h("button", { type: "button", class: "quiet", id: "swap", onclick: () => this.swap() }, "Swap A and B")), this.names);
     this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" });
     this.warnings = h("ul", { class: "warnings", hidden: true });
-    this.paired = new PairedSection(this.context, { align: () => this.align(), refresh: () => this.refresher.request() });
+    this.paired = new PairedSection(this.context, {
+      align: () => this.align(), refresh: () => this.refresher.request(), choose: () => this.go(),
+    });
     this.pr = new Overlay(this.signal, { id: "pr", title: "Precision and recall" });
     this.roc = new Overlay(this.signal, { id: "roc", title: "ROC" });
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
@@ -79,6 +81,7 @@ export class CompareView {
       if (stream !== document.activeElement) stream.value = this.sides[side].stream;
       if (chosen !== document.activeElement) chosen.value = this.sides[side].segment;
     }
+    this.paired.segments.key = parameters.get("by") ?? "";
     this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : HEADLINE;
     this.watch();
   }
@@ -128,7 +131,7 @@ export class CompareView {
   }
 
   go() {
-    const parameters = { metric: this.metric.value === HEADLINE ? "" : this.metric.value };
+    const parameters = { metric: this.metric.value === HEADLINE ? "" : this.metric.value, by: this.paired.segments.key };
     for (const side of SIDES) {
       const { stream, window, segment: chosen } = this.inputs[side];
       parameters[side] = stream.value.trim();

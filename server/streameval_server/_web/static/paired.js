@@ -4,8 +4,9 @@
 import { ApiError, get, post } from "./api.js";
 import { copyButton } from "./take.js";
 import { fill, h } from "./dom.js";
-import { count, figure, interval, moment, percent, reason, segmentValue, signed, titleOf } from "./format.js";
+import { count, figure, interval, moment, percent, reason, signed, titleOf } from "./format.js";
 import { PairChart, rowsOf } from "./pair_chart.js";
+import { PairSegments, turned } from "./pair_segments.js";
 import { between, seconds, segment, selection, windowBetween } from "./route.js";
 import { sentence } from "./states.js";
 import { stepOf } from "./time_rows.js";
@@ -19,10 +20,14 @@ const NEAR = 0.02; // predictions of one traffic differ by less
 const NAMED_EVIDENCE = 1_000; // from here on its size says nothing more
 
 export class PairedSection {
-  /** `align()` gives side B the window and the segment of A. */
-  constructor(context, { align, refresh }) {
+  /** `align()` gives side B the window and the segment of A, `choose()` is called after another key is chosen. */
+  constructor(context, { align, refresh, choose }) {
     Object.assign(this, { context, signal: context.signal, align, refresh });
-    this.result = h("section", { class: "card result paired", id: "paired", "aria-labelledby": "paired-title", hidden: true });
+    this.answer = h("div");
+    this.segments = new PairSegments(choose);
+    this.warnings = h("ul", { class: "warnings", hidden: true });
+    this.result = h("section", { class: "card result paired", id: "paired", "aria-labelledby": "paired-title", hidden: true },
+      this.answer, this.segments.element, this.warnings);
     this.chart = new PairChart(this.signal, () => { this.drawnMs = -Infinity; refresh(); });
     this.chart.element.hidden = true;
     this.asked = h("section", { class: "card ask", id: "same-ids", "aria-labelledby": "same-ids-title", hidden: true });
@@ -66,13 +71,13 @@ export class PairedSection {
     const why = this.obstacle(pair, a, b);
     if (why) {
       this.result.hidden = false;
-      this.chart.element.hidden = true;
-      fill(this.result, h("h2", { id: "paired-title" }, "These two have a pair: they can be compared on the same ids"), ...why);
+      this.chart.element.hidden = this.segments.element.hidden = this.warnings.hidden = true;
+      fill(this.answer, h("h2", { id: "paired-title" }, "These two have a pair: they can be compared on the same ids"), ...why);
       return true;
     }
     const answer = await get("v1/pairs:compare", {
       a: a.stream, b: b.stream, metric, ...selection("selection.", a.window, segment(a.segment)),
-      bySegment: a.segment ? "" : pair.settings.segmentKeys[0] ?? "",
+      bySegment: a.segment ? "" : this.segments.keyOf(pair),
     }, this.signal);
     this.show(answer, a.stream, metric, await independent);
     await this.draw(pair, answer.comparison, a, metric);
@@ -104,19 +109,21 @@ export class PairedSection {
     const name = titleOf(metric);
     const head = [h("p", { class: "kicker" }, "On the same ids"), h("h2", { id: "paired-title" }, title(found))];
     if (valueA.value === undefined || valueB.value === undefined) {
-      fill(this.result, ...head, h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)));
+      fill(this.answer, ...head, h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)));
+      this.segments.element.hidden = this.warnings.hidden = true;
       return;
     }
-    fill(this.result, ...head,
+    fill(this.answer, ...head,
       h("dl", { class: "headline compared" },
         cell("a", `${nameA}: ${name}`, figure(valueA.value), valueA.value === undefined ? reason(valueA) : interval(valueA.interval) ?? "–"),
         cell("b", `${nameB}: ${name}`, figure(valueB.value), valueB.value === undefined ? reason(valueB) : interval(valueB.interval) ?? "–"),
         cell("difference", `${nameA} minus ${nameB}`, signed(value), limits ? `${signed(limits.lower)} to ${signed(limits.upper)}` : "no interval"),
         cell("e", "Evidence", evidence(found.eValue), evidenceNote(found))),
       h("p", { class: "why", id: "why-sharper" }, sharper(found, independent)),
-      h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)),
-      bySegment(segments, isTurned, [nameA, nameB]),
-      found.warnings.length ? h("ul", { class: "warnings" }, found.warnings.map((each) => h("li", {}, each))) : null);
+      h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)));
+    this.segments.show(segments, isTurned, [nameA, nameB]);
+    fill(this.warnings, found.warnings.map((each) => h("li", {}, each)));
+    this.warnings.hidden = !found.warnings.length;
   }
 
   /** Draw the difference over time; not at every change, and at once when something else is chosen. */
@@ -199,13 +206,6 @@ function requestId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, "0")).join("");
 }
 
-/** The difference, A minus B of the view. */
-function turned(found, isTurned) {
-  const { value, interval: limits } = found.difference;
-  if (limits?.lower === undefined) return { value: isTurned && value !== undefined ? -value : value, limits: null };
-  return isTurned ? { value: -value, limits: { lower: -limits.upper, upper: -limits.lower } } : { value, limits };
-}
-
 function evidence(value) {
   if (value === undefined || value === null) return "–";
   return value >= NAMED_EVIDENCE ? `over ${count(NAMED_EVIDENCE)}` : value.toPrecision(value < 1 ? 2 : 3);
@@ -238,21 +238,4 @@ function notes(found, isTurned) {
     : "";
   const prevalence = found.prevalence === undefined || found.prevalence === null ? "" : `At a prevalence of ${percent(found.prevalence)}.`;
   return [shared, flagged, prevalence].filter(Boolean).join(" ");
-}
-
-/** The difference in each segment, as a table; null without segments. */
-function bySegment(segments, isTurned, [nameA, nameB]) {
-  if (!segments?.length) return null;
-  const row = (each) => {
-    const { value, limits } = turned(each, isTurned);
-    return h("tr", {}, h("th", { scope: "row" }, segmentValue(each.segment.value)),
-      h("td", { class: "number" }, count(Number(each.coverage.labelled))), h("td", { class: "number" }, signed(value)),
-      h("td", { class: "number" }, limits ? `${signed(limits.lower)} to ${signed(limits.upper)}` : "no interval"));
-  };
-  return h("details", { id: "paired-segments" }, h("summary", {}, `By ${segments[0].segment.key}`),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `The difference by ${segments[0].segment.key}` },
-      h("table", { class: "data" }, h("caption", {}, `${nameA} minus ${nameB}, the most shared ids first; intervals of one look, not adjusted for their number`),
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, segments[0].segment.key),
-          ["Labelled ids", "Difference", "95 % interval"].map((title) => h("th", { scope: "col", class: "number" }, title)))),
-        h("tbody", {}, segments.map(row)))));
 }
