@@ -57,6 +57,7 @@ from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, locate
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import State, empty_state
+from streameval._counts.state_decoder import StateDecoder
 from streameval._counts.weight_columns import check_weights_allowed
 from streameval._counts.weights import (
     MAX_WEIGHT,
@@ -85,6 +86,7 @@ __all__ = [
     "ScoreCounts",
     "Span",
     "State",
+    "StateDecoder",
     "WeightedCounts",
     "cell_keys",
     "check_cluster_groups",

@@ -26,15 +26,19 @@ from streameval._counts.run import EMPTY_RUN, Run
 from streameval._counts.state import State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from streameval._common.arrays import FloatArray, IntArray
 
 FRAME = Frame(b"SEVL", 1, "an evaluator", newest=3)  # 2: `cluster_codec`, 3: `weighted_codec`
 
 # flags, resolution, max_cells (0: none), missed positives and negatives; then
 # for each class its distinct scores, bytes a score, bytes a count.
-_HEADER = struct.Struct("<BbqqqqBBqBB")
-_HAS_RESOLUTION = 1
-_IS_PROBABILITY = 2
+HEADER = struct.Struct("<BbqqqqBBqBB")
+"""What a body begins with."""
+HAS_RESOLUTION = 1
+IS_PROBABILITY = 2
+"""Flags."""
 
 
 def encode_state(state: State) -> bytes:
@@ -46,7 +50,7 @@ def encode_state(state: State) -> bytes:
         count_width, counts = packed_counts(run.counts)
         shapes += [len(run), score_width, count_width]
         columns += [scores, counts]
-    header = _HEADER.pack(
+    header = HEADER.pack(
         flags_of(state),
         state.resolution or 0,
         state.max_cells or 0,
@@ -65,10 +69,10 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    body = FRAME.body(data, _HEADER.size)
-    flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(body)
+    body = FRAME.body(data, HEADER.size)
+    flags, bits, max_cells, missed_p, missed_n, *shapes = HEADER.unpack_from(body)
     sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
-    length = _HEADER.size
+    length = HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
         length += size * (score_width + count_width)
     FRAME.check_length(body, length if min(sizes) >= 0 else -1)
@@ -78,19 +82,9 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
         raise_corrupt(
             f"the evaluator has columns of unknown widths {score_widths} and {count_widths}"
         )
-    runs = []
-    offset = _HEADER.size
-    for size, score_width, count_width in zip(sizes, score_widths, count_widths):
-        with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
-            scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
-        offset += size * score_width
-        counts = None
-        if count_width:
-            counts = np.frombuffer(body, f"<u{count_width}", size, offset)
-            offset += size * count_width
-        runs.append(_unpacked(scores, counts))
+    positives, negatives = (_unpacked(*each) for each in read_columns(body, shapes))
     state = State(
-        counts=ScoreCounts(runs[0], runs[1]),
+        counts=ScoreCounts(positives, negatives),
         missed_positives=missed_p,
         missed_negatives=missed_n,
         **settings_of(flags, bits, max_cells),
@@ -100,15 +94,40 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
     return state
 
 
+def read_columns(
+    body: bytes | memoryview, shapes: Sequence[int]
+) -> Iterator[tuple[FloatArray, IntArray | None]]:
+    """Yield the scores of each class as they are, and the counts as they are stored. O(n).
+
+    Parameters
+    ----------
+    body : bytes or memoryview
+        From the header on; its length was checked.
+    shapes : sequence of int
+        The header's: for each class its distinct scores, bytes a score, bytes a count.
+    """
+    offset = HEADER.size
+    for at in (0, 3):
+        size, score_width, count_width = shapes[at : at + 3]
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which the reader refuses
+            scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
+        offset += size * score_width
+        counts = None
+        if count_width:
+            counts = np.frombuffer(body, f"<u{count_width}", size, offset)
+            offset += size * count_width
+        yield scores, counts
+
+
 def flags_of(state: State) -> int:
     """Return the header's flags."""
-    flags = 0 if state.resolution is None else _HAS_RESOLUTION
-    return flags | _IS_PROBABILITY if state.scale == "probability" else flags
+    flags = 0 if state.resolution is None else HAS_RESOLUTION
+    return flags | IS_PROBABILITY if state.scale == "probability" else flags
 
 
 def check_settings(flags: int, bits: int, max_cells: int) -> None:
     """Refuse settings that no writer of these formats produces, although the checksum matches."""
-    if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
+    if flags & ~(HAS_RESOLUTION | IS_PROBABILITY) or (bits and not flags & HAS_RESOLUTION):
         raise_corrupt(f"the evaluator has unknown flags {flags}")
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
@@ -117,8 +136,8 @@ def check_settings(flags: int, bits: int, max_cells: int) -> None:
 def settings_of(flags: int, bits: int, max_cells: int) -> dict[str, Any]:
     """Return a state's settings as arguments of `State`."""
     return {
-        "resolution": bits if flags & _HAS_RESOLUTION else None,
-        "scale": "probability" if flags & _IS_PROBABILITY else "plain",
+        "resolution": bits if flags & HAS_RESOLUTION else None,
+        "scale": "probability" if flags & IS_PROBABILITY else "plain",
         "max_cells": max_cells or None,
     }
 

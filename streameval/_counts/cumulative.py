@@ -26,6 +26,12 @@ class CumulativeCounts(NamedTuple):
     fp: IntArray
     tp: IntArray
 
+    def above(self, threshold: float) -> tuple[int, int]:
+        """Return the true and the false positives at any threshold. O(log K)."""
+        # Thresholds are descending; searchsorted needs them ascending.
+        row = self.thresholds.size - int(np.searchsorted(self.thresholds[::-1], threshold)) - 1
+        return int(self.tp[row]), int(self.fp[row])
+
 
 def cumulative_counts(
     *,

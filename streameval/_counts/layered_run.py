@@ -97,6 +97,13 @@ class LayeredRun(Run):
     def __len__(self) -> int:
         return self._size
 
+    def above(self, score: float) -> int:
+        """Return how many cases have at least this score; merges nothing."""
+        layers = self._layers
+        if layers is None:
+            return super().above(score)
+        return layers.base.above(score) + layers.added.above(score)
+
     def count_of(self, score: float) -> int:
         """Return how many cases have this score. O(log n)."""
         layers = self._layers

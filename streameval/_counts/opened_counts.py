@@ -10,7 +10,27 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from streameval._counts.multiset import ScoreCounts
+
+
+class ClosedCounts(Protocol):
+    """Counts as bytes, which are opened to be read."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory. O(1)."""
+
+    def __len__(self) -> int:
+        """Return how many distinct scores there are, by class. O(1)."""
+
+    def total(self, label: bool) -> int:
+        """Return how many cases of a class there are."""
+
+    def open(self) -> ScoreCounts:
+        """Return the counts. O(n)."""
 
 
 class Packed(Protocol):

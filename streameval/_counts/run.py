@@ -114,6 +114,11 @@ class Run:
             return 0
         return 1 if self.counts is None else int(self.counts[at])
 
+    def above(self, score: float) -> int:
+        """Return how many cases have at least this score. O(log n), O(n) with counts."""
+        at = int(np.searchsorted(self.scores, score))
+        return self.scores.size - at if self.counts is None else int(self.counts[at:].sum())
+
     def cumulative(self) -> IntArray | None:
         """Return the number of cases before each index, n + 1 values. O(n).
 

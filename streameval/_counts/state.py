@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -35,10 +35,15 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from streameval._counts.opened_counts import ClosedCounts
+
 T = TypeVar("T")
 
 LABELS = (True, False)
 """Both classes, positives first."""
+
+_MAX_UNPACKED_BYTES = 1_024
+"""Counts that were read as bytes are not packed below this: it would save little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,41 +83,66 @@ class State:
     clusters: ClusterCounts | None = None
     _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
-    packed: ClassVar[PackedCounts | None] = None
-    """The counts as bytes, once `pack` was called: then an entry of the state's `__dict__`."""
+    stored: ClassVar[ClosedCounts | None] = None
+    """The counts as bytes, once `pack` was called, or since `closed`: then an entry of the
+    state's `__dict__`."""
+
+    @property
+    def packed(self) -> PackedCounts | None:
+        """The counts as packed bytes, once `pack` was called, which sums read unopened. O(1)."""
+        stored = self.stored
+        return stored if isinstance(stored, PackedCounts) else None
+
+    @classmethod
+    def closed(cls, counts: ClosedCounts, **settings: Any) -> Self:
+        """Return a state, at revision 0, whose counts are opened when they are read. O(1).
+
+        Parameters
+        ----------
+        counts : ClosedCounts
+        settings
+            Settings and misses: arguments of `State`.
+        """
+        state = cls(**settings)
+        state.__dict__["stored"] = counts
+        state.close()
+        return state
 
     def pack(self) -> None:
         """Keep the counts as bytes, which take less memory until they are read. O(n).
 
         The content stays the same, so the state is still immutable to its readers. States whose
         counts cannot be packed stay as they are: exact and weighted ones, those by clusters, and
-        those of cells below one bit.
+        those of cells below one bit; so do counts as bytes that take little.
         """
-        is_plain = self.weighted is None and self.clusters is None and self.packed is None
+        stored = self.stored
+        is_small = stored is not None and stored.memory_bytes <= _MAX_UNPACKED_BYTES
+        is_packed = is_small or isinstance(stored, PackedCounts)
+        is_plain = self.weighted is None and self.clusters is None and not is_packed
         if is_plain and self.resolution is not None and self.resolution >= 1:
             packed = PackedCounts.of(self.counts, self.resolution, self.scale)
             if packed is not None:
-                self.__dict__["packed"] = packed
+                self.__dict__["stored"] = packed
                 self.close()
 
     def __getattr__(self, name: str) -> Any:
         """Open the counts of a packed state; no other attribute is ever missing. O(n)."""
-        packed = self.packed
-        if name != "counts" or packed is None:
+        stored = self.stored
+        if name != "counts" or stored is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        counts = self.__dict__["counts"] = packed.open()
+        counts = self.__dict__["counts"] = stored.open()
         OPENED.add(self, len(counts))
         return counts
 
     def close(self) -> None:
         """Drop the open counts of a packed state; the next reader opens them again. O(1)."""
-        if self.packed is not None:
+        if self.stored is not None:
             self.__dict__.pop("counts", None)
 
     @property
     def num_scores(self) -> int:
         """How many distinct scores are kept, counted by class; opens nothing. O(1)."""
-        return len(self.counts if self.packed is None else self.packed)
+        return len(self.counts if self.stored is None else self.stored)
 
     @property
     def P(self) -> int:
@@ -126,7 +156,7 @@ class State:
 
     def _scored(self, label: bool) -> int:
         """Return how much one class's scores count; opens nothing. O(1)."""
-        return self.run(label).total if self.packed is None else self.packed.total(label)
+        return self.run(label).total if self.stored is None else self.stored.total(label)
 
     @property
     def total(self) -> int:
@@ -197,6 +227,16 @@ class State:
             missed_positives=self.missed_positives,
             missed_negatives=self.missed_negatives,
         )
+
+    def above(self, threshold: float) -> tuple[int, int]:
+        """Return how many positives and negatives a threshold calls positive.
+
+        Misses are called positive at -inf alone. O(log n) where no two cases of a class tie, else
+        O(n), without the memory of `cumulative`.
+        """
+        if threshold == -np.inf:
+            return self.P, self.N
+        return self.run(True).above(threshold), self.run(False).above(threshold)
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer for `key`, computing it on the first call.

@@ -67,6 +67,9 @@ class View(Protocol):
     def cumulative(self) -> CumulativeCounts:
         """The counts above each threshold; computed once."""
 
+    def above(self, threshold: float) -> tuple[int, int]:
+        """Return how many positives and negatives a threshold calls positive."""
+
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer for `key`, computing it on the first call."""
 

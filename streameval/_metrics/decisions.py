@@ -56,7 +56,7 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(log D) for D distinct scores, after the operating points are computed.
+        O(log D) for D distinct scores that no two cases of a class share, else O(D).
 
         Examples
         --------
@@ -70,11 +70,8 @@ class DecisionQueries(Queries):
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
         view = self._view()
-        points = points_of(view)
-        # Thresholds are descending; searchsorted needs them ascending.
-        row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
-        tp, fp = int(points.tp[row]), int(points.fp[row])
-        at = Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
+        tp, fp = view.above(cut)
+        at = Confusion(threshold=cut, tp=tp, fp=fp, fn=view.P - tp, tn=view.N - fp)
         return at.in_weights(view.unit)
 
     def threshold_for(

@@ -11,6 +11,7 @@ Cost: finding a pane O(log panes); advancing O(panes that change).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from sortedcontainers import SortedDict
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from streameval._common.arrays import IntArray
 
@@ -45,6 +46,7 @@ class Tier(NamedTuple):
     until_us: int
 
 
+@lru_cache
 def tiers_of(pane_us: int, retention_us: int) -> tuple[Tier, ...]:
     """Return the tiers: `pane_us` for 3 h, 1 h for 7 d, then 1 d until retention.
 
@@ -191,6 +193,10 @@ class Panes(Generic[T]):
         """Yield the panes, oldest first."""
         for start, content in self._contents.items():
             yield Pane(start, start + self.grid.width_at(start), content)
+
+    def contents(self) -> Collection[T]:
+        """Return the contents of the panes, oldest first. O(1)."""
+        return self._contents.values()
 
     def grid_at(self, now_us: int) -> Grid:
         """Return the grid at this time or a later one. O(tiers)."""

@@ -228,6 +228,10 @@ class _ReorderedView:
             tp=np.concatenate(([0], groups.tp + groups.p, [self.P])),
         )
 
+    def above(self, threshold: float) -> tuple[int, int]:
+        """Return how many positives and negatives a threshold calls positive."""
+        return self.cumulative.above(threshold)
+
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer of `key`, computed at its first use."""
         if key not in self._answers:

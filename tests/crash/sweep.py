@@ -185,7 +185,7 @@ def log_alone(storage: Storage) -> Storage:
     if base is not None:
         for name, part in base.parts.items():
             log.write_parts(
-                [PartRow(name, part.revision, 0, storage.read_part(name, part.revision))]
+                [PartRow(name, part.revision, 0, storage.read_parts([(name, part.revision)])[0])]
             )
         log.write_base(base.to_bytes(), ())
         # Of the row at the base only the revision and the checksum are read.

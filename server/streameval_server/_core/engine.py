@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from streameval._counts import StateDecoder
 from streameval_server._core.engine_pairs import EnginePairs
 from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._log.checkpoint import Checkpoint, LazyParts
@@ -592,11 +593,14 @@ class Engine:
             elif part not in {MARKS_PART, HELD_PART}:
                 name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = part
+        decoder = StateDecoder()
         for name, own_parts in streams.items():
-            state = stream_parts.restore_stream(limits, revision, parts.of(own_parts))
+            own = parts.of(own_parts)
+            state = stream_parts.restore_stream(limits, revision, own, decoder.decode)
             engine._streams[name] = state
             engine._schedule(name, state)
             engine._measure(name, state)
+        stream_parts.verify_states(decoder)
         for name, own_parts in pairs.items():
             pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
             engine.pairs.put(pair)

@@ -187,15 +187,11 @@ class Manifest:
         )
 
     def read(self, storage: Storage) -> LazyParts:
-        """Return all parts, each read and checked when it is needed.
+        """Return all parts, each read and checked when it is needed, or with others of a stream.
 
         Reading a part that is not what was written raises CorruptLogError.
         """
-
-        def reader(name: str, part: PartEntry) -> Callable[[], bytes]:
-            return lambda: _read_part(storage, name, part)
-
-        return LazyParts({name: reader(name, part) for name, part in self.parts.items()})
+        return StoredParts(storage, self.parts)
 
     @property
     def written_bytes(self) -> int:
@@ -203,11 +199,59 @@ class Manifest:
         return sum(part.length for part in self.parts.values() if part.revision == self.revision)
 
 
-def _read_part(storage: Storage, name: str, part: PartEntry) -> bytes:
-    data = storage.read_part(name, part.revision)
-    if len(data) != part.length or zlib.crc32(data) != part.crc32:
-        raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
-    return data
+class StoredParts(LazyParts):
+    """The parts of a manifest, in their storage.
+
+    A query for each of many small parts costs more than the part: those of one stream are read
+    together, up to `PIECE_BYTES`, and greater ones as any lazy part.
+
+    Parameters
+    ----------
+    storage
+        Where they are.
+    entries : mapping of str to PartEntry
+        The manifest's.
+    """
+
+    def __init__(self, storage: Storage, entries: Mapping[str, PartEntry]) -> None:
+        def reader(name: str, entry: PartEntry) -> Callable[[], bytes]:
+            return lambda: _read_parts(storage, {name: entry})[name]
+
+        super().__init__({name: reader(name, entry) for name, entry in entries.items()})
+        self._storage = storage
+        self._entries = entries
+
+    def of(self, names: Mapping[str, str]) -> LazyParts:
+        """Return some of the parts under other names, and read the small ones of them now.
+
+        Raises
+        ------
+        CorruptLogError
+            When one that is read is not what was written.
+        """
+        together: dict[str, PartEntry] = {}
+        left = PIECE_BYTES
+        for name in names.values():
+            entry = self._entries.get(name)
+            if entry is not None and entry.length <= left:
+                left -= entry.length
+                together[name] = entry
+        read = _read_parts(self._storage, together) if together else {}
+        return LazyParts(
+            {
+                other: _constant(read[name]) if name in read else self.makers[name]
+                for other, name in names.items()
+            }
+        )
+
+
+def _read_parts(storage: Storage, entries: Mapping[str, PartEntry]) -> dict[str, bytes]:
+    """Return parts, each checked against its entry. O(bytes)."""
+    read = storage.read_parts([(name, entry.revision) for name, entry in entries.items()])
+    for (name, entry), data in zip(entries.items(), read, strict=True):
+        if len(data) != entry.length or zlib.crc32(data) != entry.crc32:
+            raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
+    return dict(zip(entries, read, strict=True))
 
 
 def part_keys(manifest: Manifest | None) -> set[PartKey]:

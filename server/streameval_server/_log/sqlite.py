@@ -56,6 +56,8 @@ _MAX_INSERT_ROWS = 64
 """Rows of one INSERT statement. Each statement releases the interpreter's lock, and while other
 threads are busy, getting it back takes longer than writing a row. A commit of up to this many
 rows is a single statement, which is a transaction of its own."""
+_MAX_SELECT_PARTS = 64
+"""Parts that one query reads."""
 _BASE = ("base", 0)
 """The part and revision under which the base's manifest is stored; no part has that name."""
 _MAX_DROP_ROWS = 1_024
@@ -295,15 +297,19 @@ class SqliteStorage:
             row = connection.execute("SELECT data FROM manifest").fetchone()
             return None if row is None else _blob(row[0], "manifest")
 
-    def read_part(self, part: str, revision: int) -> bytes:
-        """Return a part, joined."""
+    def read_parts(self, keys: Sequence[PartKey]) -> list[bytes]:
+        """Return parts, each joined."""
+        found: list[bytes] = []
         with self._errors("read"):
             connection = self._opened()
-            rows = connection.execute(
-                "SELECT data FROM part WHERE part = ? AND revision = ? ORDER BY piece",
-                (part, revision),
-            )
-            return b"".join(_blob(data, part) for (data,) in rows)
+            for start in range(0, len(keys), _MAX_SELECT_PARTS):
+                wanted = keys[start : start + _MAX_SELECT_PARTS]
+                pieces: list[list[tuple[int, bytes]]] = [[] for _ in wanted]
+                rows = connection.execute(_selection(len(wanted)), list(chain(*wanted)))
+                for place, piece, data in rows:
+                    pieces[place].append((piece, _blob(data, wanted[place][0])))
+                found += [b"".join(data for _, data in sorted(each)) for each in pieces]
+        return found
 
     def part_keys(self) -> list[PartKey]:
         """Return the keys of all stored parts, of the current checkpoint or not."""
@@ -326,7 +332,7 @@ class SqliteStorage:
 
     def base(self) -> bytes | None:
         """Return the base's manifest, which is stored as a part."""
-        return self.read_part(*_BASE) or None
+        return self.read_parts([_BASE])[0] or None
 
     def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
         """Make a checkpoint the log's base."""
@@ -455,6 +461,17 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[LogRow]) -> None:
 def _insertion(rows: int) -> str:
     """Return the statement that inserts `rows` rows."""
     return _INSERT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (rows - 1)
+
+
+@cache
+def _selection(parts: int) -> str:
+    """Return the statement that selects the pieces of `parts` parts, with the part's place."""
+    keys = ", ".join(f"({place}, ?, ?)" for place in range(parts))
+    # A cross join keeps the order of the tables: each part is looked up in the index.
+    return (
+        f"SELECT wanted.column1, piece, data FROM (VALUES {keys}) AS wanted CROSS JOIN part "  # noqa: S608 - no values
+        "ON part.part = wanted.column2 AND part.revision = wanted.column3"
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -96,8 +96,8 @@ class Storage(Protocol):
     def manifest(self) -> bytes | None:
         """Return the current checkpoint's manifest; None when there is none."""
 
-    def read_part(self, part: str, revision: int) -> bytes:
-        """Return a part, its stored pieces joined; b"" when there are none."""
+    def read_parts(self, keys: Sequence[PartKey]) -> list[bytes]:
+        """Return parts, the stored pieces of each joined; b"" where there are none."""
 
     def prune(self, keep: Collection[PartKey]) -> None:
         """Delete all parts but these; an abandoned checkpoint may have left others."""
@@ -198,10 +198,10 @@ class MemoryStorage:
         """Return the current manifest."""
         return self._manifest
 
-    def read_part(self, part: str, revision: int) -> bytes:
-        """Return a part, joined."""
-        pieces = self.parts.get((part, revision), {})
-        return b"".join(pieces[piece] for piece in sorted(pieces))
+    def read_parts(self, keys: Sequence[PartKey]) -> list[bytes]:
+        """Return parts, each joined."""
+        found = [self.parts.get(key, {}) for key in keys]
+        return [b"".join(pieces[piece] for piece in sorted(pieces)) for pieces in found]
 
     def prune(self, keep: Collection[PartKey]) -> None:
         """Delete all parts but these."""
@@ -274,8 +274,9 @@ class NullStorage:
         """Return None."""
         return None
 
-    def read_part(self, part: str, revision: int) -> bytes:
+    def read_parts(self, keys: Sequence[PartKey]) -> list[bytes]:
         """Raise CorruptLogError."""
+        part, revision = keys[0]
         raise CorruptLogError(f"part {part} of revision {revision} was not kept")
 
     def prune(self, keep: Collection[PartKey]) -> None:

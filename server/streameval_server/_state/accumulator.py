@@ -380,8 +380,8 @@ def piece_bytes(change: Addition) -> int:
 
 def _state_bytes(state: State) -> int:
     """Return the memory of a state's counts. O(1)."""
-    if state.packed is not None:
-        return _PACKED_STATE_BYTES + state.packed.memory_bytes
+    if state.stored is not None:
+        return _PACKED_STATE_BYTES + state.stored.memory_bytes
     return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
 
 

@@ -201,13 +201,17 @@ class PartsEncoder:
         return b"".join(pieces)
 
 
-def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
+def parts_from_bytes(
+    data: bytes, scale: Scale, decode: Callable[[bytes], State] = decode_evaluator
+) -> dict[int, Part]:
     """Return the parts that a `PartsEncoder` wrote. O(cells).
 
     Parameters
     ----------
     scale
         The stream's.
+    decode
+        Returns the state of an evaluator's bytes; that of a `StateDecoder` verifies many later.
 
     Raises
     ------
@@ -224,9 +228,8 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
             for length in lengths:
                 blobs.append(data[at : at + length])
                 at += length
-            state: State = decode_evaluator(blobs[0])
             parts[number] = Part(
-                Accumulator(state), _coverage_from_bytes(blobs[1], blobs[2], scale)
+                Accumulator(decode(blobs[0])), _coverage_from_bytes(blobs[1], blobs[2], scale)
             )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error

@@ -274,15 +274,16 @@ class PaneStore:
 
     def recount_memory(self) -> None:
         """Compute the memory of all parts again. O(panes)."""
-        parts = list(self.slices.values())
-        deferred = 0
-        for pane in self.panes:
-            parts += pane.content.parts.values()
-            deferred += pane.content.deferred.memory_bytes
-        self._usage.memory_bytes = deferred + sum(part.memory_bytes for part in parts)
+        memory_bytes = sum(part.memory_bytes for part in self.slices.values())
         # Panes that coarsened or were restored are new, and others are gone.
-        contents = (pane.content for pane in self.panes)
-        self._unpacked = {each: None for each in contents if not each.is_open}
+        self._unpacked = {}
+        for content in self.panes.contents():
+            memory_bytes += content.deferred.memory_bytes
+            for part in content.parts.values():
+                memory_bytes += part.memory_bytes
+            if not content.is_open:
+                self._unpacked[content] = None
+        self._usage.memory_bytes = memory_bytes
 
     # -- reading
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
+from streameval._counts import decode_evaluator
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
@@ -34,6 +35,7 @@ from streameval_server._state.stream_state import StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from streameval._counts import State, StateDecoder
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
 
@@ -206,13 +208,20 @@ def decode_head(head: bytes) -> tuple[dict[str, Any], tuple[bytes, bytes]]:
     return fields, (blobs[1], blobs[2])
 
 
-def restore_stream(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+def restore_stream(
+    limits: Limits,
+    revision: int,
+    parts: Mapping[str, bytes],
+    decode: Callable[[bytes], State] = decode_evaluator,
+) -> StreamState:
     """Return the stream that a checkpoint at `revision` has.
 
     Parameters
     ----------
     parts
         By their names without the stream's, as `split_part` gives them.
+    decode
+        As `parts_from_bytes` takes it.
 
     Raises
     ------
@@ -220,12 +229,35 @@ def restore_stream(limits: Limits, revision: int, parts: Mapping[str, bytes]) ->
         When they are not what `checkpoint_parts` and `join_parts` yielded.
     """
     try:
-        return _restored(limits, revision, parts)
+        return _restored(limits, revision, parts, decode)
     except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
-        raise CorruptLogError(f"a stream in the checkpoint cannot be read: {error}") from error
+        raise _unreadable(error) from error
 
 
-def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+def verify_states(decoder: StateDecoder) -> None:
+    """Check the counts of all streams that were restored with a decoder. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError
+        As `restore_stream`, of the first that is not what was written.
+    """
+    try:
+        decoder.verify()
+    except CorruptStateError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> CorruptLogError:
+    return CorruptLogError(f"a stream in the checkpoint cannot be read: {error}")
+
+
+def _restored(
+    limits: Limits,
+    revision: int,
+    parts: Mapping[str, bytes],
+    decode: Callable[[bytes], State],
+) -> StreamState:
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
     settings = StreamSettings.of_fields(fields["settings"])
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
@@ -239,19 +271,19 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Stre
     state.counts.beyond_retention = fields["beyond_retention"]
     store = state.counts.store
     store.floor_us = fields["floor_us"]
-    store.slices.update(parts_from_bytes(counts, settings.scale))
+    store.slices.update(parts_from_bytes(counts, settings.scale, decode))
     if "delays_since_us" in fields:
         state.counts.keep_delays(settings, fields["delays_since_us"])
     segments: dict[int, bytes] = {}
     for part, data in parts.items():
         kind, _, number = part.partition("/")
         if kind == SLICE_PART:
-            store.slices.update(parts_from_bytes(data, settings.scale))
+            store.slices.update(parts_from_bytes(data, settings.scale, decode))
             store.key_revisions[int(number)] = revision
         elif kind == PANE_PART:
             content = store.panes.at(int(number))
             content.revision = revision
-            content.parts = parts_from_bytes(data, settings.scale)
+            content.parts = parts_from_bytes(data, settings.scale, decode)
         elif kind == DELAY_PART:
             if state.counts.delays is None:
                 raise CorruptStateError("there are label delays, and none since when")

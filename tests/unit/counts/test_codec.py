@@ -145,7 +145,7 @@ def header(**changes) -> bytes:
         "count_width_n": 0,
     } | changes
     magic, form, *rest = fields.values()
-    return struct.pack("<4sH", magic, form) + codec._HEADER.pack(*rest)
+    return struct.pack("<4sH", magic, form) + codec.HEADER.pack(*rest)
 
 
 def doubles(*values: float) -> bytes:

@@ -38,22 +38,26 @@ def test_parts_are_encoded_when_they_are_written():
 
 
 def test_parts_are_read_when_they_are_needed(monkeypatch):
-    """Restoring reads a part once, when its stream is made."""
+    """A part alone when it is asked for, those of a stream together, a great one by itself."""
     storage = MemoryStorage()
-    parts = LazyParts.holding({"marks": b"1", "stream/a": b"22", "stream/b": b"333"})
+    great = bytes(PIECE_BYTES + 1)
+    written = {"marks": b"1", "stream/a": b"22", "pane/0/a": b"333", "pane/60/a": great}
+    parts = LazyParts.holding(written)
     writer = CheckpointWriter(Checkpoint(3, 3, parts, ()), None)
     while (manifest := writer.step(storage)) is None:
         pass
-    read: list[str] = []
-    stored = storage.read_part
+    read: list[list[str]] = []
+    stored = storage.read_parts
 
-    def noted(part: str, revision: int) -> bytes:
-        read.append(part)
-        return stored(part, revision)
+    def noted(keys: list[tuple[str, int]]) -> list[bytes]:
+        read.append([part for part, _ in keys])
+        return stored(keys)
 
-    monkeypatch.setattr(storage, "read_part", noted)
+    monkeypatch.setattr(storage, "read_parts", noted)
     again = Manifest.from_bytes(manifest.to_bytes()).read(storage)
-    assert (list(again), read) == (["marks", "stream/a", "stream/b"], [])
-    assert again["stream/b"] == b"333"
-    assert again.of({"own": "stream/a"})["own"] == b"22"
-    assert read == ["stream/b", "stream/a"]
+    assert (list(again), read) == (list(written), [])
+    assert again["marks"] == b"1"
+    own = again.of({"stream": "stream/a", "pane/0": "pane/0/a", "pane/60": "pane/60/a"})
+    assert read == [["marks"], ["stream/a", "pane/0/a"]]
+    assert dict(own) == {"stream": b"22", "pane/0": b"333", "pane/60": great}
+    assert read == [["marks"], ["stream/a", "pane/0/a"], ["pane/60/a"]]
