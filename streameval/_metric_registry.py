@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from streameval._metrics import rate_gradients
 from streameval._metrics.areas import AreaQueries
 from streameval._metrics.confusion import Confusion
+from streameval._metrics.decisions import DecisionQueries
 from streameval._metrics.gradients import area_gradient, gain_gradient, normalized_gradient
 from streameval._metrics.influence import (
     auc_pr_derivatives,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from streameval._counts.groups import Groups
-    from streameval._metrics.decisions import DecisionQueries
     from streameval._metrics.gradients import Gradient
     from streameval._metrics.influence import Derivatives, Influence
     from streameval._metrics.queries import MetricQueries
@@ -48,7 +48,9 @@ MAX_ROUNDING_ULPS = 64
 Better: TypeAlias = Literal["higher", "lower", "neither"]
 """Which values of a metric are better."""
 
-IntervalKind: TypeAlias = Literal["delong-newcombe", "influence-logit", "wilson", "binned-gaps"]
+IntervalKind: TypeAlias = Literal[
+    "delong-newcombe", "influence-logit", "wilson", "square-and-add", "binned-gaps"
+]
 """How a confidence interval is made, as `Interval.method` says it."""
 
 
@@ -146,13 +148,14 @@ class Metric:
         The public method, as a function of the queries and its own arguments.
     arguments : mapping
         Those that make it this metric: ``{"hull": True}``.
-    needs : str
-        The argument without which it has no value; empty where there is none.
+    needs : tuple of str
+        The arguments without which it has no value.
     better : Better
     least, greatest : float
         The range of its values.
     unit : str
-        ``"share"`` is shown in percent, others as they are; empty is a plain number.
+        ``"share"`` is shown in percent, ``"cost"`` with three significant digits, others as
+        they are; empty is a plain number.
     of_probabilities : bool
         Whether it reads scores as probabilities of the scored cases, so that misses
         do not count.
@@ -179,8 +182,9 @@ class Metric:
         Whether adapters offer it.
     is_monitored : bool
         Whether Prometheus has it for each stream, a time series by default, and the
-        page as an order of streams; a rate for streams that declare a threshold, a metric
-        of probabilities for those on the probability scale.
+        page as an order of streams; a rate for streams that declare a threshold, a cost for
+        those that declare costs too, a metric of probabilities for those on the probability
+        scale.
     on_page : bool
         Whether the page shows it among a stream's figures.
     twin : str
@@ -199,7 +203,7 @@ class Metric:
     short: str = ""
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    needs: str = ""
+    needs: tuple[str, ...] = ()
     better: Better = "higher"
     least: float = 0.0
     greatest: float = 1.0
@@ -226,6 +230,27 @@ class Metric:
         object.__setattr__(self, "value", bound)
         if self.estimator is not None:
             object.__setattr__(self, "gradient", self.estimator.gradient)
+
+    @property
+    def is_at_threshold(self) -> bool:
+        """Whether it is one of what is called positive at a threshold."""
+        return "threshold" in self.needs
+
+    @property
+    def is_cost(self) -> bool:
+        """Whether it needs the costs of errors."""
+        return "cost_fp" in self.needs
+
+    def missing(self, arguments: Iterable[str]) -> str | None:
+        """Return the first argument that it needs and is not given; None where all are.
+
+        Examples
+        --------
+        >>> BY_NAME["recall"].missing([]), BY_NAME["recall"].missing(["threshold"])
+        ('threshold', None)
+        """
+        given = set(arguments)
+        return next((name for name in self.needs if name not in given), None)
 
     @property
     def is_hull(self) -> bool:
@@ -471,7 +496,7 @@ METRICS = (
         name="precision_at",
         title="Precision at a rank",
         function=RankedQueries.precision_at,
-        needs="rank",
+        needs=("rank",),
         bounds=BoundsRule(),
         is_served=False,
     ),
@@ -503,7 +528,7 @@ METRICS = (
         title="Precision",
         short="prec",
         function=_at_threshold("precision"),
-        needs="threshold",
+        needs=("threshold",),
         unit="share",
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fp)),
@@ -517,7 +542,7 @@ METRICS = (
         title="Recall",
         short="recall",
         function=_at_threshold("recall"),
-        needs="threshold",
+        needs=("threshold",),
         unit="share",
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fn)),
@@ -530,7 +555,7 @@ METRICS = (
         title="False positive rate",
         short="FPR",
         function=_at_threshold("fpr"),
-        needs="threshold",
+        needs=("threshold",),
         better="lower",
         unit="share",
         interval="wilson",
@@ -543,7 +568,7 @@ METRICS = (
         name="specificity",
         title="Specificity",
         function=_at_threshold("specificity"),
-        needs="threshold",
+        needs=("threshold",),
         unit="share",
         interval="wilson",
         share=Share(lambda at: (at.tn, at.fp)),
@@ -555,7 +580,7 @@ METRICS = (
         title="F measure",
         short="F",
         function=_at_threshold("f_measure"),
-        needs="threshold",
+        needs=("threshold",),
         unit="share",
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fp + at.fn), lambda share: 2 * share / (1 + share)),
@@ -569,12 +594,26 @@ METRICS = (
         title="Share flagged",
         short="flagged",
         function=_at_threshold("flagged_share"),
-        needs="threshold",
+        needs=("threshold",),
         better="neither",
         unit="share",
         interval="wilson",
         share=Share(lambda at: (at.tp + at.fp, at.fn + at.tn)),
         gradient=rate_gradients.flagged_share_gradient,
+        is_served=False,
+        is_monitored=True,
+    ),
+    Metric(
+        name="expected_cost",
+        title="Cost per case",
+        short="cost",
+        function=DecisionQueries.expected_cost,
+        needs=("threshold", "cost_fp", "cost_fn"),
+        better="lower",
+        greatest=math.inf,
+        unit="cost",
+        interval="square-and-add",
+        gradient=rate_gradients.expected_cost_gradient,
         is_served=False,
         is_monitored=True,
     ),
@@ -610,6 +649,9 @@ RATE_NAMES = _names(metric for metric in METRICS if metric.share)
 POINT_NAMES = _names(metric for metric in METRICS if metric.share and metric.is_monitored)
 """Those that are shown, unasked, of a stream that declares a threshold."""
 
+COST_NAMES = _names(metric for metric in METRICS if metric.is_cost)
+"""What is shown as well, unasked or by name, of a stream that declares costs of errors."""
+
 SNAPSHOT_METRICS = tuple(metric for metric in METRICS if metric.in_snapshot)
 SNAPSHOT_NAMES = _names(SNAPSHOT_METRICS)
 """The fields of a snapshot, in the order in which it shows them."""
@@ -625,9 +667,9 @@ COMPARED_NAMES = _headline_first(metric for metric in METRICS if metric.estimato
 """What streams, slices and pairs of models are compared by."""
 
 RANKED_RATE_NAMES = _names(
-    metric for metric in METRICS if metric.share and metric.better != "neither"
+    metric for metric in METRICS if metric.is_at_threshold and metric.better != "neither"
 )
-"""What streams and slices that have a threshold are compared by as well."""
+"""What streams and slices that have a threshold, and costs, are compared by as well."""
 
 AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
 """What adapters offer."""
@@ -644,7 +686,10 @@ MONITORED_NAMES = tuple(
         )
     )
 )
-ORDERED_NAMES = (*MONITORED_NAMES, *(name for name in POINT_NAMES if name in RANKED_RATE_NAMES))
+ORDERED_NAMES = (
+    *MONITORED_NAMES,
+    *(name for name in POINT_NAMES + COST_NAMES if name in RANKED_RATE_NAMES),
+)
 """What the page orders streams by."""
 
 CALIBRATION_NAMES = _names(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
+from streameval._metrics.costs import check_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,40 @@ class Confusion:
         if self.tp == 0:
             return 0.0 if self.fn else math.nan
         return self.tp / (self.tp + of_recall * self.fn + of_precision * self.fp)
+
+    def expected_cost(self, *, cost_fp: float, cost_fn: float) -> float:
+        """Return (cost_fp FP + cost_fn FN)/(P + N), what a case costs on average.
+
+        Parameters
+        ----------
+        cost_fp, cost_fn : float
+            Cost of one false positive and of one false negative, in one unit: finite, not
+            negative, not both 0.
+
+        Returns
+        -------
+        float
+            In that unit, from 0 to the larger cost, rounded once; nan without references.
+
+        Raises
+        ------
+        InvalidInputError
+            When a cost is negative or not finite, or both are 0.
+
+        Notes
+        -----
+        O(1), in exact fractions.
+
+        Examples
+        --------
+        >>> Confusion(threshold=0.5, tp=3, fp=2, fn=1, tn=4).expected_cost(cost_fp=1, cost_fn=10)
+        1.2
+        """
+        of_fp, of_fn = check_costs(cost_fp, cost_fn)
+        counts = [Fraction(each) for each in (self.tp, self.fp, self.fn, self.tn)]
+        if not any(counts):
+            return math.nan
+        return float((of_fp * counts[1] + of_fn * counts[2]) / sum(counts))
 
 
 def f_weights(beta: float) -> tuple[float, float]:

@@ -131,9 +131,7 @@ def cost_envelope(hull: Vertices, P: int, N: int) -> CostCurve:
 
 def cheapest_threshold(hull: Vertices, *, cost_fp: float, cost_fn: float) -> float:
     """Return the highest threshold with the least cost_fp FP + cost_fn FN, exactly."""
-    fp_cost, fn_cost = check_cost(cost_fp, "cost_fp"), check_cost(cost_fn, "cost_fn")
-    if fp_cost == 0 and fn_cost == 0:
-        raise InvalidInputError("cost_fp and cost_fn must not both be 0", field="cost_fn")
+    fp_cost, fn_cost = check_costs(cost_fp, cost_fn)
     low, high = 0, hull.thresholds.size - 1
     while low < high:
         middle = (low + high) // 2
@@ -145,6 +143,14 @@ def cheapest_threshold(hull: Vertices, *, cost_fp: float, cost_fn: float) -> flo
         else:
             high = middle
     return float(hull.thresholds[low])
+
+
+def check_costs(cost_fp: float, cost_fn: float) -> tuple[Fraction, Fraction]:
+    """Return both costs as exact ratios, or refuse them: finite, 0 or more, not both 0."""
+    fp_cost, fn_cost = check_cost(cost_fp, "cost_fp"), check_cost(cost_fn, "cost_fn")
+    if fp_cost == 0 and fn_cost == 0:
+        raise InvalidInputError("cost_fp and cost_fn must not both be 0", field="cost_fn")
+    return fp_cost, fn_cost
 
 
 def check_cost(cost: float, field: str) -> Fraction:

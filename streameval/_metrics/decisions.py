@@ -74,6 +74,46 @@ class DecisionQueries(Queries):
         at = Confusion(threshold=cut, tp=tp, fp=fp, fn=view.P - tp, tn=view.N - fp)
         return at.in_weights(view.unit)
 
+    def expected_cost(self, threshold: float, *, cost_fp: float, cost_fn: float) -> float:
+        """Return the expected cost of errors per case at a threshold.
+
+        Parameters
+        ----------
+        threshold : float
+            Every case with score >= threshold is called positive.
+        cost_fp, cost_fn : float
+            Cost of one false positive and of one false negative, in one unit: finite, not
+            negative, not both 0.
+
+        Returns
+        -------
+        float
+            (cost_fp FP + cost_fn FN)/(P + N), from 0 to the larger cost; nan without
+            references. Misses are errors as `confusion_at` counts them.
+
+        Raises
+        ------
+        InvalidInputError
+            When `threshold` is NaN, a cost is negative or not finite, or both are 0.
+
+        See Also
+        --------
+        best_threshold : The threshold with the least cost, of the same cases.
+
+        Notes
+        -----
+        O(log D) for D distinct scores, after the operating points are computed.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.expected_cost(0.5, cost_fp=1, cost_fn=10)
+        2.75
+        """
+        return self.confusion_at(threshold).expected_cost(cost_fp=cost_fp, cost_fn=cost_fn)
+
     def threshold_for(
         self,
         *,

@@ -63,6 +63,19 @@ def flagged_share_gradient(cells: Groups, threshold: float) -> Gradient:
     return Gradient(derivative, derivative)
 
 
+def expected_cost_gradient(
+    cells: Groups, threshold: float, cost_fp: float, cost_fn: float
+) -> Gradient:
+    """Return that of (cost_fp FP + cost_fn FN)/(P + N)."""
+    called, tp, fp = _called(cells, threshold)
+    total = cells.P + cells.N
+    mean = cost_fp * (fp / total) + cost_fn * ((cells.P - tp) / total)
+    return Gradient(
+        (np.where(called, 0.0, cost_fn) - mean) / total,
+        (np.where(called, cost_fp, 0.0) - mean) / total,
+    )
+
+
 def prevalence_gradient(cells: Groups) -> Gradient:
     """Return that of P/(P + N)."""
     total = cells.P + cells.N

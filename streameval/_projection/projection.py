@@ -342,9 +342,10 @@ class Projection:
                 message = f"prevalence must be between 0 and 1, got {shown(prevalence)}"
                 raise InvalidInputError(message, field="prevalence")
             arguments["prevalence"] = prevalence
-        if row.needs and row.needs not in arguments:
-            message = f"{metric} needs a {row.needs}: figure({metric!r}, {row.needs}=...)"
-            raise InvalidInputError(message, field=row.needs)
+        missing = row.missing(arguments)
+        if missing is not None:
+            message = f"{metric} needs a {missing}: figure({metric!r}, {missing}=...)"
+            raise InvalidInputError(message, field=missing)
         now = float(row.function(self.window, **{**row.arguments, **arguments}))
         limits = self._limits(row, prevalence)
         reason = self.reason

@@ -294,9 +294,10 @@ def _metric(name: str, arguments: dict[str, Any]) -> Metric:
         known = ", ".join(sorted(each.name for each in BY_NAME.values() if each.gradient))
         message = f"labels cannot be allocated for {shown(name)}; they can for: {known}"
         raise InvalidInputError(message, field="metric")
-    if metric.needs and metric.needs not in arguments:
-        message = f"{name} needs a {metric.needs}: {metric.needs}=..."
-        raise InvalidInputError(message, field=metric.needs)
+    missing = metric.missing(arguments)
+    if missing is not None:
+        message = f"{name} needs a {missing}: {missing}=..."
+        raise InvalidInputError(message, field=missing)
     prevalence = arguments.get("prevalence")
     if prevalence is not None:
         if not metric.is_rescaled:

@@ -29,6 +29,7 @@ from streameval._time.decayed_weights import decayed_weights, without_decayed
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
 from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
+from streameval._uncertainty.error_costs import error_shares
 from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.limits import Figure
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
     from streameval._uncertainty.design_effect import DesignEffect
+    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
 
 WEIGHT_ONE = 1 << 16
 """The weight of a pane of age 0."""
@@ -115,11 +117,11 @@ class DecayedWindow(Window):
             return super()._figure(name, prevalence)
         return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
 
-    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+    def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
         clusters = self._state.clusters
         if clusters is None or not clusters.counts.size:
             return INDEPENDENT
-        gradient = gradient_function(name, argument)
+        gradient = gradient_function(name, arguments)
         return cluster_effect(
             self._state, clusters, gradient, squares=self.squares, square_unit=WEIGHT_ONE
         )
@@ -140,6 +142,12 @@ class DecayedWindow(Window):
         effective = _effective(sum(weighted), sum(share_counts(self.squares, name, threshold)))
         hits = effective * weighted[0] / (sum(weighted) or 1)
         return share_figure(hits, effective - hits)
+
+    def _error_shares(self, threshold: float, costs: ErrorCosts) -> ErrorShares:
+        if self.squares is None:
+            return super()._error_shares(threshold, costs)
+        effective = _effective(self._state.P + self._state.N, self.squares.P + self.squares.N)
+        return error_shares(self.confusion_at(threshold), costs, effective)
 
 
 def decayed_window(

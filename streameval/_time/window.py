@@ -148,10 +148,10 @@ class Window(EvaluatorQueries):
         part._whole = whole
         return part
 
-    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+    def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
         if self._whole is None:
-            return super()._design_effect(name, argument)
-        effect = self._whole._design_effect(name, argument)
+            return super()._design_effect(name, arguments)
+        effect = self._whole._design_effect(name, arguments)
         return effect if effect is INDEPENDENT else replace(effect, blocks=None)
 
     def _panes_as_blocks(self) -> Sequence[State]:

@@ -11,6 +11,7 @@
   `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window,
   `weighted_variance` by weights.
 - `calibration`: the calibration error, and observed against expected positives.
+- `error_costs`: the expected cost of errors at a threshold, from the shares of errors.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
   kept few bits.
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.
@@ -18,6 +19,7 @@
 
 # What the server may use; the library imports the modules themselves.
 from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
+from streameval._uncertainty.error_costs import ErrorCosts
 from streameval._uncertainty.interval import Interval, dependence_warning
 from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
 from streameval._uncertainty.pair_codec import decode_pair, encode_pair
@@ -36,6 +38,7 @@ __all__ = [
     "MIN_ANYTIME_POSITIVES",
     "ComparedPair",
     "Comparison",
+    "ErrorCosts",
     "Flags",
     "Interval",
     "PairCounts",

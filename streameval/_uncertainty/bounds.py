@@ -136,9 +136,10 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     if metric is None or metric.bounds is None:
         known = ", ".join(BOUNDED_NAMES)
         raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="metric")
-    if metric.needs and metric.needs not in arguments:
-        message = f"bounds of {name} need a {metric.needs}: bounds({name!r}, {metric.needs}=10)"
-        raise InvalidInputError(message, field=metric.needs)
+    missing = metric.missing(arguments)
+    if missing is not None:
+        message = f"bounds of {name} need a {missing}: bounds({name!r}, {missing}=10)"
+        raise InvalidInputError(message, field=missing)
     arguments = {**arguments, **metric.arguments}
     rule = metric.bounds
 

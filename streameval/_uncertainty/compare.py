@@ -23,10 +23,12 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.design_effect import correlation
+from streameval._uncertainty.error_costs import checked_costs
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
     check_threshold,
+    uncertain_cost,
     uncertain_metric,
     uncertain_rate,
 )
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import FloatArray
+    from streameval._uncertainty.error_costs import ErrorCosts, UncertainCost
     from streameval._uncertainty.interval import Interval
     from streameval._uncertainty.intervals import UncertainMetric, UncertaintyQueries
     from streameval._uncertainty.limits import Limits
@@ -76,7 +79,8 @@ class Comparison:
     difference : float
         a's value minus b's; nan when either is undefined.
     lower, upper : float
-        Confidence limits of the difference, in [-1, 1]; nan with too few cases.
+        Confidence limits of the difference, in [-1, 1], of the expected cost up to the larger
+        cost; nan with too few cases.
     level : float
         Nominal coverage.
     p_value : float
@@ -142,6 +146,8 @@ def compare(
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
     threshold: float | tuple[float, float] | None = None,
+    cost_fp: float | None = None,
+    cost_fn: float | None = None,
 ) -> Comparison:
     """Compare one metric of two evaluators that share no case.
 
@@ -153,7 +159,8 @@ def compare(
         the part with those.
     metric : str
         "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-        "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share".
+        "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share", and with
+        costs "expected_cost".
     level : float
         Nominal coverage of the interval.
     prevalence : float, "common" or "own"
@@ -163,6 +170,8 @@ def compare(
     threshold : float or (float, float), optional
         Of the rates at a threshold: that of both, or of a and of b. It was chosen on other
         data.
+    cost_fp, cost_fn : float, optional
+        Of the expected cost: what a false positive and a false negative cost, on both sides.
 
     Returns
     -------
@@ -194,8 +203,9 @@ def compare(
         raise InvalidInputError(message, field="metric")
     fixed = _common_prevalence(a, b, metric, prevalence)
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
+    costs = checked_costs(metric, cost_fp, cost_fn)
     uncertain_a, uncertain_b = (
-        _uncertain(side, metric, fixed, at) for side, at in ((a, at_a), (b, at_b))
+        _uncertain(side, metric, fixed, at, costs) for side, at in ((a, at_a), (b, at_b))
     )
     difference = uncertain_a.estimate - uncertain_b.estimate
     shared = correlation(uncertain_a.effect, uncertain_b.effect)
@@ -207,6 +217,7 @@ def compare(
             uncertain_b.estimate,
             uncertain_b.limits(alpha),
             shared,
+            greatest=1.0 if costs is None else costs.high,
         )
 
     lower, upper = limits(1 - level)
@@ -245,12 +256,18 @@ def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
 
 
 def _uncertain(
-    side: UncertaintyQueries, metric: str, prevalence: float | None, threshold: float | None
-) -> UncertainMetric:
+    side: UncertaintyQueries,
+    metric: str,
+    prevalence: float | None,
+    threshold: float | None,
+    costs: ErrorCosts | None,
+) -> UncertainMetric | UncertainCost:
     """Return a side's metric, at a prevalence or at a threshold."""
     check_threshold(threshold, metric)
     if threshold is None:
         return uncertain_metric(side, metric, prevalence)
+    if costs is not None:
+        return uncertain_cost(side, metric, threshold, costs)
     return uncertain_rate(side, metric, threshold)
 
 
@@ -307,17 +324,20 @@ def square_and_add(
     second: float,
     second_limits: Limits,
     correlation: float = 0.0,
+    *,
+    greatest: float = 1.0,
 ) -> Limits:
     """Return the limits of first minus second, by MOVER.
 
-    `correlation` is that of the two errors (Zou 2007, Psychological Methods 12:399).
+    `correlation` is that of the two errors (Zou 2007, Psychological Methods 12:399);
+    `greatest` the largest difference that is possible.
     """
     difference = first - second
     if math.isnan(first_limits[0]) or math.isnan(second_limits[0]):
         return UNDEFINED
     below = _distance(first - first_limits[0], second_limits[1] - second, correlation)
     above = _distance(first_limits[1] - first, second - second_limits[0], correlation)
-    return max(-1.0, difference - below), min(1.0, difference + above)
+    return max(-greatest, difference - below), min(greatest, difference + above)
 
 
 def _distance(first: float, second: float, correlation: float) -> float:

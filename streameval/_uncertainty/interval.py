@@ -23,13 +23,13 @@ class Interval:
     Attributes
     ----------
     lower, upper : float
-        The limits, in [0, 1]; nan with too few references.
+        The limits, in the metric's range; nan with too few references.
     level : float
         The nominal coverage, for instance 0.95.
     method : str
         How it is made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
         (areas in precision-recall space), ``"wilson"`` (prevalence and rates at
-        a threshold) or ``"bootstrap"``.
+        a threshold), ``"square-and-add"`` (expected cost) or ``"bootstrap"``.
     estimate : float
         The metric; nan where it is undefined.
     anytime : bool

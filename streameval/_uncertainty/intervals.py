@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
+from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.calibration import bin_limits, calibration_interval
 from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
+from streameval._uncertainty.error_costs import UncertainCost, checked_costs, error_shares
 from streameval._uncertainty.estimates import (
     figure_of,
     hidden_figures,
@@ -39,6 +41,7 @@ from streameval._uncertainty.weighted_variance import (
     MIN_EFFECTIVE_CASES,
     TOO_FEW_EFFECTIVE,
     effective_scored,
+    weighted_cost,
     weighted_figure,
     weighted_share,
 )
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from streameval._metrics.gradients import Gradient
     from streameval._metrics.reliability import ReliabilityTable
     from streameval._uncertainty.design_effect import DesignEffect
+    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
@@ -69,6 +73,8 @@ class UncertaintyQueries(BoundsQueries):
         anytime: bool = False,
         prevalence: float | None = None,
         threshold: float | None = None,
+        cost_fp: float | None = None,
+        cost_fn: float | None = None,
         method: Method = "analytic",
         resamples: int = 1000,
         seed: int = 0,
@@ -79,7 +85,8 @@ class UncertaintyQueries(BoundsQueries):
         ----------
         metric : str
             "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share"; of
+            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share", and
+            with costs "expected_cost"; of
             probabilities "calibration_error", "observed_expected_ratio". A hull and a
             maximum over thresholds have no interval: they are chosen on the data that
             they are scored on, so they are biased estimates for new data, and no
@@ -98,6 +105,8 @@ class UncertaintyQueries(BoundsQueries):
         threshold : float, optional
             Of the rates at a threshold, which was chosen on other data. The threshold
             of a bounded evaluator is rounded up to the next cell.
+        cost_fp, cost_fn : float, optional
+            Of the expected cost: what a false positive and a false negative cost.
         method : {"analytic", "bootstrap"}
             "bootstrap" resamples the groups and takes percentiles: slower, with
             no better coverage (docs/intervals.md).
@@ -109,7 +118,8 @@ class UncertaintyQueries(BoundsQueries):
         Interval
             Limits are nan with fewer than two positives or negatives (for the
             prevalence and rates: than two cases in the denominator), and with
-            `anytime` below 50 positives, or cases that count for the rate. With
+            `anytime` below 50 positives, or cases that count for the rate, or costlier
+            errors. With
             weights also below 50 effective positives, or negatives, or cases that
             count for the rate; then the reason is ``"TOO_FEW_EFFECTIVE"``.
 
@@ -125,7 +135,8 @@ class UncertaintyQueries(BoundsQueries):
         AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence and rates at a threshold: Wilson's, F as a
-        function of the share TP/(TP + FP + FN). Calibration error: conservative, of the gaps
+        function of the share TP/(TP + FP + FN). Expected cost: square-and-add of Wilson's
+        of all errors and of the costlier ones. Calibration error: conservative, of the gaps
         of its bins; the ratio of observed to expected positives: given the scores. Anytime:
         Waudby-Smith et al. (2024).
         With weights: docs/truth.md. Clusters: the variance between their groups (there);
@@ -144,8 +155,9 @@ class UncertaintyQueries(BoundsQueries):
         check_level(level)
         check_prevalence(prevalence, metric)
         check_threshold(threshold, metric)
+        costs = checked_costs(metric, cost_fp, cost_fn)
         view = self._view()
-        cells = view.resolution is not None and not _is_proportion(metric)
+        cells = view.resolution is not None and not _is_of_shares(metric)
         check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
             require_unweighted("the bootstrap", is_weighted=view.unit > 1)
@@ -154,10 +166,13 @@ class UncertaintyQueries(BoundsQueries):
                 raise InvalidInputError(message, field="method")
         if BY_NAME[metric].of_probabilities:
             return self._calibration_interval(metric, level, anytime=anytime)
+        if threshold is not None and costs is not None:
+            found = uncertain_cost(self, metric, threshold, costs).interval(level, anytime=anytime)
+            return self._with_least_effect(found, metric, (threshold, *costs.relative))
         if threshold is not None:
             estimate = BY_NAME[metric].function(self, threshold=threshold)
             found = uncertain_rate(self, metric, threshold).interval(level, anytime=anytime)
-            return self._with_least_effect(replace(found, estimate=estimate), metric, threshold)
+            return self._with_least_effect(replace(found, estimate=estimate), metric, (threshold,))
         if method == "bootstrap":
             figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
@@ -172,7 +187,7 @@ class UncertaintyQueries(BoundsQueries):
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
         found = uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
-        return self._with_least_effect(found, metric, prevalence)
+        return self._with_least_effect(found, metric, _given(prevalence))
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
@@ -191,16 +206,24 @@ class UncertaintyQueries(BoundsQueries):
             return weighted_share(view, view.weighted, name, threshold)
         return share_figure(*share_counts(view, name, threshold))
 
+    def _error_shares(self, threshold: float, costs: ErrorCosts) -> ErrorShares:
+        """Return the shares of errors at a threshold; weighted windows override it. O(log K)."""
+        view = self._view()
+        if view.weighted is not None:
+            return weighted_cost(view, view.weighted, threshold, costs)
+        at = ViewQueries(view).confusion_at(threshold)
+        return error_shares(at, costs, view.P + view.N)
+
     def _calibration_interval(self, name: str, level: float, *, anytime: bool) -> Interval:
         """Return the interval of a metric of calibration. O(K), O(n) of clusters."""
         view, effective = self._view(), self._effective_scored()
         cases = view.P + view.N - view.missed_positives - view.missed_negatives
-        effect = self._design_effect(name, None) if cases else INDEPENDENT
+        effect = self._design_effect(name, ()) if cases else INDEPENDENT
         refused = TOO_FEW_EFFECTIVE if self._has_few_effective(effective) else None
         found = calibration_interval(
             view, name, level, effective, effect, anytime=anytime, refused=refused
         )
-        return self._with_least_effect(found, name, None)
+        return self._with_least_effect(found, name, ())
 
     def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
         """Return the limits of each observed rate of a table; nan of too few effective cases."""
@@ -220,25 +243,27 @@ class UncertaintyQueries(BoundsQueries):
             return effective_scored(view.weighted)
         return float(view.P + view.N - view.missed_positives - view.missed_negatives)
 
-    def _design_effect(self, name: str, argument: float | None) -> DesignEffect:
+    def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
         """Return the effect of clusters; weighted windows override it. O(n), cached."""
         view = self._view()
         clusters = view.clusters
         if clusters is None or not clusters.counts.size:
             return INDEPENDENT
         return view.cached(
-            ("design effect", name, argument),
-            lambda: cluster_effect(view, clusters, gradient_function(name, argument)),
+            ("design effect", name, arguments),
+            lambda: cluster_effect(view, clusters, gradient_function(name, arguments)),
         )
 
-    def _with_least_effect(self, interval: Interval, name: str, argument: float | None) -> Interval:
+    def _with_least_effect(
+        self, interval: Interval, name: str, arguments: tuple[float, ...]
+    ) -> Interval:
         """Return an interval with what the panes show of dependence. O(S), cached."""
         panes, view = self._panes_as_blocks(), self._view()
         if math.isnan(interval.lower) or not panes or view.clusters is not None:
             return interval
         effect = view.cached(
-            ("least effect", name, argument),
-            lambda: pane_effect(view, panes, gradient_function(name, argument)),
+            ("least effect", name, arguments),
+            lambda: pane_effect(view, panes, gradient_function(name, arguments)),
         )
         return replace(interval, least_effect=effect)
 
@@ -322,7 +347,7 @@ def uncertain_metric(
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     effect = INDEPENDENT
     if not math.isnan(figure.variance):
-        effect = queries._design_effect(name, prevalence)
+        effect = queries._design_effect(name, _given(prevalence))
     if effect is not INDEPENDENT:
         figure = effect.widened(figure)
     if view.resolution is None or _is_proportion(name):
@@ -339,21 +364,44 @@ def uncertain_rate(queries: UncertaintyQueries, name: str, threshold: float) -> 
     """Return a rate at a threshold with its limits at every level. O(log K), O(n) of clusters."""
     figure, effect = queries._share_figure(name, threshold), INDEPENDENT
     if not math.isnan(figure.estimate):
-        effect = queries._design_effect(name, threshold)
+        effect = queries._design_effect(name, (threshold,))
         figure = effect.widened(figure)
     return UncertainMetric(name, figure, (figure,), effect)
 
 
-def gradient_function(name: str, argument: float | None) -> Callable[[Groups], Gradient]:
+def uncertain_cost(
+    queries: UncertaintyQueries, name: str, threshold: float, costs: ErrorCosts
+) -> UncertainCost:
+    """Return the expected cost with its limits at every level. O(log K), O(n) of clusters."""
+    shares, effect = queries._error_shares(threshold, costs), INDEPENDENT
+    estimate = BY_NAME[name].function(queries, threshold=threshold, **costs._asdict())
+    if not math.isnan(estimate):
+        # A design effect is a ratio, so that the costs' unit cancels.
+        effect = queries._design_effect(name, (threshold, *costs.relative))
+        shares = shares.widened(effect)
+    return UncertainCost(name, estimate, costs, shares, effect)
+
+
+def gradient_function(name: str, arguments: tuple[float, ...]) -> Callable[[Groups], Gradient]:
     """Return a metric's gradient as a function of cells, at a prevalence or a threshold."""
     gradient = BY_NAME[name].gradient
     assert gradient is not None, name
-    return gradient if argument is None else lambda cells: gradient(cells, argument)
+    return lambda cells: gradient(cells, *arguments)
 
 
 def _is_proportion(name: str) -> bool:
     """Whether the metric is a share of exact counts, which cells do not blur."""
     return BY_NAME[name].interval == "wilson"
+
+
+def _is_of_shares(name: str) -> bool:
+    """Whether the interval is made of shares of exact counts, which cells do not blur."""
+    return _is_proportion(name) or BY_NAME[name].is_cost
+
+
+def _given(prevalence: float | None) -> tuple[float, ...]:
+    """Return the prevalence as a gradient takes it, after the cells."""
+    return () if prevalence is None else (prevalence,)
 
 
 def _prevalence_argument(prevalence: float | None) -> dict[str, float]:
@@ -375,7 +423,7 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
     if method == "bootstrap" and (
-        anytime or cells or _is_proportion(name) or BY_NAME[name].of_probabilities
+        anytime or cells or _is_of_shares(name) or BY_NAME[name].of_probabilities
     ):
         lacks = "an anytime interval" if anytime else "one for a share of cases"
         if BY_NAME[name].of_probabilities:
@@ -422,7 +470,7 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
 
 def check_threshold(threshold: float | None, name: str) -> None:
     """Refuse a threshold where it has no meaning, and a rate without one."""
-    if BY_NAME[name].share is None:
+    if not BY_NAME[name].is_at_threshold:
         if threshold is not None:
             message = f"{name} does not depend on a threshold"
             raise InvalidInputError(message, field="threshold")

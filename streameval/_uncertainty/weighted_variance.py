@@ -25,6 +25,7 @@ from streameval._metrics.gradients import cells_of
 from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import DesignEffect
+from streameval._uncertainty.error_costs import error_shares
 from streameval._uncertainty.limits import Figure
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from streameval._counts.view import View
     from streameval._counts.weights import WeightedCounts, WeightedRun
     from streameval._metrics.gradients import Gradient
+    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
 
 MIN_EFFECTIVE_CASES = 50
 TOO_FEW_EFFECTIVE = "TOO_FEW_EFFECTIVE"
@@ -141,6 +143,41 @@ def weighted_share(view: View, weighted: WeightedCounts, name: str, threshold: f
         return Figure(math.nan, math.nan, 0, 0)
     refused = _refused(positives, negatives, metric.gradient(cells, threshold))
     return _share(cases, units, squares, refused)
+
+
+def weighted_cost(
+    view: View, weighted: WeightedCounts, threshold: float, costs: ErrorCosts
+) -> ErrorShares:
+    """Return the shares of errors, and of the costlier ones, of weighted cases. O(K).
+
+    Both are widened by what the weights add to the variance of the mean cost.
+    """
+    cells = cells_of(view)
+    called = cells.scores >= threshold
+    positives, negatives = _sums(view, weighted, cells)
+    cases, units, squares = (
+        _confusion(threshold, called, of_positives, of_negatives)
+        for of_positives, of_negatives in zip(positives, negatives, strict=True)
+    )
+    total, whole = _sum(cases), _sum(units)
+    shares = error_shares(units, costs, total)
+    if not whole:
+        return shares
+    mean = costs.mean(units)
+    of_fp, of_fn = costs.relative
+    binomial = (of_fp**2 * units.fp + of_fn**2 * units.fn) / whole - mean**2
+    spread = (of_fp - mean) ** 2 * squares.fp + (of_fn - mean) ** 2 * squares.fn
+    spread = (spread + mean**2 * (squares.tp + squares.tn)) / whole**2
+    # Without errors the weights of all cases say what is known.
+    kish = effective_cases(whole, _sum(squares))
+    effect = max(1.0, total * spread / binomial if binomial > 0 else total / kish)
+    is_few = min(positives.effective, negatives.effective) < MIN_EFFECTIVE_CASES
+    refused = TOO_FEW_EFFECTIVE if is_few else None
+    return shares.widened(DesignEffect.of_weights(effect), refused=refused)
+
+
+def _sum(counts: Confusion) -> float:
+    return counts.tp + counts.fp + counts.fn + counts.tn
 
 
 def _share(

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from streameval._common.errors import StreamEvalError
-from streameval._metric_registry import RATE_NAMES, SUMMARY_NAMES, title_of
+from streameval._metric_registry import COST_NAMES, RATE_NAMES, SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ REASONS = {
     "NO_NEGATIVES": "no negatives yet",
     "TOO_FEW": "too few cases",
     "NO_THRESHOLD": "no threshold",
+    "NO_COSTS": "no costs",
 }
 
 out = Console(highlight=False)
@@ -97,7 +98,7 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     table.add_column("95 % interval", justify="right")
     if snapshot.resolution is not None:
         table.add_column("exact figure within", justify="right")
-    rates = [name for name in RATE_NAMES if name in snapshot.figures]
+    rates = [name for name in RATE_NAMES + COST_NAMES if name in snapshot.figures]
     for name in (*SUMMARY_NAMES, *rates):
         title = title_of(name)
         reason = snapshot.reasons.get(name)

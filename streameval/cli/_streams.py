@@ -64,6 +64,21 @@ ThresholdOption = Annotated[
     ),
 ]
 
+CostFpOption = Annotated[
+    float | None,
+    typer.Option(
+        help="What a false positive costs: answers have the cost per case at the threshold. "
+        "[default: none]",
+        show_default=False,
+    ),
+]
+CostFnOption = Annotated[
+    float | None,
+    typer.Option(
+        help="What a false negative costs, in the same unit. [default: none]", show_default=False
+    ),
+]
+
 
 @streams.command(name="list")
 @connects
@@ -117,6 +132,8 @@ def create(
         ),
     ] = None,
     threshold: ThresholdOption = None,
+    cost_fp: CostFpOption = None,
+    cost_fn: CostFnOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
@@ -137,6 +154,8 @@ def create(
             cluster_key=cluster_key,
             cluster_groups=cluster_groups,
             threshold=threshold,
+            cost_fp=cost_fp,
+            cost_fn=cost_fn,
         )
         _stream_admin.create(address, stream, settings, as_json=as_json)
 
@@ -162,7 +181,13 @@ def update(
     ] = None,
     threshold: ThresholdOption = None,
     no_threshold: Annotated[
-        bool, typer.Option("--no-threshold", help="Declare no threshold any more.")
+        bool,
+        typer.Option("--no-threshold", help="Declare no threshold and no costs any more."),
+    ] = False,
+    cost_fp: CostFpOption = None,
+    cost_fn: CostFnOption = None,
+    no_costs: Annotated[
+        bool, typer.Option("--no-costs", help="Declare no costs any more.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,11 +204,20 @@ def update(
             expired=expired,
             segment_keys=segment,
             threshold=threshold,
+            cost_fp=cost_fp,
+            cost_fn=cost_fn,
         )
+        has_costs = not (cost_fp is None and cost_fn is None)
         if no_threshold:
             if threshold is not None:
                 raise StreamEvalError("give --threshold or --no-threshold, not both")
+            if has_costs:
+                raise StreamEvalError("costs need a threshold: leave out --no-threshold")
             settings["threshold"] = None
+        if no_costs and has_costs:
+            raise StreamEvalError("give --cost-fp and --cost-fn, or --no-costs, not both")
+        if no_costs or no_threshold:
+            settings["cost_fp"] = settings["cost_fn"] = None
         _stream_admin.update(address, stream, settings, as_json=as_json)
 
 

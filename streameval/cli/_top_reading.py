@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streameval._metric_registry import HEADLINE, POINT_NAMES
+from streameval._metric_registry import COST_NAMES, HEADLINE, POINT_NAMES
 from streameval.client._wire.calls import Call, list_streams
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import duration
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval.client._wire.transport import Transport
 
+_AT_THRESHOLD = (*POINT_NAMES, *COST_NAMES)
 _MAX_STREAMS_PER_CALL = 100
 _TIMEOUT_S = 5.0
 
@@ -66,8 +67,8 @@ class Row:
     arrived : int
         Cases and predictions since the stream was created.
     rates : mapping of str to float
-        Those at the threshold that the stream declares, by name; nan where undefined, and
-        empty where it declares none.
+        Those at the threshold that the stream declares, and the cost at its costs, by name;
+        nan where undefined, and empty where it declares no threshold.
     """
 
     name: str
@@ -99,7 +100,7 @@ def read(server: Transport, query: TopQuery) -> Reading:
     arrived = dict(_arrived(server, names))
     rows = tuple(
         _row(message, query.metric, arrived.get(message.snapshot.stream, 0))
-        for message in _snapshots(server, names, (query.metric, *POINT_NAMES), query.window)
+        for message in _snapshots(server, names, (query.metric, *_AT_THRESHOLD), query.window)
     )
     return Reading(query, rows, time.monotonic(), datetime.now(UTC))
 
@@ -159,7 +160,7 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
         arrived=arrived,
         rates={}
         if snapshot.operating_point is None
-        else {name: snapshot.figures[name] for name in POINT_NAMES},
+        else {name: snapshot.figures.get(name, math.nan) for name in _AT_THRESHOLD},
     )
 
 

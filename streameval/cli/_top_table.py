@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval._metric_registry import BY_NAME, POINT_NAMES, title_of
+from streameval._metric_registry import BY_NAME, COST_NAMES, POINT_NAMES, title_of
 from streameval.cli._errors import one_line
 from streameval.cli._output import REASONS
 from streameval.cli._status import format_duration
@@ -41,6 +41,9 @@ _GAP_COLUMNS = 2
 
 _RATES = {name: (BY_NAME[name].short, 7) for name in POINT_NAMES}
 """Heads and widths of the columns of rates at the declared threshold."""
+
+_COSTS = {name: (BY_NAME[name].short, 8) for name in COST_NAMES}
+"""The same of what errors cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,10 @@ def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
         (4, True, _Column("latest", 9, _freshness)),
         (7, has_rates, _Column("new/s", 6, _rate)),
         *((4.5, has_point, _Column(*each, _at_threshold(name))) for name, each in _RATES.items()),
+        *(
+            (4.5, _has_any(lines, name), _Column(*each, _cost(name)))
+            for name, each in _COSTS.items()
+        ),
     ]
     chosen: list[int] = []
     longest = max(len(line.row.name) for line in lines)
@@ -213,6 +220,21 @@ def _at_threshold(name: str) -> Callable[[Line, datetime], Text]:
     def cell(line: Line, _now: datetime) -> Text:
         rate = line.row.rates.get(name, math.nan)
         return Text("-", style="dim") if math.isnan(rate) else Text(f"{rate:.1%}")
+
+    return cell
+
+
+def _has_any(lines: list[Line], name: str) -> bool:
+    """Return whether a line has a metric at the declared threshold."""
+    return any(not math.isnan(line.row.rates.get(name, math.nan)) for line in lines)
+
+
+def _cost(name: str) -> Callable[[Line, datetime], Text]:
+    """Return the cell of what errors cost."""
+
+    def cell(line: Line, _now: datetime) -> Text:
+        cost = line.row.rates.get(name, math.nan)
+        return Text("-", style="dim") if math.isnan(cost) else Text(f"{cost:.3g}")
 
     return cell
 

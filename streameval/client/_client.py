@@ -181,7 +181,8 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
             of b; any other overlap is refused.
         metric : str
             "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
-            also "precision", "recall", "fpr", "specificity", "f_measure".
+            also "precision", "recall", "fpr", "specificity", "f_measure", and of those that
+            declare costs, the same ones, "expected_cost".
         prevalence : float, "common" or "own"
             The prevalence at which figures of precision and recall are compared;
             "common" is that of both sides pooled, "own" keeps each side's own.

@@ -101,7 +101,8 @@ class GetSnapshotRequest(_message.Message):
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which figures, by name; none means auc_roc, auc_roc_hull, auc_pr,
         auc_pr_hull, average_precision and prevalence, and, where the stream declares a
-        threshold, precision, recall, fpr, f_measure and flagged_share at it.
+        threshold, precision, recall, fpr, f_measure and flagged_share at it, and
+        expected_cost where it declares costs.
         """
 
     def __init__(
@@ -689,6 +690,7 @@ class GetDecisionRequest(_message.Message):
     FPR_FIELD_NUMBER: _builtins.int
     FLAGGED_SHARE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    ERROR_COSTS_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """This one: cases are called positive at this score and above."""
     precision: _builtins.float
@@ -709,6 +711,12 @@ class GetDecisionRequest(_message.Message):
     def costs(self) -> Global___Costs:
         """The cheapest one: a vertex of the ROC hull."""
 
+    @_builtins.property
+    def error_costs(self) -> Global___Costs:
+        """The costs of expected_cost in the answer; absent means those of the condition, else
+        those that the stream declares.
+        """
+
     def __init__(
         self,
         *,
@@ -720,10 +728,11 @@ class GetDecisionRequest(_message.Message):
         fpr: _builtins.float = ...,
         flagged_share: _builtins.float = ...,
         level: _builtins.float = ...,
+        error_costs: Global___Costs | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "error_costs", b"error_costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "error_costs", b"error_costs", "flagged_share", b"flagged_share", "fpr", b"fpr", "level", b"level", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr", "flagged_share"]  # noqa: Y015
     _WhichOneofArgType_wanted: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
@@ -822,7 +831,8 @@ class GetDecisionResponse(_message.Message):
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
         """The rates at the threshold with their intervals: precision, recall, fpr,
-        specificity, f_measure and flagged_share. Where the threshold was chosen on these
+        specificity, f_measure and flagged_share; expected_cost where costs are given or
+        declared. Where the threshold was chosen on these
         cases the intervals have no limits, but the reason CHOSEN_ON_SAME_CASES. Empty
         when no threshold meets the condition.
         """
@@ -1041,6 +1051,7 @@ class ListWindowsRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     PROJECTION_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
+    ERROR_COSTS_FIELD_NUMBER: _builtins.int
     MIN_POSITIVES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many rows; 0 means 500, and more than 1,000 means 1,000."""
@@ -1076,6 +1087,10 @@ class ListWindowsRequest(_message.Message):
         threshold, the rates of GetSnapshot at it.
         """
 
+    @_builtins.property
+    def error_costs(self) -> Global___Costs:
+        """The costs of expected_cost in each row in place of the stream's."""
+
     def __init__(
         self,
         *,
@@ -1087,11 +1102,12 @@ class ListWindowsRequest(_message.Message):
         level: _builtins.float = ...,
         projection: _builtins.bool = ...,
         threshold: _builtins.float | None = ...,
+        error_costs: Global___Costs | None = ...,
         min_positives: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "error_costs", b"error_costs", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "level", b"level", "metrics", b"metrics", "min_positives", b"min_positives", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "error_costs", b"error_costs", "level", b"level", "metrics", b"metrics", "min_positives", b"min_positives", "page_size", b"page_size", "page_token", b"page_token", "projection", b"projection", "selection", b"selection", "step", b"step", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
@@ -1148,7 +1164,8 @@ class CompareStreamsRequest(_message.Message):
     metric: _builtins.str
     """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr. Between streams
     that declare a threshold also "precision", "recall", "fpr", "specificity" or
-    "f_measure", each side at its own; FAILED_PRECONDITION where a side has none.
+    "f_measure", each side at its own, and "expected_cost" where both declare the same
+    costs; FAILED_PRECONDITION where a side has none, or other costs.
     """
     prevalence: _builtins.float
     """For the figures of precision and recall: the prevalence to compare at; 0

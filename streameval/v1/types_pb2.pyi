@@ -53,6 +53,8 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """The threshold was chosen on these cases, so no interval of a rate at it holds its
     nominal coverage.
     """
+    UNDEFINED_REASON_NO_COSTS: _UndefinedReason.ValueType  # 22
+    """The figure needs what errors cost, and the stream declares no costs."""
 
 class UndefinedReason(_UndefinedReason, metaclass=_UndefinedReasonEnumTypeWrapper):
     """Why a figure has no value."""
@@ -83,6 +85,8 @@ UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: UndefinedReason.ValueType  # 21
 """The threshold was chosen on these cases, so no interval of a rate at it holds its
 nominal coverage.
 """
+UNDEFINED_REASON_NO_COSTS: UndefinedReason.ValueType  # 22
+"""The figure needs what errors cost, and the stream declares no costs."""
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
 class _WarningKind:
@@ -213,7 +217,8 @@ class Metric(_message.Message):
     "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
     "maximum_f_measure", "brier_score", "log_loss", "calibration_error",
     "observed_expected_ratio", "ks_statistic", "gini"; at the stream's declared
-    threshold "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share".
+    threshold "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share",
+    and at its declared costs "expected_cost", what a case costs on average.
     """
     value: _builtins.float
     """Absent when undefined."""
@@ -743,6 +748,8 @@ class OperatingPoint(_message.Message):
     FP_FIELD_NUMBER: _builtins.int
     FN_FIELD_NUMBER: _builtins.int
     TN_FIELD_NUMBER: _builtins.int
+    COST_FP_FIELD_NUMBER: _builtins.int
+    COST_FN_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """The threshold."""
     lowest_score: _builtins.float
@@ -757,6 +764,10 @@ class OperatingPoint(_message.Message):
     """Positives that are called negative, misses included."""
     tn: _builtins.float
     """Negatives that are called negative, misses included."""
+    cost_fp: _builtins.float
+    """What a false positive costs, where costs are given or declared by the stream."""
+    cost_fn: _builtins.float
+    """What a false negative costs."""
     def __init__(
         self,
         *,
@@ -766,12 +777,21 @@ class OperatingPoint(_message.Message):
         fp: _builtins.float = ...,
         fn: _builtins.float = ...,
         tn: _builtins.float = ...,
+        cost_fp: _builtins.float | None = ...,
+        cost_fn: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fn", b"fn", "fp", b"fp", "lowest_score", b"lowest_score", "threshold", b"threshold", "tn", b"tn", "tp", b"tp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn", "_cost_fp", b"_cost_fp", "cost_fn", b"cost_fn", "cost_fp", b"cost_fp", "fn", b"fn", "fp", b"fp", "lowest_score", b"lowest_score", "threshold", b"threshold", "tn", b"tn", "tp", b"tp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cost_fn: _TypeAlias = _typing.Literal["cost_fn"]  # noqa: Y015
+    _WhichOneofArgType__cost_fn: _TypeAlias = _typing.Literal["_cost_fn", b"_cost_fn"]  # noqa: Y015
+    _WhichOneofReturnType__cost_fp: _TypeAlias = _typing.Literal["cost_fp"]  # noqa: Y015
+    _WhichOneofArgType__cost_fp: _TypeAlias = _typing.Literal["_cost_fp", b"_cost_fp"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_fn) -> _WhichOneofReturnType__cost_fn | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_fp) -> _WhichOneofReturnType__cost_fp | None: ...
 
 Global___OperatingPoint: _TypeAlias = OperatingPoint  # noqa: Y015
 

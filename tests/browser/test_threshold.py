@@ -11,12 +11,14 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from streameval._metric_registry import COST_NAMES
 from streameval.client import Client
 from streameval_server import Settings
+from streameval_server._report.words import cost
 from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_service
 
-from .conftest import Served, expect, figure, percent, scored
+from .conftest import Served, expect, percent, scored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NAME = "threshold/v1"
+(COST,) = COST_NAMES
+RATE = f"rate-{COST}"
 DAY = "86400s"
 
 
@@ -172,7 +176,60 @@ def test_what_would_have_happened(page: Page, days: Served) -> None:
     assert [each[5:8] for each in found] == wanted
     for cells, point in zip(found, reversed(points[-len(found) :]), strict=True):
         cases = sum(point[name] for name in ("tp", "fp", "fn", "tn"))
-        assert cells[8] == figure((point["fp"] + point["fn"]) / cases)
+        assert cells[8] == cost((point["fp"] + point["fn"]) / cases)
+        lower, upper = (float(limit) for limit in cells[9].split(" to "))
+        assert lower < float(cells[8]) < upper
+
+
+def test_the_cost_has_an_interval_at_what_is_typed(page: Page, days: Served) -> None:
+    """Without declared costs errors cost the same; typed ones are the server's, and the URL's."""
+    opened(page, days)
+    inputs = page.locator("#cost-fp"), page.locator("#cost-fn")
+    assert [each.input_value() for each in inputs] == ["1", "1"]
+    expect(page.locator("#costs-declared")).to_be_empty()
+    # The slider begins at the cheapest threshold; another one has an answer of its own.
+    page.locator("#threshold-slider").press("PageDown")
+    for fp, fn in ((2, 30), (0.5, 7)):
+        inputs[0].fill(str(fp))
+        inputs[1].fill(str(fn))
+        costs = {"errorCosts.falsePositive": fp, "errorCosts.falseNegative": fn}
+        known = asked(days, "decision", threshold=chosen(page), **costs)
+        found = next(each for each in known["metrics"] if each["name"] == COST)
+        expect(page.locator("#fact-each")).to_have_text(cost(found["value"]))
+        limits = " to ".join(cost(found["interval"][end]) for end in ("lower", "upper"))
+        expect(page.locator("#fact-more-each")).to_have_text(limits)
+        assert f"costs={fp}%3A{fn}" in page.url or f"costs={fp}:{fn}" in page.url
+    page.reload()
+    expect(page.locator("#fact-each")).to_have_text(cost(found["value"]))
+    expect(inputs[1]).to_have_value("7")
+
+
+def test_declared_costs_are_the_defaults(page: Page, days: Served) -> None:
+    """The chooser's, with a word; what is typed goes before them, and they stay beside it."""
+    days.client.update_stream(NAME, threshold=0.45, cost_fp=3, cost_fn=40)
+    opened(page, days)
+    expect(page.locator("#cost-fp")).to_have_value("3")
+    expect(page.locator("#cost-fn")).to_have_value("40")
+    expect(page.locator("#costs-declared")).to_have_text("as the stream declares")
+    assert "costs=" not in page.url
+    found = days.client.stream(NAME).snapshot()
+    value, limits = found.figures[COST], found.intervals[COST]
+    shown_limits = f"{cost(limits.lower)} to {cost(limits.upper)}"
+    for value_of, more_of in (("fact-each", "fact-more-each"), (RATE, f"rate-more-{COST}")):
+        expect(page.locator(f"#{value_of}")).to_have_text(cost(value))
+        expect(page.locator(f"#{more_of}")).to_have_text(shown_limits)
+    page.locator("#cost-fn").fill("50")
+    expect(page.locator("#costs-declared")).to_have_text("the stream declares 3.00 and 40.0")
+    expect(page.locator("#point-counts")).to_contain_text(
+        "A false positive costs 3.00, a missed positive 40.0."
+    )
+    # Its course over time, in its unit.
+    page.locator(f"#{RATE}").click(force=True)
+    expect(page.locator("#point .keys")).to_contain_text("Cost per case")
+    days.client.update_stream(NAME, cost_fp=None, cost_fn=None)
+    expect(page.locator(f"#{RATE}")).to_have_count(0)
+    expect(page.locator("#point .keys")).to_contain_text("Precision")
+    days.client.update_stream(NAME, threshold=None)
 
 
 def test_declaring_asks_first(page: Page, days: Served) -> None:
@@ -221,3 +278,4 @@ def test_only_those_who_may_are_asked(page: Page, tmp_path: Path, complaints: li
             page.reload()
             expect(page.locator("#fact-more-precision")).not_to_be_empty()
             expect(page.locator("#declare")).to_be_visible(visible=is_offered)
+        page.goto("about:blank")  # the page leaves before the server does

@@ -75,6 +75,8 @@ def stream(name: str) -> stream_pb2.Stream:
         label_ttl=Duration(seconds=86_400),
         resolution=10,
         threshold=0.5,
+        cost_fp=1.0,
+        cost_fn=5.0,
     )
     return stream_pb2.Stream(name=name, settings=settings)
 
@@ -308,6 +310,7 @@ def _decision() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.GetDecisionRequest(selection=chosen, costs=costs)
         yield query_pb2.GetDecisionRequest(selection=chosen, threshold=0.5)
+        yield query_pb2.GetDecisionRequest(selection=chosen, threshold=0.5, error_costs=costs)
         for wanted in ("precision", "recall", "fpr"):
             yield query_pb2.GetDecisionRequest(selection=chosen, **{wanted: 0.5})
 

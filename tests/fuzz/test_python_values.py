@@ -360,13 +360,13 @@ NUMERIC = {
     "max_fpr": ("auc_roc",),
     "min_recall": ("auc_roc", "auc_pr"),
     "prevalence": ("auc_pr", "average_precision"),
-    "threshold": ("confusion_at",),
+    "threshold": ("confusion_at", "expected_cost"),
     "precision": ("threshold_for",),
     "recall": ("threshold_for",),
     "fpr": ("threshold_for",),
     "flagged_share": ("threshold_for",),
-    "cost_fp": ("best_threshold",),
-    "cost_fn": ("best_threshold",),
+    "cost_fp": ("best_threshold", "expected_cost"),
+    "cost_fn": ("best_threshold", "expected_cost"),
     "beta": ("maximum_f_measure",),
     "fraction": ("lift_at", "recall_at"),
     "bins": ("reliability",),
@@ -382,7 +382,8 @@ def test_numeric_arguments_of_queries(argument, bounded):
     evaluator = Evaluator(resolution=6, scale="probability") if bounded else Evaluator()
     evaluator.add_cases(labels=[1, 0, 1, 0, 1], scores=[0.9, 0.8, 0.7, 0.4, 0.1])
     evaluator.add_misses(1)
-    others = {"best_threshold": {"cost_fp": 1.0, "cost_fn": 1.0}}
+    costs = {"cost_fp": 1.0, "cost_fn": 1.0}
+    others = {"best_threshold": costs, "expected_cost": {"threshold": 0.5, **costs}}
     for name, value in itertools.product(NUMERIC[argument], ARGUMENTS):
         arguments = {**others.get(name, {}), argument: value}
         query = getattr(evaluator, name)

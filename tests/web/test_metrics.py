@@ -15,7 +15,12 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
-from streameval._metric_registry import CALIBRATION_NAMES, MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import (
+    CALIBRATION_NAMES,
+    COST_NAMES,
+    MONITORED_NAMES,
+    POINT_NAMES,
+)
 from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
@@ -119,10 +124,11 @@ def test_rates_at_the_declared_threshold() -> None:
         fill(one, "fraud/v3", seed=1)
         fill(one, "fraud/v4", seed=2)
         series = scraped(one)
-        for window, selection, anytime in (
+        windows = (
             ("recent", types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)), False),
             ("all", types_pb2.Selection(stream="fraud/v3"), True),
-        ):
+        )
+        for window, selection, anytime in windows:
             request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
             metrics = one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics
             rates = [metric for metric in metrics if metric.name in POINT_NAMES]
@@ -140,6 +146,25 @@ def test_rates_at_the_declared_threshold() -> None:
             for stream in ("fraud/v3", "fraud/v4")
         }
         assert of_both["fraud/v3"] == of_both["fraud/v4"] + stream_metrics.SERIES_A_POINT
+        change = {"stream": {"settings": {"costFp": 2, "costFn": 9}}}
+        mask = {"updateMask": "settings.costFp,settings.costFn"}
+        one.http.patch("/v1/streams/fraud/v3", json={**change, **mask}).raise_for_status()
+        series = scraped(one)
+        for window, selection, anytime in windows:
+            request = query_pb2.GetSnapshotRequest(
+                selection=selection, anytime=anytime, metrics=COST_NAMES
+            )
+            (cost,) = one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics
+            labels = {"stream": "fraud/v3", "figure": cost.name, "window": window}
+            assert at(series, "figure", **labels) == cost.value
+            for end in ("lower", "upper"):
+                limit = getattr(cost.interval, end) if cost.interval.HasField(end) else None
+                assert at(series, f"figure_{end}", **labels) == limit
+            # Of all time it needs 50 of the costlier errors, and there are fewer.
+            assert cost.interval.HasField("lower") is not anytime
+        lines = one.http.get("/metrics").text.split("\n")
+        priced = sum('stream="fraud/v3"' in line for line in lines)
+        assert priced == of_both["fraud/v3"] + stream_metrics.SERIES_OF_COSTS - 2
 
 
 def test_calibration_of_streams_on_the_probability_scale() -> None:

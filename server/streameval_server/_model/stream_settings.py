@@ -18,6 +18,7 @@ from streameval import InvalidInputError
 from streameval._common import declared_key_problem, quoted, segment_key_problem
 from streameval._counts import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups
 from streameval._time import tiers_of
+from streameval._uncertainty import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.crossed_keys import parents_of
@@ -95,6 +96,9 @@ class StreamSettings:
     threshold : float or None
         The score at which the model runs; None declares none. It changes what answers
         say, and nothing that is counted.
+    cost_fp, cost_fn : float or None
+        What a false positive and a false negative cost, both or neither. Answers have the
+        expected cost at the threshold; what is counted does not change.
     alarms : AlarmSettings or None
         Which changes raise an alarm; None watches nothing.
     """
@@ -112,17 +116,27 @@ class StreamSettings:
     cluster_key: str = ""
     cluster_groups: int = 0
     threshold: float | None = None
+    cost_fp: float | None = None
+    cost_fn: float | None = None
     alarms: AlarmSettings | None = None
+
+    @property
+    def costs(self) -> ErrorCosts | None:
+        """What errors cost; None where it is not declared."""
+        if self.cost_fp is None or self.cost_fn is None:
+            return None
+        return ErrorCosts(self.cost_fp, self.cost_fn)
 
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints and exports keep them.
 
-        Without the threshold, the clusters and the alarms where there are none, so that the
-        bytes of such streams are those of releases that had none of them.
+        Without the threshold, the costs, the clusters and the alarms where there are none, so
+        that the bytes of such streams are those of releases that had none of them.
         """
         kept = asdict(self)
-        if self.threshold is None:
-            del kept["threshold"]
+        for name in _OPTIONAL:
+            if kept[name] is None:
+                del kept[name]
         if not self.cluster_groups:
             del kept["cluster_key"], kept["cluster_groups"]
         if self.alarms is None:
@@ -163,6 +177,8 @@ class StreamSettings:
             cluster_key=self.cluster_key,
             cluster_groups=self.cluster_groups,
             threshold=self.threshold,
+            cost_fp=self.cost_fp,
+            cost_fn=self.cost_fn,
             alarms=None if self.alarms is None else self.alarms.to_message(),
         )
 
@@ -183,6 +199,9 @@ _FIXED = {
     "cluster_groups": "clusters are counted in them, from a stream's first row on",
 }
 """Settings that cannot change, and why."""
+_COSTS = ("cost_fp", "cost_fn")
+_OPTIONAL = ("threshold", *_COSTS)
+"""Numbers that may be undeclared."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
 FIELDS = {field.name.removesuffix("_us"): field.name for field in fields(StreamSettings)}
 """The attribute of each field of the message."""
@@ -258,6 +277,7 @@ def check(settings: StreamSettings, limits: Limits) -> None:
             "as a negative case when its prediction expires and as a miss when its label comes",
         )
     _check_threshold(settings)
+    _check_costs(settings)
     _check_keys(settings.segment_keys, limits)
     if settings.cluster_groups or settings.cluster_key:
         _check_clusters(settings)
@@ -290,6 +310,24 @@ def _check_threshold(settings: StreamSettings) -> None:
             "threshold",
             f"threshold must be from 0 to 1 on the probability scale, got {threshold:g}",
         )
+
+
+def _check_costs(settings: StreamSettings) -> None:
+    declared = {name: getattr(settings, name) for name in _COSTS}
+    for name, cost in declared.items():
+        if cost is None:
+            continue
+        if not (math.isfinite(cost) and cost > 0):
+            _refuse(name, f"{name} must be positive and finite, got {cost:g}")
+        missing = next((each for each in _COSTS if declared[each] is None), None)
+        if missing is not None:
+            _refuse(missing, f"{name} without {missing}: declare both costs, or none")
+        if settings.threshold is None:
+            _refuse(
+                name,
+                "cost_fp and cost_fn need a threshold, at which errors are counted: declare one, "
+                "or remove both costs",
+            )
 
 
 def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:

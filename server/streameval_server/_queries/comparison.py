@@ -42,7 +42,7 @@ from streameval_server._queries.selection import Selection, iso, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
-    from streameval._uncertainty import Comparison, Interval
+    from streameval._uncertainty import Comparison, ErrorCosts, Interval
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
@@ -115,7 +115,7 @@ def compared_thresholds(
     RequestError
         FAILED_PRECONDITION where the stream declares none.
     """
-    if BY_NAME[metric].share is None:
+    if not BY_NAME[metric].is_at_threshold:
         return None
     a, b = (lowest_score(window, declared_threshold(metric, side)) for side, window in sides)
     return a, b
@@ -138,6 +138,42 @@ def declared_threshold(metric: str, side: ResolvedSelection) -> float:
             reason="NO_THRESHOLD",
         )
     return info.settings.threshold
+
+
+def compared_costs(metric: str, *sides: ResolvedSelection) -> dict[str, float]:
+    """Return the costs that the sides' streams declare, as `compare` takes them.
+
+    Empty for a metric that needs none.
+
+    Raises
+    ------
+    RequestError
+        FAILED_PRECONDITION where a stream declares none, or they declare different ones: the
+        difference would then be one of prices as well.
+    """
+    if not BY_NAME[metric].is_cost:
+        return {}
+    found: dict[str, ErrorCosts] = {}
+    for info in (side.view.info for side in sides):
+        costs = info.settings.costs
+        if costs is None:
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                f"stream {info.name} declares no costs, and {metric} needs what errors cost: set "
+                "cost_fp and cost_fn with UpdateStream, or compare another figure",
+                reason="NO_COSTS",
+            )
+        found[info.name] = costs
+    if len(set(found.values())) > 1:
+        named = ", ".join(f"{name} {fp:g} and {fn:g}" for name, (fp, fn) in found.items())
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            "the streams declare different costs of a false positive and of a false negative "
+            f"({named}): declare the same ones, or compare another figure",
+            reason="COSTS_DIFFER",
+        )
+    (costs,) = set(found.values())
+    return costs._asdict()
 
 
 def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.CompareStreamsResponse:
@@ -167,6 +203,7 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.Compa
         level=query.level,
         prevalence="own" if prevalence is None else prevalence,
         threshold=thresholds,
+        **compared_costs(query.metric, a, b),
     )
     coverage_a, coverage_b = engine.coverage(a), engine.coverage(b)
     response = query_pb2.CompareStreamsResponse(

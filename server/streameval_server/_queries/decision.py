@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval._metric_registry import RATE_NAMES
+from streameval._metric_registry import COST_NAMES, RATE_NAMES
+from streameval._uncertainty import ErrorCosts
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import (
     checked_level,
     point_message,
-    rate_message,
+    point_metric,
     reason_value,
+    requested_costs,
 )
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, parse_selection
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from streameval import Confusion
     from streameval._time import Window
+    from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._queries.query_engine import QueryEngine
 
 _FIELDS = {
@@ -49,12 +52,15 @@ class DecisionRequest:
         One, or the two costs.
     level : float
         Nominal coverage of the intervals.
+    costs : ErrorCosts or None
+        Of the expected cost in the answer; None means those that the stream declares.
     """
 
     selection: Selection
     kind: str
     values: tuple[float, ...]
     level: float
+    costs: ErrorCosts | None = None
 
 
 def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionRequest:
@@ -74,8 +80,8 @@ def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionReq
         values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
     else:
         values = (getattr(request, kind),)
-    level = checked_level(request.level)
-    return DecisionRequest(parse_selection(request.selection), kind, values, level)
+    level, costs = checked_level(request.level), requested_costs(request)
+    return DecisionRequest(parse_selection(request.selection), kind, values, level, costs)
 
 
 def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDecisionResponse:
@@ -100,12 +106,20 @@ def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDeci
         if math.isnan(threshold):
             response.undefined_reason = _reason(window, request.kind)
         else:
-            _add_counts(response, window, threshold)
-            response.metrics.extend(_rates(window, request, threshold))
+            costs = _costs(request, resolved.view.info.settings)
+            _add_counts(response, window, threshold, costs)
+            response.metrics.extend(_metrics(window, request, threshold, costs))
     except InvalidInputError as error:
         field = error.field or request.kind
         raise invalid(_FIELDS.get(field, field), str(error)) from error
     return response
+
+
+def _costs(request: DecisionRequest, declared: StreamSettings) -> ErrorCosts | None:
+    """Return what errors cost in the answer; None where nothing says it."""
+    if request.costs is None and request.kind == "costs":
+        return ErrorCosts(*request.values)
+    return declared.costs if request.costs is None else request.costs
 
 
 def _threshold(window: Window, request: DecisionRequest) -> float:
@@ -155,14 +169,19 @@ def _numbers_of_cases(window: Window, found: Confusion) -> tuple[int, int, int, 
     return tp, fp, fn, tn
 
 
-def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+def _add_counts(
+    response: query_pb2.GetDecisionResponse,
+    window: Window,
+    threshold: float,
+    costs: ErrorCosts | None,
+) -> None:
     """Put the threshold's counts and rates into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
     tp, fp, fn, tn = _numbers_of_cases(window, found)
     response.tp, response.fp, response.fn, response.tn = tp, fp, fn, tn
     if window._view().weighted is not None:
-        response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold))
+        response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold, costs))
     rates = {
         "precision": found.precision,
         "recall": found.recall,
@@ -174,12 +193,15 @@ def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, thresho
             setattr(response, name, rate)
 
 
-def _rates(
-    window: Window, request: DecisionRequest, threshold: float
+def _metrics(
+    window: Window, request: DecisionRequest, threshold: float, costs: ErrorCosts | None
 ) -> Iterator[types_pb2.Metric]:
-    """Yield the rates with their intervals, which a threshold chosen on these cases has not."""
-    for name in RATE_NAMES:
-        message = rate_message(window, name, threshold, level=request.level)
+    """Yield the rates, and the cost where costs are known, with their intervals.
+
+    A threshold that was chosen on these cases has values without intervals.
+    """
+    for name in RATE_NAMES if costs is None else RATE_NAMES + COST_NAMES:
+        message = point_metric(window, name, threshold, costs, level=request.level)
         if request.kind != "threshold" and message.HasField("interval"):
             message.interval.ClearField("lower")
             message.interval.ClearField("upper")

@@ -75,7 +75,7 @@ def parse_label_sample_request(request: query_pb2.SampleForLabelsRequest) -> Lab
     metric = BY_NAME.get(name)
     arguments = []
     if request.HasField("threshold"):
-        if metric is not None and metric.needs != "threshold":
+        if metric is not None and not metric.is_at_threshold:
             raise invalid("threshold", f"{name} takes no threshold")
         arguments.append(("threshold", request.threshold))
     if request.HasField("prevalence"):
@@ -107,10 +107,11 @@ def label_sample(
         )
     window = engine.window(resolved)
     arguments = dict(request.arguments)
-    declared = resolved.view.info.settings.threshold
     metric = BY_NAME.get(request.metric)
-    if metric is not None and metric.needs == "threshold" and declared is not None:
-        arguments.setdefault("threshold", declared)
+    for name in () if metric is None else metric.needs:
+        declared = getattr(resolved.view.info.settings, name, None)
+        if declared is not None:
+            arguments.setdefault(name, declared)
     try:
         allocation = allocate_labels(
             window,

@@ -17,6 +17,7 @@ from streameval._common import quoted
 from streameval._counts import quantise
 from streameval._metric_registry import (
     BY_NAME,
+    COST_NAMES,
     POINT_NAMES,
     RATE_NAMES,
     SERVED_NAMES,
@@ -24,8 +25,8 @@ from streameval._metric_registry import (
     Metric,
     reason_of,
 )
-from streameval._uncertainty import dependence_warning
-from streameval.v1 import types_pb2
+from streameval._uncertainty import ErrorCosts, dependence_warning
+from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from streameval._time import Window
     from streameval._uncertainty import Interval
+    from streameval_server._model.stream_settings import StreamSettings
 
 _Reason = types_pb2.UndefinedReason
 
@@ -49,9 +51,12 @@ class MetricSelection:
     level : float
     anytime : bool
     is_default : bool
-        Whether the request named none, so that a stream's declared threshold adds rates.
+        Whether the request named none, so that a stream's declared threshold adds rates, and
+        its declared costs add what errors cost.
     threshold : float or None
         That of the request, else that which the stream declares.
+    costs : ErrorCosts or None
+        Those of the request, else those that the stream declares.
     has_intervals : bool
         Whether metrics, rates at a threshold aside, have intervals and bounds.
     """
@@ -61,15 +66,19 @@ class MetricSelection:
     anytime: bool = False
     is_default: bool = False
     threshold: float | None = None
+    costs: ErrorCosts | None = None
     has_intervals: bool = True
 
-    def at(self, declared: float | None) -> MetricSelection:
-        """Return the same of a stream that declares this threshold, or none. O(1)."""
-        threshold = declared if self.threshold is None else self.threshold
+    def at(self, declared: StreamSettings) -> MetricSelection:
+        """Return the same of a stream that declares a threshold and costs, or none. O(1)."""
+        threshold = declared.threshold if self.threshold is None else self.threshold
         if threshold is None:
             return self
-        names = self.names + POINT_NAMES if self.is_default else self.names
-        return replace(self, names=names, threshold=threshold)
+        costs = declared.costs if self.costs is None else self.costs
+        names = self.names
+        if self.is_default:
+            names += POINT_NAMES if costs is None else POINT_NAMES + COST_NAMES
+        return replace(self, names=names, threshold=threshold, costs=costs)
 
 
 def select_metrics(
@@ -79,6 +88,7 @@ def select_metrics(
     anytime: bool = False,
     default: Sequence[str] = SNAPSHOT_NAMES,
     threshold: float | None = None,
+    costs: ErrorCosts | None = None,
 ) -> MetricSelection:
     """Check the metrics that a request names.
 
@@ -90,7 +100,7 @@ def select_metrics(
         Nominal coverage; 0 means 0.95.
     anytime
         Whether intervals hold at any number of looks (a confidence sequence).
-    threshold
+    threshold, costs
         In place of the stream's.
 
     Raises
@@ -102,8 +112,8 @@ def select_metrics(
     chosen = tuple(dict.fromkeys(names))
     for index, name in enumerate(chosen):
         metric = BY_NAME.get(name)
-        if metric is None or not (metric.is_served or metric.share):
-            known = ", ".join((*SERVED_NAMES, *RATE_NAMES))
+        if metric is None or not (metric.is_served or metric.is_at_threshold):
+            known = ", ".join((*SERVED_NAMES, *RATE_NAMES, *COST_NAMES))
             raise invalid(
                 f"metrics[{index}]", f"no figure is called {quoted(name)}: choose from {known}"
             )
@@ -115,7 +125,31 @@ def select_metrics(
         anytime,
         is_default=not chosen,
         threshold=threshold,
+        costs=costs,
     )
+
+
+def requested_costs(
+    request: query_pb2.GetDecisionRequest | query_pb2.ListWindowsRequest,
+) -> ErrorCosts | None:
+    """Return the costs that a request gives; None where it leaves them to the stream.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when one is negative or not finite, or both are 0.
+    """
+    if not request.HasField("error_costs"):
+        return None
+    costs = ErrorCosts(request.error_costs.false_positive, request.error_costs.false_negative)
+    for name, cost in zip(("false_positive", "false_negative"), costs, strict=True):
+        if not (math.isfinite(cost) and cost >= 0):
+            field = f"error_costs.{name}"
+            raise invalid(field, f"{field} must be finite and 0 or more, got {cost:g}")
+    if not any(costs):
+        message = "error_costs must not both be 0"
+        raise invalid("error_costs.false_negative", message)
+    return costs
 
 
 def checked_level(level: float) -> float:
@@ -134,8 +168,8 @@ def metric_messages(window: Window, selection: MetricSelection) -> list[types_pb
 
 def _message(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
     name = metric.name
-    if metric.share:
-        return _rate_of_stream(window, metric, selection)
+    if metric.is_at_threshold:
+        return _at_threshold(window, metric, selection)
     try:
         value = metric.value(window)
     except InvalidInputError:  # scores outside [0, 1]
@@ -156,30 +190,42 @@ def _message(window: Window, metric: Metric, selection: MetricSelection) -> type
     return message
 
 
-def _rate_of_stream(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
-    """Return a rate at the stream's threshold."""
+def _at_threshold(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
+    """Return a rate, or what errors cost, at the stream's threshold."""
     if selection.threshold is None:
         return types_pb2.Metric(
             name=metric.name, undefined_reason=_Reason.UNDEFINED_REASON_NO_THRESHOLD
         )
-    return rate_message(
+    if metric.is_cost and selection.costs is None:
+        return types_pb2.Metric(
+            name=metric.name, undefined_reason=_Reason.UNDEFINED_REASON_NO_COSTS
+        )
+    return point_metric(
         window,
         metric.name,
         lowest_score(window, selection.threshold),
+        selection.costs,
         level=selection.level,
         anytime=selection.anytime,
     )
 
 
-def rate_message(
-    window: Window, name: str, threshold: float, *, level: float, anytime: bool = False
+def point_metric(
+    window: Window,
+    name: str,
+    threshold: float,
+    costs: ErrorCosts | None,
+    *,
+    level: float,
+    anytime: bool = False,
 ) -> types_pb2.Metric:
-    """Return a rate at a threshold, which was chosen on other cases. O(log K)."""
+    """Return a metric at a threshold, which was chosen on other cases. O(log K)."""
     metric = BY_NAME[name]
-    value = metric.function(window, threshold=threshold)
+    arguments = {} if costs is None or not metric.is_cost else costs._asdict()
+    value = metric.function(window, threshold=threshold, **arguments)
     if math.isnan(value):
         return types_pb2.Metric(name=name, undefined_reason=_reason(window, metric))
-    interval = window.interval(name, threshold=threshold, level=level, anytime=anytime)
+    interval = window.interval(name, threshold=threshold, level=level, anytime=anytime, **arguments)
     return types_pb2.Metric(name=name, value=value, interval=interval_message(interval))
 
 
@@ -197,15 +243,20 @@ def lowest_score(window: Window, threshold: float) -> float:
     return float(quantise(np.array([threshold]), view.resolution, view.scale)[0])
 
 
-def operating_point(window: Window, threshold: float) -> types_pb2.OperatingPoint:
-    """Return what a declared threshold does. O(log K)."""
-    return point_message(window, threshold, lowest_score(window, threshold))
+def operating_point(
+    window: Window, threshold: float, costs: ErrorCosts | None
+) -> types_pb2.OperatingPoint:
+    """Return what a declared threshold does, and what errors cost. O(log K)."""
+    return point_message(window, threshold, lowest_score(window, threshold), costs)
 
 
-def point_message(window: Window, threshold: float, lowest: float) -> types_pb2.OperatingPoint:
+def point_message(
+    window: Window, threshold: float, lowest: float, costs: ErrorCosts | None
+) -> types_pb2.OperatingPoint:
     """Return what a threshold does that calls the scores from `lowest` on positive. O(log K)."""
     found = window.confusion_at(lowest)
     return types_pb2.OperatingPoint(
+        **({} if costs is None else costs._asdict()),
         threshold=threshold,
         lowest_score=lowest,
         tp=found.tp,

@@ -285,7 +285,7 @@ class QueryEngine:
         self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
-        chosen = metrics.at(resolved.view.info.settings.threshold)
+        chosen = metrics.at(resolved.view.info.settings)
         known = self._snapshots.get(
             (resolved.key, chosen, hull),
             resolved.parts,
@@ -329,7 +329,8 @@ class QueryEngine:
             message.warnings.append(text)
             message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         if metrics.threshold is not None:
-            message.operating_point.CopyFrom(operating_point(window, metrics.threshold))
+            point = operating_point(window, metrics.threshold, metrics.costs)
+            message.operating_point.CopyFrom(point)
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:

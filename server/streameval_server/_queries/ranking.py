@@ -21,6 +21,7 @@ from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
     checked_metric,
     common_prevalence,
+    compared_costs,
     compared_thresholds,
     declared_threshold,
     difference_message,
@@ -82,8 +83,9 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     """
     whole = engine.resolve(query.chosen)
     window = engine.window(whole)
-    if BY_NAME[query.metric].share:
+    if BY_NAME[query.metric].is_at_threshold:
         declared_threshold(query.metric, whole)  # also where there are no slices yet
+        compared_costs(query.metric, whole)
     messages: list[query_pb2.RankedSegment] = []
     p_values: list[float] = []
     num_left_out = 0
@@ -143,6 +145,7 @@ def _compared(
         level=query.level,
         prevalence="own" if prevalence is None else prevalence,
         threshold=compared_thresholds(query.metric, (of, part), (of, rest)),
+        **compared_costs(query.metric, of),
     )
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),

@@ -26,7 +26,11 @@ from streameval._common import quoted
 from streameval._metric_registry import MONITORED_NAMES, PROJECTED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import MetricSelection, select_metrics
+from streameval_server._queries.metrics import (
+    MetricSelection,
+    requested_costs,
+    select_metrics,
+)
 from streameval_server._queries.projections import check_projection
 from streameval_server._queries.resolved_selection import grid_of
 from streameval_server._queries.selection import Between, Selection, micros, parse_selection
@@ -104,6 +108,7 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
         level=request.level,
         default=MONITORED_NAMES,
         threshold=request.threshold if request.HasField("threshold") else None,
+        costs=requested_costs(request),
     )
     most = MAX_ROWS
     if request.projection:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval_server._state.views import AlarmsView, StreamView
 
 _HEADLINE = MetricSelection((HEADLINE,), is_default=True)
-"""With the rates at it where a threshold is declared."""
+"""With the rates at it where a threshold is declared, and the cost where costs are."""
 _OTHERS = MetricSelection(
     (*(name for name in MONITORED_NAMES if name != HEADLINE), "prevalence"), has_intervals=False
 )
@@ -77,16 +77,15 @@ def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Com
     info = view.info
     resolved = engine.resolve(Selection(info.name, span), view=view)
     window = engine.window(resolved)
-    threshold = info.settings.threshold
     message = overview_pb2.StreamSummary(
         stream=info.name,
         group=group_of(info.name),
         revision=view.revision,
         metrics=[
-            *metric_messages(window, _HEADLINE.at(threshold)),
+            *metric_messages(window, _HEADLINE.at(info.settings)),
             *metric_messages(window, _OTHERS),
         ],
-        threshold=threshold,
+        threshold=info.settings.threshold,
         num_cases=window.num_positive_ref + window.num_negative_ref,
         num_positive_ref=window.num_positive_ref,
         coverage=_coverage(resolved),

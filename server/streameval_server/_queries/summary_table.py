@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import COST_NAMES, MONITORED_NAMES, POINT_NAMES
 from streameval.v1 import overview_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.stream_summary import group_of, projection, summary
@@ -37,7 +37,7 @@ _SHOWN_PROJECTION_US = 60_000_000
 _PROJECTION_US = 600_000_000
 """The same of the others, if they have changed."""
 
-FIGURES = (*MONITORED_NAMES, *POINT_NAMES, "prevalence")
+FIGURES = (*MONITORED_NAMES, *POINT_NAMES, *COST_NAMES, "prevalence")
 """The metrics of a summary."""
 
 

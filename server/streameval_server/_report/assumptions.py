@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.v1 import stream_pb2
-from streameval_server._report.words import count, listed, percent, score, span
+from streameval_server._report.words import cost, count, listed, percent, score, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +94,12 @@ def _of_scores(found: Contents) -> Iterator[str]:
             f"Cases are called positive at scores of {score(settings.threshold)} and above, the "
             "declared threshold. The intervals of its rates hold if it was chosen on other cases."
         )
+    if settings.HasField("cost_fp"):
+        yield (
+            f"A false positive costs {cost(settings.cost_fp)}, a false negative "
+            f"{cost(settings.cost_fn)}, as the stream declares; the cost per case is the mean over "
+            "all labelled cases, and correct ones cost nothing."
+        )
     yield f"The prevalence is that of the labelled cases{_prevalence(found)}."
 
 
@@ -133,6 +139,12 @@ def settings_words(found: Contents) -> Iterator[tuple[str, str]]:
         "Declared threshold",
         score(settings.threshold) if settings.HasField("threshold") else "none",
     )
+    yield "Cost of a false positive", _declared_cost(settings, "cost_fp")
+    yield "Cost of a false negative", _declared_cost(settings, "cost_fn")
     yield "Labels are awaited", span(settings.label_ttl)
     keys = list(settings.segment_keys)
     yield "Segment keys", listed(keys) if keys else "none"
+
+
+def _declared_cost(settings: stream_pb2.StreamSettings, name: str) -> str:
+    return cost(getattr(settings, name)) if settings.HasField(name) else "none"  # type: ignore[arg-type]  # a field's name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import HEADLINE, POINT_NAMES
+from streameval._metric_registry import BY_NAME, HEADLINE
 from streameval_server._report import words
 from streameval_server._report.charts import (
     UNIT,
@@ -38,7 +38,7 @@ def figures(found: Contents) -> Markup:
     cells = [
         metric_cell(each, is_lead=each.name == HEADLINE)
         for each in first
-        if each.name not in POINT_NAMES
+        if not BY_NAME[each.name].is_at_threshold
     ]
     positives, negatives = snapshot.num_positive_ref, snapshot.num_negative_ref
     cells.append(
@@ -230,12 +230,12 @@ def _roc(curve: types_pb2.Curve, positives: float, negatives: float) -> list[tup
 
 
 def threshold(found: Contents) -> Markup | None:
-    """Return the rates at the declared threshold; None where none is declared."""
+    """Return the rates, and the cost, at the declared threshold; None without one."""
     snapshot = found.snapshot
     if not snapshot.HasField("operating_point"):
         return None
     point = snapshot.operating_point
-    rates = [metric_cell(each) for each in snapshot.metrics if each.name in POINT_NAMES]
+    shown = [each for each in snapshot.metrics if BY_NAME[each.name].is_at_threshold]
     counts = (
         f"{words.count(point.tp)} of {words.count(point.tp + point.fn)} positives are called "
         f"positive, "
@@ -244,7 +244,7 @@ def threshold(found: Contents) -> Markup | None:
     return section(
         f"At the declared threshold {words.score(point.threshold)}",
         tag("p", counts),
-        tag("dl", *rates, class_="figures"),
+        tag("dl", *map(metric_cell, shown), class_="figures"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import BY_NAME
@@ -24,6 +25,7 @@ _REASONS = {
     "TOO_FEW_EFFECTIVE": "too few effective cases for an interval",
     "NOT_PROBABILITIES": "scores are no probabilities",
     "NO_THRESHOLD": "no threshold is declared",
+    "NO_COSTS": "no costs are declared",
 }
 _MIN_TENTH_PERCENT = 0.0095
 """Shares below it keep two digits after the point."""
@@ -64,6 +66,24 @@ def percent(share: float) -> str:
     return f"{'99.9' if share < 1 and float(text) == 100 else text} %"
 
 
+def cost(value: float) -> str:
+    """Return a cost with three significant digits, and all before the point.
+
+    Examples
+    --------
+    >>> cost(0.012345), cost(1.2345), cost(12345.6), cost(0.0)
+    ('0.0123', '1.23', '12,346', '0')
+    """
+    if value >= 1e15 or 0 < value < 1e-6:
+        return f"{value:.2e}"
+    digits = 0 if value == 0 or value >= 100 else max(0, 2 - math.floor(math.log10(value)))
+    return f"{value:,.{digits}f}"
+
+
+_FORMATS = {"share": percent, "cost": cost}
+"""How a metric of a unit is written; others are plain figures."""
+
+
 def count(value: float) -> str:
     """Return a number of cases; sums of weights keep a digit."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
@@ -81,7 +101,7 @@ def p_value(value: float) -> str:
 
 def measured(name: str, value: float) -> str:
     """Return a metric in its unit."""
-    return percent(value) if BY_NAME[name].unit == "share" else figure(value)
+    return _FORMATS.get(BY_NAME[name].unit, figure)(value)
 
 
 def reason(value: int) -> str:

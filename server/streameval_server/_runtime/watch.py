@@ -25,6 +25,7 @@ from streameval_server._runtime.open_calls import stopping_error
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
+    from streameval._uncertainty import ErrorCosts
     from streameval_server._queries.overview import OverviewRequest
     from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection
@@ -45,7 +46,7 @@ class _Version:
 
     span_us: tuple[int, int] | None
     has_server_warnings: bool
-    threshold: float | None
+    declared: tuple[float | None, ErrorCosts | None]
     open_alarms: int
     stream: tuple[weakref.ref[object], ...]
 
@@ -54,17 +55,18 @@ class _Version:
         # Every change of what is counted replaces the all-time counts or their coverage.
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
         has_warnings = bool(engine.server_warnings())
-        threshold = resolved.view.info.settings.threshold
+        settings = resolved.view.info.settings
         alarms = resolved.view.alarms
         open_alarms = 0 if alarms is None else alarms.num_open
         references = tuple(map(weakref.ref, parts))
-        return cls(resolved.span_us, has_warnings, threshold, open_alarms, references)
+        declared = settings.threshold, settings.costs
+        return cls(resolved.span_us, has_warnings, declared, open_alarms, references)
 
     def differs(self, before: _Version | None) -> bool:
         """Whether the stream, what is declared or open, the time or a warning has changed."""
         if before is None or before.span_us != self.span_us:
             return True
-        if (before.threshold, before.open_alarms) != (self.threshold, self.open_alarms):
+        if (before.declared, before.open_alarms) != (self.declared, self.open_alarms):
             return True
         if before.has_server_warnings != self.has_server_warnings:
             return True

@@ -202,6 +202,9 @@ def stream_to_bytes(
     return frame.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
 
 
+_OPTIONAL_NUMBERS = frozenset({"threshold", "cost_fp", "cost_fn"})
+
+
 def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
@@ -212,8 +215,8 @@ def _check_settings(settings: StreamSettings) -> None:
         elif name == "segment_keys":
             for key in value:
                 read_text(key)
-        elif name == "threshold" and value is not None and type(value) is not float:
-            raise ValueError(f"threshold {value!r:.60} is not a number")
+        elif name in _OPTIONAL_NUMBERS and value is not None and type(value) is not float:
+            raise ValueError(f"{name} {value!r:.60} is not a number")
     for name, choices in CHOICES.items():
         if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")

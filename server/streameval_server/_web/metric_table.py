@@ -6,6 +6,7 @@ import json
 
 from streameval._metric_registry import (
     COMPARED_NAMES,
+    COST_NAMES,
     HEADLINE,
     METRICS,
     MONITORED_NAMES,
@@ -23,7 +24,7 @@ def metrics_module() -> bytes:
     served = {
         metric.name: {"title": metric.title, "unit": metric.unit}
         for metric in METRICS
-        if metric.is_served or metric.share
+        if metric.is_served or metric.is_at_threshold
     }
     exports = {
         "METRICS": served,
@@ -32,6 +33,7 @@ def metrics_module() -> bytes:
         "MONITORED": MONITORED_NAMES,
         "ORDERED": ORDERED_NAMES,
         "RATES": POINT_NAMES,
+        "COSTS": COST_NAMES,
         "HEADLINE": HEADLINE,
         "TWINS": {metric.name: metric.twin for metric in METRICS if metric.twin},
         "WATCHED": {metric.watch: metric.title for metric in METRICS if metric.watch},

@@ -1,12 +1,12 @@
 """Metrics of streams for Prometheus, from the same methods that answer clients.
 
 A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
-threshold, `SERIES_OF_CALIBRATION` more on the probability scale, and where it declares alarms
-`SERIES_A_WATCH` for each watch and one for all, so the limit on series limits streams: the
-first by name that fit are exported, and a gauge counts the others; what is left of it is for
-pairs, and then for projections. An unchanged snapshot costs a copy, because the query engine
-caches it by the parts that it was made of; a comparison is reused while both snapshots of its
-stream stay the same.
+threshold, `SERIES_OF_COSTS` where it declares costs too, `SERIES_OF_CALIBRATION` on the
+probability scale, and where it declares alarms `SERIES_A_WATCH` for each watch and one for
+all, so the limit on series limits streams: the first by name that fit are exported, and a
+gauge counts the others; what is left of it is for pairs, and then for projections. An
+unchanged snapshot costs a copy, because the query engine caches it by the parts that it was
+made of; a comparison is reused while both snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from streameval._metric_registry import CALIBRATION_NAMES, HEADLINE, MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import (
+    CALIBRATION_NAMES,
+    COST_NAMES,
+    HEADLINE,
+    MONITORED_NAMES,
+    POINT_NAMES,
+)
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.query_engine import DELAY_BOUNDS_S
@@ -62,6 +68,9 @@ SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
 
 SERIES_A_POINT = 3 * len(POINT_NAMES) * len(_WINDOWS) + 1
 """Value and limits of each rate at the declared threshold and window, and the threshold."""
+
+SERIES_OF_COSTS = 3 * len(COST_NAMES) * len(_WINDOWS)
+"""Value and limits of what errors cost at the declared costs, and window."""
 
 SERIES_OF_CALIBRATION = 3 * len(CALIBRATION_NAMES) * len(_WINDOWS)
 """Value and limits of each metric of probabilities and window."""
@@ -226,6 +235,8 @@ def _figures_of(settings: stream_pb2.StreamSettings) -> tuple[tuple[str, ...], i
         series += len(settings.alarms.watches) * SERIES_A_WATCH + 1
     if settings.HasField("threshold"):
         figures, series = figures + POINT_NAMES, series + SERIES_A_POINT
+    if settings.HasField("cost_fp"):
+        figures, series = figures + COST_NAMES, series + SERIES_OF_COSTS
     if settings.scale == stream_pb2.SCALE_PROBABILITY:
         figures, series = figures + CALIBRATION_NAMES, series + SERIES_OF_CALIBRATION
     return figures, series

@@ -402,6 +402,9 @@ class StreamSettings:
     threshold : float or None
         The score at which the model runs, finite, and in [0, 1] on the probability scale;
         answers have the rates at it. None declares none.
+    cost_fp, cost_fn : float or None
+        What a false positive and a false negative cost, in one unit, positive and finite;
+        answers have the expected cost at the threshold. Both or none; they need a threshold.
     alarms : AlarmSettings or None
         Which changes raise an alarm; None watches nothing.
     """
@@ -419,6 +422,8 @@ class StreamSettings:
     cluster_key: str = ""
     cluster_groups: int = 0
     threshold: float | None = None
+    cost_fp: float | None = None
+    cost_fn: float | None = None
     alarms: AlarmSettings | None = None
 
 

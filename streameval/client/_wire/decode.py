@@ -431,5 +431,7 @@ def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
         cluster_key=message.cluster_key,
         cluster_groups=message.cluster_groups,
         threshold=message.threshold if message.HasField("threshold") else None,
+        cost_fp=message.cost_fp if message.HasField("cost_fp") else None,
+        cost_fn=message.cost_fn if message.HasField("cost_fn") else None,
         alarms=read_settings(message),
     )

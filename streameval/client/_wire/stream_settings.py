@@ -28,6 +28,8 @@ class ChangedSettings(TypedDict, total=False):
     expired: Literal["drop", "negative"]
     segment_keys: Iterable[str]
     threshold: float | None
+    cost_fp: float | None
+    cost_fn: float | None
     alarms: AlarmSettings | None
 
 
@@ -55,6 +57,7 @@ _CHOICES: dict[str, dict[str, int]] = {
         "probability": stream_pb2.SCALE_PROBABILITY,
     },
 }
+_DECLARED_NUMBERS = frozenset({"threshold", "cost_fp", "cost_fn"})
 _SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
 
 
@@ -78,7 +81,7 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
             _set_clusters(message, name, value)
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
-        elif name in {"threshold", "alarms"}:
+        elif name in {*_DECLARED_NUMBERS, "alarms"}:
             _set_declared(message, name, value)
         elif name not in _CHOICES:
             raise TypeError(f"there is no setting {name!r}")
@@ -107,8 +110,8 @@ def _set_clusters(message: stream_pb2.StreamSettings, name: str, value: Any) -> 
 def _set_declared(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
     if value is None:  # named by an update, it declares none any more
         return
-    if name == "threshold":
-        message.threshold = real(value, name)
+    if name in _DECLARED_NUMBERS:
+        setattr(message, name, real(value, name))
         return
     if not isinstance(value, AlarmSettings):
         text = f"alarms must be AlarmSettings or None, got {shown(value)}"

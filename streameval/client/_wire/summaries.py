@@ -39,7 +39,8 @@ class StreamSummary:
     group : str
         The first part of its name.
     snapshot : Snapshot
-        AUC-PR of the window with its interval, the rates at the declared threshold with theirs,
+        AUC-PR of the window with its interval, the rates at the declared threshold with theirs
+        and the cost per case at the declared costs,
         AUC-ROC and prevalence; where labels are to come, AUC-PR projected.
     threshold : float or None
         That which the stream declares.

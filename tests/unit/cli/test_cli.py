@@ -204,6 +204,22 @@ def test_push_and_query(table: Path, address: str) -> None:
         f"{limits['upper']:.4f}",
     ]
     assert "Declared threshold" in shown
+    assert "Cost per case" not in shown
+    costs = ("--cost-fp", 2, "--cost-fn", 9)
+    assert run("streams", "update", address, "cli/push", *costs).exit_code == 0
+    at = json.loads(run("query", address, "cli/push", "--json").stdout)
+    limits = at["intervals"]["expected_cost"]
+    line = next(
+        each
+        for each in run("query", address, "cli/push").stdout.splitlines()
+        if each.startswith("Cost per case")
+    )
+    assert line.split()[3:] == [
+        f"{at['expected_cost']:.6f}",
+        f"{limits['lower']:.4f}",
+        "to",
+        f"{limits['upper']:.4f}",
+    ]
 
 
 def test_reliability(table: Path, tmp_path: Path, address: str) -> None:

@@ -61,7 +61,8 @@ def test_create_list_update_delete(address: str) -> None:
         *("create", address, "s/1", "--pane", "10s", "--retention", "10y", "--resolution", 14),
         *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
         *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
-        *("--segment", "country", "--segment", "device", "--threshold", 0.5, "--json"),
+        *("--segment", "country", "--segment", "device", "--threshold", 0.5),
+        *("--cost-fp", 1, "--cost-fn", 12.5, "--json"),
     )
     assert (code, errors) == (0, "")
     created = json.loads(printed)
@@ -79,6 +80,8 @@ def test_create_list_update_delete(address: str) -> None:
         "cluster_key": "",
         "cluster_groups": 0,
         "threshold": 0.5,
+        "cost_fp": 1.0,
+        "cost_fn": 12.5,
         "alarms": None,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
@@ -107,8 +110,26 @@ def test_create_list_update_delete(address: str) -> None:
     }
     code, printed, _ = streams("update", address, "s/1", "--threshold", 0.25, "--json")
     assert json.loads(printed)["settings"]["threshold"] == 0.25
+    code, printed, _ = streams("update", address, "s/1", "--cost-fn", 20, "--json")
+    costs = [json.loads(printed)["settings"][name] for name in ("cost_fp", "cost_fn")]
+    assert costs == [1.0, 20.0]
+    printed = streams("update", address, "s/1", "--no-costs")[1]
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["cost", "fp", "none"] in lines
+    assert ["threshold", "0.25"] in lines
+    code, _, errors = streams("update", address, "s/1", "--cost-fp", 2)
+    assert code == 2
+    assert "cost_fp without cost_fn: declare both costs, or none" in errors
+    assert streams("update", address, "s/1", "--cost-fp", 2, "--cost-fn", 3)[0] == 0
     code, printed, _ = streams("update", address, "s/1", "--no-threshold", "--json")
-    assert json.loads(printed)["settings"]["threshold"] is None
+    gone = json.loads(printed)["settings"]
+    assert [gone[name] for name in ("threshold", "cost_fp", "cost_fn")] == [None] * 3
+    for options, said in (
+        (("--no-costs", "--cost-fp", 2), "give --cost-fp and --cost-fn, or --no-costs, not both"),
+        (("--no-threshold", "--cost-fp", 2), "costs need a threshold: leave out --no-threshold"),
+    ):
+        code, _, errors = streams("update", address, "s/1", *options)
+        assert (code, errors) == (2, f"streameval: {said}\n")
     printed = streams("update", address, "s/1", "--orphans", "drop")[1]
     assert ["threshold", "none"] in [line.split() for line in printed.splitlines()]
     code, _, errors = streams("update", address, "s/1", "--no-threshold", "--threshold", 0.5)

@@ -200,7 +200,7 @@ def test_a_table_once() -> None:
 
 
 def test_rates_at_the_declared_threshold() -> None:
-    """A column each where a stream declares one; a dash where another does not."""
+    """A column each where a stream declares one, and its costs; a dash where another does not."""
     with running_server() as address, Client(address) as client:
         fill(address)
         client.update_stream("bad/v1", threshold=0.5)
@@ -213,6 +213,12 @@ def test_rates_at_the_declared_threshold() -> None:
         rates = [f"{found.figures[name]:.1%}" for name in POINT_NAMES]
         assert cells[-5:] == rates
         assert " - " in next(line for line in lines if line.startswith("good/v1"))
+        client.update_stream("bad/v1", cost_fp=2, cost_fn=9)
+        cost = client.stream("bad/v1").snapshot().figures["expected_cost"]
+        _, lines, _ = once(address, width=150)
+        assert lines[1].split()[-2:] == ["flagged", "cost"]
+        cells = next(line.split() for line in lines if line.startswith("bad/v1"))
+        assert cells[-2:] == [rates[-1], f"{cost:.3g}"]
         code, lines, _ = once(address, "--metric", "recall", width=140)
         assert (code, lines[0].startswith("Recall  all time")) == (0, True)
         assert "no threshold" in next(line for line in lines if line.startswith("good/v1"))

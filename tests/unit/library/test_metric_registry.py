@@ -68,7 +68,7 @@ def test_names_are_unique_and_of_methods() -> None:
     """A row is called as its method, and takes what that takes."""
     assert len(BY_NAME) == len(METRICS)
     for metric in METRICS:
-        owner = Confusion if metric.share else Evaluator
+        owner = Confusion if metric.is_at_threshold else Evaluator
         assert hasattr(owner, metric.name.removesuffix("_hull"))
         assert set(metric.arguments) <= set(inspect.signature(metric.function).parameters)
         assert metric.is_hull == metric.name.endswith("_hull")
@@ -139,9 +139,11 @@ def test_the_page_has_the_table() -> None:
         for name, value in re.findall(r"^export const (\w+) = (.*);$", text, re.MULTILINE)
     }
     assert {name: each["title"] for name, each in exports["METRICS"].items()} == {
-        name: BY_NAME[name].title for name in (*SERVED_NAMES, *registry.RATE_NAMES)
+        name: BY_NAME[name].title
+        for name in (*SERVED_NAMES, *registry.RATE_NAMES, *registry.COST_NAMES)
     }
     assert tuple(exports["RATES"]) == registry.POINT_NAMES
+    assert tuple(exports["COSTS"]) == registry.COST_NAMES
     assert set(exports["SHOWN"]) <= set(SERVED_NAMES)
     assert exports["HEADLINE"] == registry.HEADLINE
 

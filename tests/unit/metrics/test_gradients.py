@@ -117,6 +117,11 @@ def flagged_share(cells, threshold):
     return sum(at(cells, threshold)) / sum(totals(cells))
 
 
+def expected_cost(cells, threshold, cost_fp, cost_fn):
+    tp, fp = at(cells, threshold)
+    return (cost_fp * fp + cost_fn * (totals(cells)[0] - tp)) / sum(totals(cells))
+
+
 def prevalence(cells):
     P, N = totals(cells)
     return P / (P + N)
@@ -157,6 +162,7 @@ DEFINITIONS = {
     for name in (
         *("auc_roc", "average_precision", "auc_pr", "auc_pr_normalized", "auc_prg"),
         *("precision", "recall", "fpr", "specificity", "f_measure", "flagged_share"),
+        "expected_cost",
         *("prevalence", "brier_score", "log_loss"),
         *("calibration_error", "observed_expected_ratio"),
     )
@@ -206,7 +212,8 @@ EVALUATORS = [ONE_CELL, PERFECT, *(random_evaluator(_RNG) for _ in range(25))]
 
 def arguments_of(metric):
     if metric.needs:
-        return [{"threshold": 0.3}, {"threshold": 29 / 128}]
+        costs = {"cost_fp": 0.75, "cost_fn": 6.0} if metric.is_cost else {}
+        return [{"threshold": 0.3, **costs}, {"threshold": 29 / 128, **costs}]
     return [{}, {"prevalence": 0.02}, {"prevalence": 0.7}] if metric.is_rescaled else [{}]
 
 
@@ -233,7 +240,7 @@ def test_gradients_are_the_differences_of_the_definition(name):
     compared = 0
     for ev in EVALUATORS:
         for arguments in arguments_of(metric):
-            if metric.needs and ev.confusion_at(**arguments).tp == 0:
+            if metric.needs and ev.confusion_at(arguments["threshold"]).tp == 0:
                 continue
             exact = {key: D(value) for key, value in arguments.items()}
             gradient = metric.gradient(cells_of(ev._view()), **arguments)
@@ -249,7 +256,7 @@ def test_every_definition_is_the_metric():
         cells = exact_cells(ev)
         for name, define in DEFINITIONS.items():
             for arguments in arguments_of(BY_NAME[name]):
-                if BY_NAME[name].needs and ev.confusion_at(**arguments).tp == 0:
+                if BY_NAME[name].needs and ev.confusion_at(arguments["threshold"]).tp == 0:
                     continue
                 exact = {key: D(value) for key, value in arguments.items()}
                 value = BY_NAME[name].function(ev, **arguments)

@@ -21,6 +21,8 @@ from streameval._metric_registry import METRICS
 
 from .streams import DAY, DAYS, TTL_DAYS, WINDOW_DAYS, at_day, draw, joined
 
+NEEDS = {"threshold": 0.7, "cost_fp": 0.3, "cost_fn": 0.2}
+
 
 def noon_joiner(**settings: bool) -> LabelJoiner:
     """Return a joiner of panes of a day that keeps delays."""
@@ -92,7 +94,7 @@ def test_a_window_whose_labels_are_in_is_itself() -> None:
     for metric in METRICS:
         if metric.gradient is None:
             continue
-        arguments = {"threshold": 0.7} if metric.needs else {}
+        arguments = {name: NEEDS[name] for name in metric.needs}
         figure = projection.figure(metric.name, **arguments)
         if figure.reason is not RefusalReason.FIT_FAILED:
             assert figure.projected == pytest.approx(figure.now, abs=0.01), metric.name

@@ -13,7 +13,7 @@ from streameval import Evaluator, InvalidInputError, LabelAllocation, allocate_l
 from streameval._metric_registry import METRICS
 from streameval._sampling.neyman import apportion, best_cuts
 
-NEEDS = {"threshold": 0.6}
+NEEDS = {"threshold": 0.6, "cost_fp": 1.0, "cost_fn": 5.0}
 
 
 def labelled(seed: int, size: int = 600, prevalence: float = 0.2) -> Evaluator:
@@ -39,7 +39,7 @@ def waiting(seed: int, size: int = 3_000) -> np.ndarray:
 def test_every_prediction_is_in_a_band_and_has_a_chance(metric: str, size: int) -> None:
     """Each metric with a gradient: the size exactly, probabilities above 0 and at most 1."""
     row = next(each for each in METRICS if each.name == metric)
-    arguments = {row.needs: NEEDS[row.needs]} if row.needs else {}
+    arguments = {name: NEEDS[name] for name in row.needs}
     scores = waiting(2)
     found = allocate_labels(labelled(1), scores=scores, size=size, metric=metric, **arguments)
     assert (found.metric, found.size, found.waiting) == (metric, size, scores.size)

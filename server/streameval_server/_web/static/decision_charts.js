@@ -10,7 +10,7 @@ const MAX_POINTS = 2048;
 const BINS = 40;
 
 export class DecisionCharts {
-  /** `at` and `costs` are those of the URL; the rest is ThresholdCard's. */
+  /** `at` and `costs` are those of the URL, null where it has none; the rest is ThresholdCard's. */
   constructor(signal, { name, at, costs }, { changed, toWindow, failed }) {
     this.pr = new PrCard(signal);
     this.roc = new RocCard(signal);

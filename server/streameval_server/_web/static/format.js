@@ -26,6 +26,7 @@ export const REASONS = {
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
   UNDEFINED_REASON_NO_THRESHOLD: "no threshold is declared",
   UNDEFINED_REASON_CHOSEN_ON_SAME_CASES: "chosen on these cases",
+  UNDEFINED_REASON_NO_COSTS: "no costs are declared",
 };
 
 /** What a metric is called. */
@@ -34,12 +35,23 @@ export const titleOf = (name) => METRICS[name].title;
 /** Whether a metric is read in percent. */
 export const isShare = (name) => METRICS[name].unit === "share";
 
+/** Whether a metric is in the unit of costs. */
+export const isCost = (name) => METRICS[name].unit === "cost";
+
 /** A metric as its unit is read. */
-export const measured = (name, value) => (isShare(name) ? percent(value) : figure(value));
+export const measured = (name, value) => (isShare(name) ? percent(value) : isCost(name) ? cost(value) : figure(value));
 
 /** 0.446; an en dash when there is no value. */
 export function figure(value, digits = 3) {
   return value === undefined || value === null ? "–" : value.toFixed(digits).replace("-", "−");
+}
+
+/** 0.0123, 1.23 or 12,346: three significant digits, and all before the point. */
+export function cost(value) {
+  if (value === undefined || value === null) return "–";
+  if (value >= 1e15 || (value > 0 && value < 1e-6)) return value.toExponential(2).replace("-", "−");
+  const digits = value === 0 || value >= 100 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(value)));
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 /** +0.043 or −0.043. */

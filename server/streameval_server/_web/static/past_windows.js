@@ -2,14 +2,15 @@
 
 import { metric } from "./api.js";
 import { h } from "./dom.js";
-import { count, figure, period } from "./format.js";
-import { between, selection, seconds, windowBetween } from "./route.js";
+import { count, period, titleOf } from "./format.js";
+import { COSTS } from "./metrics.js";
+import { between, errorCosts, selection, seconds, windowBetween } from "./route.js";
 import { intervals, measures, numbers, periods, sheetCsv, sheetTable } from "./sheet.js";
 import { aboutOf, fileName, save } from "./take.js";
 
 const WINDOWS = 8;
 const DAY_S = 86_400;
-const METRICS = ["precision", "recall", "flagged_share"];
+const METRICS = ["precision", "recall", ...COSTS];
 
 export class PastWindows {
   /** `toWindow(window)` returns the link to a window. */
@@ -24,19 +25,19 @@ export class PastWindows {
   }
 
   /** Load the windows until the one that is shown; of all time, days. */
-  async load(reader, threshold) {
+  async load(reader, threshold, costs) {
     const ends = between(reader.window);
     const lengthS = ends ? (ends[1] - ends[0]) / 1000 : seconds(reader.window) ?? DAY_S;
     const end = ends ? ends[1].getTime() : Date.now();
     const chosen = selection("selection.", windowBetween(new Date(end - WINDOWS * lengthS * 1000), new Date(end)), reader.segment);
-    const { snapshots } = await reader.read("windows", { step: `${lengthS}s`, metrics: METRICS, threshold }, chosen);
+    const { snapshots } = await reader.read("windows", { step: `${lengthS}s`, metrics: METRICS, threshold, ...errorCosts(costs) }, chosen);
     this.rows = snapshots.map((each) => pastWindow(each)).filter(({ cases }) => cases > 0);
     this.isDays = !ends && !seconds(reader.window);
   }
 
   /** Draw the windows, the newest first, with what their errors cost. */
-  show(threshold, costs) {
-    Object.assign(this, { threshold, costs });
+  show(threshold) {
+    this.threshold = threshold;
     this.element.hidden = !this.rows?.length;
     if (this.element.hidden) return;
     this.body.replaceChildren(sheetTable(this.sheet()));
@@ -45,17 +46,16 @@ export class PastWindows {
   }
 
   sheet() {
-    const [costFp, costFn] = this.costs;
-    const cost = ({ tp, fp, fn }) => costFp * fp + costFn * fn;
     return {
       caption: "At this threshold, the newest window first",
       columns: [periods("Window", (start, end) => h("a", { href: this.toWindow(windowBetween(start, end)) }, period(start, end))),
         measures("Precision", "precision"), intervals("95 % interval", "precision", "Precision"),
         measures("Recall", "recall"), intervals("95 % interval", "recall", "Recall"),
-        numbers("Flagged", count), numbers("False positives", count), numbers("Missed positives", count), numbers("Cost per case", figure)],
-      rows: this.rows.toReversed().map(({ ends, counts, cases, precision, recall }) => [
+        numbers("Flagged", count), numbers("False positives", count), numbers("Missed positives", count),
+        measures(titleOf(COSTS[0]), COSTS[0]), intervals("95 % interval", COSTS[0], titleOf(COSTS[0]))],
+      rows: this.rows.toReversed().map(({ ends, counts, precision, recall, cost }) => [
         ends, precision, precision.interval, recall, recall.interval,
-        counts.tp + counts.fp, counts.fp, counts.fn, cost(counts) / cases]),
+        counts.tp + counts.fp, counts.fp, counts.fn, cost, cost.interval]),
     };
   }
 
@@ -67,9 +67,9 @@ export class PastWindows {
 function pastWindow(snapshot) {
   const { window, operatingPoint } = snapshot;
   const counts = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, operatingPoint[name]]));
-  const [precision, recall] = METRICS.map((name) => metric(snapshot, name));
+  const [precision, recall, cost] = METRICS.map((name) => metric(snapshot, name));
   return {
-    ends: [new Date(window.startTime), new Date(window.endTime)], counts, precision, recall,
+    ends: [new Date(window.startTime), new Date(window.endTime)], counts, precision, recall, cost,
     cases: counts.tp + counts.fp + counts.fn + counts.tn,
   };
 }

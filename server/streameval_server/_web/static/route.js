@@ -74,6 +74,10 @@ export function segment(text) {
 
 export const segmentText = ({ key, value }) => `${key}:${value}`;
 
+/** What a false positive and a missed positive cost, as query parameters. */
+export const errorCosts = ([falsePositive, falseNegative]) =>
+  ({ "errorCosts.falsePositive": falsePositive, "errorCosts.falseNegative": falseNegative });
+
 /**
  * A Selection's fields as query parameters, below a prefix such as "selection." or "a."; `mature` leaves
  * out what is younger than that, such as 3h.

@@ -8,7 +8,7 @@ import { CalibrationCard } from "./calibration.js";
 import { DecisionCharts } from "./decision_charts.js";
 import { fill, h, redraw } from "./dom.js";
 import { FigureRow, HULL } from "./figure_row.js";
-import { HEADLINE, RATES, SHOWN } from "./metrics.js";
+import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, toStream, WINDOWS } from "./route.js";
 import { SegmentTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
@@ -61,7 +61,7 @@ export class StreamView {
     const at = parameters.get("at");
     this.at = at === null || Number.isNaN(Number(at)) ? null : Number(at);
     const costs = (parameters.get("costs") ?? "").split(":").map(Number);
-    this.costs = costs.length === 2 && costs.every((each) => each >= 0) && costs.some((each) => each > 0) ? costs : [1, 1];
+    this.costs = costs.length === 2 && costs.every((each) => each >= 0) && costs.some((each) => each > 0) ? costs : null; // null: the declared ones
   }
 
   /** The link to this view with a change. */
@@ -75,7 +75,7 @@ export class StreamView {
       by: now.key,
       least: now.least === MIN_CASES ? "" : String(now.least),
       at: now.at === null ? "" : String(now.at),
-      costs: now.costs[0] === 1 && now.costs[1] === 1 ? "" : now.costs.join(":"),
+      costs: now.costs === null ? "" : now.costs.join(":"),
     });
   }
 
@@ -158,7 +158,7 @@ export class StreamView {
     this.answer.update({ snapshot: null, projected: null, segment: this.segment });
     this.reader = new StreamReader(this.name, this, this.requestSignal);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
-    watch(streamPath(this.name, "watch"), { ...this.reader.chosen, metrics: [...SHOWN, HULL, ...RATES], minInterval: MIN_INTERVAL }, {
+    watch(streamPath(this.name, "watch"), { ...this.reader.chosen, metrics: [...SHOWN, HULL, ...RATES, ...COSTS], minInterval: MIN_INTERVAL }, {
       signal: this.requestSignal,
       onAnswer: ({ snapshot }) => receive(snapshot),
       onState: (state, error) => {

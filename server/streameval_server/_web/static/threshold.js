@@ -4,19 +4,22 @@
 import { get, metric, Refresher, streamPath } from "./api.js";
 import { DeclareButton } from "./declare.js";
 import { h, redraw, setText } from "./dom.js";
-import { count, figure, percent, score } from "./format.js";
+import { cost, count, percent, score, titleOf } from "./format.js";
 import { cheapestVertex, pointAt } from "./geometry.js";
+import { COSTS } from "./metrics.js";
 import { PastWindows } from "./past_windows.js";
+import { errorCosts } from "./route.js";
 import { aDay, casesADay, limitsADay, rateWords, TargetsForm } from "./targets.js";
 
 const COST = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 const GAP_MS = 400; // between answers while the slider moves
+const EQUAL_COSTS = [1, 1];
 const RATES = { precision: "Precision", recall: "Recall", fpr: "False positive rate" };
 
 export class ThresholdCard {
   /**
-   * `changed({at, costs})` gets the user's choice; `at` and `costs` are those of the URL; `toWindow(window)` returns
-   * the link to a window; `failed` gets the ApiError of a read.
+   * `changed({at, costs})` gets the user's choice; `at` and `costs` are those of the URL, null where it has none:
+   * then the stream's declared costs are used, or equal ones; `toWindow(window)` returns the link to a window; `failed` gets the ApiError of a read.
    */
   constructor(name, signal, { at, costs }, { changed, toWindow, failed }) {
     Object.assign(this, { name, changed, failed, at, costs });
@@ -34,11 +37,11 @@ export class ThresholdCard {
       oninput: () => this.choose(this.curve.thresholds[this.slider.max - this.slider.value]),
     });
     this.shown = h("output", { for: "threshold-slider", id: "threshold-value" });
-    this.costFp = this.costInput("cost-fp", this.costs[0]);
-    this.costFn = this.costInput("cost-fn", this.costs[1]);
+    this.costInputs = ["cost-fp", "cost-fn"].map((id) => this.costInput(id));
     this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
-    this.facts = Object.fromEntries(Object.entries({ ...RATES, flagged: "Flagged a day", cost: "Cost of errors", each: "Cost per case" })
+    this.facts = Object.fromEntries(Object.entries({ ...RATES, flagged: "Flagged a day", cost: "Cost of errors", each: titleOf(COSTS[0]) })
       .map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }), more: h("dd", { class: "more", id: `fact-more-${name}` }) }]));
+    this.costNote = h("span", { class: "unit", id: "costs-declared" });
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
       "Use this threshold");
@@ -55,8 +58,8 @@ export class ThresholdCard {
         h("div", { class: "choosing" }, this.targets.element,
           h("fieldset", { class: "costs" },
             h("legend", {}, "What an error costs"),
-            h("label", {}, "False positive ", this.costFp),
-            h("label", {}, "Missed positive ", this.costFn)),
+            h("label", {}, "False positive ", this.costInputs[0]),
+            h("label", {}, "Missed positive ", this.costInputs[1]), this.costNote),
           h("div", { class: "advice-row" }, this.advice, this.adopt))),
       this.past.element);
   }
@@ -71,18 +74,30 @@ export class ThresholdCard {
         h("tr", {}, h("th", { scope: "row" }, "called negative"), fn, tn)));
   }
 
-  costInput(id, value) {
+  costInput(id) {
     return h("input", {
-      type: "number", id, min: 0, step: "any", inputmode: "decimal", value,
+      type: "number", id, min: 0, step: "any", inputmode: "decimal",
       oninput: () => {
-        const costs = [this.costFp, this.costFn].map((input) => input.valueAsNumber);
+        const costs = this.costInputs.map((input) => input.valueAsNumber);
         if (costs.every((each) => each >= 0) && costs.some((each) => each > 0)) {
           this.costs = costs;
           this.changed(this);
           this.show();
+          this.refresher?.request();
         }
       },
     });
+  }
+
+  /** What the stream declares that errors cost; null where it declares none. */
+  get declaredCosts() {
+    const { costFp, costFn } = this.declared ?? {};
+    return costFp === undefined ? null : [costFp, costFn];
+  }
+
+  /** What errors cost: as chosen, else as declared, else the same. */
+  get usedCosts() {
+    return this.costs ?? this.declaredCosts ?? EQUAL_COSTS;
   }
 
   /** Forget the answers about the last selection. */
@@ -121,9 +136,9 @@ export class ThresholdCard {
 
   /** The answer to a question for a threshold; null when another selection was chosen meanwhile. */
   async find(wanted) {
-    const { reader } = this;
+    const { reader, usedCosts } = this;
     try {
-      const answer = await reader.read("decision", wanted);
+      const answer = withCosts(await reader.read("decision", { ...wanted, ...errorCosts(usedCosts) }), usedCosts);
       return reader === this.reader ? answer : null;
     } catch (error) {
       if (!reader.signal.aborted) this.failed(error);
@@ -138,15 +153,15 @@ export class ThresholdCard {
   }
 
   async load() {
-    const { reader, chosen: { threshold } } = this;
-    const asked = this.isFound(threshold) ? null : reader.read("decision", { threshold });
+    const { reader, usedCosts, chosen: { threshold } } = this;
+    const asked = this.isFound(threshold) ? null : reader.read("decision", { threshold, ...errorCosts(usedCosts) });
     const [answer, { mayUpdate }] = await Promise.all([
-      asked, get(streamPath(this.name), {}, reader.signal), this.past.load(reader, threshold)]);
-    if (threshold !== this.chosen.threshold) return; // another choice, which is loaded next
+      asked, get(streamPath(this.name), {}, reader.signal), this.past.load(reader, threshold, usedCosts)]);
+    if (threshold !== this.chosen.threshold || !isSame(usedCosts, this.usedCosts)) return; // another choice, which is loaded next
     this.mayUpdate = mayUpdate;
-    if (answer) this.answer = { ...answer, threshold: Number(answer.threshold) };
+    if (answer) this.answer = withCosts({ ...answer, threshold: Number(answer.threshold) }, usedCosts);
     this.show();
-    redraw(this.past.element, () => this.past.show(threshold, this.costs));
+    redraw(this.past.element, () => this.past.show(threshold));
   }
 
   /** Whether the answer was chosen on these cases by a target, and is as new as the curve. */
@@ -160,7 +175,8 @@ export class ThresholdCard {
 
   show() {
     if (!this.curve) return;
-    const vertex = cheapestVertex(this.hull, ...this.costs);
+    this.showCosts();
+    const vertex = cheapestVertex(this.hull, ...this.usedCosts);
     this.best = { threshold: this.hull.thresholds[vertex], fp: this.hull.fp[vertex], tp: this.hull.tp[vertex] };
     const wanted = this.at ?? this.declared?.lowestScore ?? this.best.threshold;
     const index = pointAt(this.curve, wanted);
@@ -180,6 +196,16 @@ export class ThresholdCard {
     this.declare.offer(threshold, this.declared, this.mayUpdate);
   }
 
+  /** Show what errors cost, unless the user is typing it, and whether the stream declares it. */
+  showCosts() {
+    const { usedCosts, declaredCosts } = this;
+    this.costInputs.forEach((input, index) => {
+      if (input !== document.activeElement && input.valueAsNumber !== usedCosts[index]) input.value = usedCosts[index];
+    });
+    setText(this.costNote, declaredCosts === null ? "" : isSame(usedCosts, declaredCosts) ? "as the stream declares"
+      : `the stream declares ${cost(declaredCosts[0])} and ${cost(declaredCosts[1])}`);
+  }
+
   showFacts({ tp, fp, fn, tn }, answer) {
     const rates = { precision: share(tp, tp + fp), recall: share(tp, tp + fn), fpr: share(fp, fp + tn) };
     for (const name of Object.keys(RATES)) {
@@ -189,7 +215,8 @@ export class ThresholdCard {
     this.put("flagged", this.perDay ? aDay(flagged, this.perDay) : "–",
       this.perDay ? limitsADay(answer && metric(answer, "flagged_share")?.interval, this.perDay) ?? "" : "no length of time");
     this.put("cost", COST.format(this.cost(fp, fn)), "");
-    this.put("each", figure(this.cost(fp, fn) / (tp + fp + fn + tn)), "");
+    const limits = answer && isSame(answer.usedCosts, this.usedCosts) ? rateWords(COSTS[0], metric(answer, COSTS[0])).more : "";
+    this.put("each", cost(this.cost(fp, fn) / (tp + fp + fn + tn)), limits);
     setText(this.note, "Intervals (95 %) hold for a threshold that was chosen on other cases. Flagged a day counts cases without a label, too: "
       + "they are taken to be flagged as often as the others.");
     this.slider.setAttribute("aria-valuetext", `${score(this.chosen.threshold)}: precision ${percent(rates.precision)}, recall ${percent(rates.recall)}`);
@@ -201,14 +228,15 @@ export class ThresholdCard {
   }
 
   cost(fp, fn) {
-    return this.costs[0] * fp + this.costs[1] * fn;
+    return this.usedCosts[0] * fp + this.usedCosts[1] * fn;
   }
 
   advise() {
     const { threshold, fp, tp } = this.best;
     const what = threshold === Infinity ? "call nothing positive"
       : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
-    const ratio = this.costs[0] > 0 ? `${Number((this.costs[1] / this.costs[0]).toPrecision(3))} : 1` : "∞ : 1";
+    const [costFp, costFn] = this.usedCosts;
+    const ratio = costFp > 0 ? `${Number((costFn / costFp).toPrecision(3))} : 1` : "∞ : 1";
     setText(this.advice, `At a cost ratio of ${ratio} (missed to false positives) the best threshold: ${what}. `
       + `Cost ${COST.format(this.cost(fp, this.positives - tp))}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
     this.advice.dataset.threshold = threshold;
@@ -221,5 +249,10 @@ function countsOf(answer) {
   const counts = answer.weighted ?? answer;
   return Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, Number(counts[name])]));
 }
+
+/** An answer that tells at which costs it was asked. */
+const withCosts = (answer, usedCosts) => ({ ...answer, usedCosts });
+
+const isSame = (one, other) => one[0] === other[0] && one[1] === other[1];
 
 const share = (part, whole) => (whole > 0 ? part / whole : undefined);

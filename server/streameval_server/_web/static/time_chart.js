@@ -1,7 +1,7 @@
 // The drawing of a time chart: a metric with its intervals, and what it is read beside: the reference behind, what
 // is projected ahead of the labels, the labelled share below, deployments.
 
-import { day, figure, hour, interval, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
+import { day, figure, hour, interval, isCost, isShare, measured, percent, period, reason, count, titleOf } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
 import { isProjected, projectedArea, projectedText } from "./projected.js";
 
@@ -24,9 +24,11 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
   const projected = spans.filter(isProjected);
   const limits = [...projected.map((each) => each.found.interval), ...(reference ? [reference] : []),
     ...known.map((each) => (each.value.interval?.lower === undefined ? { lower: each.value.value, upper: each.value.value } : each.value.interval))];
-  const highest = Math.max(isShare(name) ? 0.02 : 0.1, ...limits.map((each) => each.upper));
-  const lowest = Math.min(1, ...limits.map((each) => each.lower));
-  const tick = TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
+  const greatest = isCost(name) ? Infinity : 1;
+  const highest = Math.max(isCost(name) ? 0 : isShare(name) ? 0.02 : 0.1, ...limits.map((each) => each.upper));
+  const lowest = Math.min(greatest, ...limits.map((each) => each.lower));
+  const tick = isCost(name) ? roundStep((highest - lowest) / 2.5)
+    : TICKS.find((each) => (highest - lowest) / each > 2.5) ?? TICKS.at(-1);
   const main = { ...SIDES, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
   const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
@@ -34,7 +36,7 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
   const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
   const yAxes = [axis(colours, title, {
     type: "value", nameLocation: "middle", nameGap: 40, interval: tick,
-    min: tick * Math.floor(lowest / tick), max: Math.min(1, tick * Math.ceil(highest / tick)),
+    min: tick * Math.floor(lowest / tick), max: Math.min(greatest, tick * Math.max(1, Math.ceil(highest / tick))),
     axisLine: { show: false },
     axisLabel: {
       color: colours.muted, fontSize: 11,
@@ -80,6 +82,13 @@ export function timeOption(colours, name, rows, { spans, reference, marks }) {
     axisPointer: { link: [{ xAxisIndex: "all" }] },
     tooltip: tooltip(colours, (found) => tooltipText(name, rows, spans, marks, found)),
   };
+}
+
+/** The largest step of 1, 2 or 5 times a power of ten that is not above a length; 1 of none. */
+function roundStep(length) {
+  if (!(length > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(length));
+  return power * ([5, 2].find((each) => each * power <= length) ?? 1);
 }
 
 /** The hour; at midnight, the day. */

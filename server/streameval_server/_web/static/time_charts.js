@@ -2,7 +2,7 @@
 
 import { titleOf } from "./format.js";
 import { Marks } from "./marks.js";
-import { HEADLINE, RATES } from "./metrics.js";
+import { COSTS, HEADLINE, RATES } from "./metrics.js";
 import { PointCard } from "./point.js";
 import { atOwnPrevalence, spansOf } from "./projected.js";
 import { ProjectionCard } from "./projection.js";
@@ -50,7 +50,7 @@ export class TimeCharts {
 
   async loadRows(reader, start, end, minPositives) {
     const step = `${stepOf((end - start) / 1000)}s`;
-    const answer = await reader.read("windows", { step, minPositives, metrics: [HEADLINE, ...RATES] },
+    const answer = await reader.read("windows", { step, minPositives, metrics: [HEADLINE, ...RATES, ...COSTS] },
       reader.select(windowBetween(start, end), reader.segment));
     return trimmed(answer.snapshots, this.typicalS, Date.now());
   }

@@ -58,6 +58,8 @@ def test_settings_default():
         orphans="miss",
         segment_keys=("b", "a"),
         threshold=0.25,
+        cost_fp=0.5,
+        cost_fn=12.0,
     )
     assert settings_of(other.to_message()) == other
     negative = replace(DEFAULTS, expired="negative")
@@ -82,13 +84,18 @@ def test_clusters_are_named_in_checkpoints_only_where_declared():
 
 
 def test_a_setting_that_is_not_declared_takes_no_bytes():
-    """Checkpoints and exports without a threshold are those of releases that had none."""
+    """Checkpoints and exports without a threshold or costs are those of earlier releases."""
     without = asdict(DEFAULTS)
-    assert without.pop("threshold") is None
+    assert without.pop("threshold") is without.pop("cost_fp") is without.pop("cost_fn") is None
     assert without.pop("alarms") is None
     assert (without.pop("cluster_key"), without.pop("cluster_groups")) == ("", 0)
     assert DEFAULTS.to_fields() == without
     assert replace(DEFAULTS, threshold=0.0).to_fields() == {**without, "threshold": 0.0}
+    declared = replace(DEFAULTS, threshold=0.5, cost_fp=1.0, cost_fn=8.0)
+    assert declared.to_fields() == {**without, "threshold": 0.5, "cost_fp": 1.0, "cost_fn": 8.0}
+    assert StreamSettings.of_fields(declared.to_fields()) == declared
+    assert (declared.costs, DEFAULTS.costs) == ((1.0, 8.0), None)
+    check(declared, Limits())
     for scale, threshold in (("plain", -1e300), ("probability", 0.0), ("probability", 1.0)):
         check(replace(DEFAULTS, scale=scale, threshold=threshold), Limits())
 
@@ -194,6 +201,33 @@ BAD = {
         "threshold",
         "threshold must be finite, got -inf",
     ),
+    **{
+        f"{name} {cost}": (
+            message(threshold=0.5, **{"cost_fp": 1.0, "cost_fn": 1.0, name: cost}),
+            name,
+            f"{name} must be positive and finite, got {cost:g}",
+        )
+        for name in ("cost_fp", "cost_fn")
+        for cost in (0.0, -1.0, math.inf, math.nan)
+    },
+    "one cost": (
+        message(threshold=0.5, cost_fn=3.0),
+        "cost_fp",
+        "cost_fn without cost_fp: declare both costs, or none",
+    ),
+    "the other cost": (
+        message(threshold=0.5, cost_fp=3.0),
+        "cost_fn",
+        "cost_fp without cost_fn: declare both costs, or none",
+    ),
+    "costs without a threshold": (
+        message(cost_fp=3.0, cost_fn=4.0),
+        "cost_fp",
+        (
+            "cost_fp and cost_fn need a threshold, at which errors are counted: declare one, or "
+            "remove both costs"
+        ),
+    ),
     "threshold of a probability": (
         message(threshold=1.5, scale=stream_pb2.SCALE_PROBABILITY),
         "threshold",
@@ -249,6 +283,11 @@ def test_only_what_the_mask_names_changes():
     declared = updated(before, update(["settings.threshold"], threshold=0.7))
     assert declared == replace(before, threshold=0.7)
     assert updated(declared, update(["settings.threshold"])) == before
+    costs = ["settings.cost_fp", "settings.cost_fn"]
+    priced = updated(declared, update(costs, cost_fp=1.0, cost_fn=8.0))
+    assert priced == replace(declared, cost_fp=1.0, cost_fn=8.0)
+    assert updated(priced, update(costs[1:], cost_fn=9.0)).costs == (1.0, 9.0)
+    assert updated(priced, update(costs)) == declared
 
 
 def test_keys_can_be_added():
