@@ -88,6 +88,7 @@ def watch_drift(client: Client) -> None:
     row, first = 0, []
     told: dict[str, tuple[float, datetime, str]] = {}  # what the detector needs of a prediction
     detector: DriftDetector | None = None
+    named: dict[str, datetime] = {}  # when the alarm named a country
     rang: list[int] = []  # the hours at which a rule of intervals would have rung
     console.print(
         f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels arrive minutes later; "
@@ -137,6 +138,7 @@ def watch_drift(client: Client) -> None:
                         segments={"country": [country for *_, country in known]},
                     )
                     detector.advance(now + STEP)
+                    _note_named(named, detector, now + STEP)
         stream.flush()
         first.append(_print_hour(stream, hour, begin + hour * HOUR))
         if hour and _is_worse(client, stream, begin, begin + hour * HOUR):
@@ -145,6 +147,7 @@ def watch_drift(client: Client) -> None:
     _print_restated(stream, waiting, begin, first)
     assert detector is not None
     _print_alarm(detector, begin, rang)
+    _print_countries(stream, detector, begin, named)
 
 
 def _detector(stream: Stream, begin: datetime) -> DriftDetector:
@@ -165,6 +168,13 @@ def _detector(stream: Stream, begin: datetime) -> DriftDetector:
     )
 
 
+def _note_named(named: dict[str, datetime], detector: DriftDetector, at: datetime) -> None:
+    """Note when the first alarm names a country."""
+    for alarm in detector.alarms[:1]:
+        for each in alarm.segments:
+            named.setdefault(each.segment.removeprefix("country="), at)
+
+
 def _is_worse(client: Client, stream: Stream, begin: datetime, start: datetime) -> bool:
     """Return whether an hour's AUC-PR is below that of the hours before, beyond its interval."""
     change = client.compare(
@@ -179,8 +189,7 @@ def _print_alarm(detector: DriftDetector, begin: datetime, rang: list[int]) -> N
     """Print when the detector rang and what it said, and when a rule of intervals would have."""
 
     def hour_of(at: datetime) -> str:
-        minutes = (at - begin) // timedelta(minutes=1)
-        return f"{minutes // 60:02}:{minutes % 60:02}"
+        return _hour_of(at, begin)
 
     console.print(f"\nThe drift began at {DRIFT_AT_HOUR}:00.")
     for alarm in detector.alarms[:1]:
@@ -191,8 +200,6 @@ def _print_alarm(detector: DriftDetector, begin: datetime, rang: list[int]) -> N
             f"since {hour_of(alarm.since)} ({hour_of(alarm.earliest)} to "
             f"{hour_of(alarm.latest)})."
         )
-        named = ", ".join(each.segment for each in alarm.segments)
-        console.print(f"It explains that by {named}." if named else "No country stands out.")
     if not detector.alarms:
         console.print("The detector has not rung.")
     early = sum(hour <= DRIFT_AT_HOUR for hour in rang)
@@ -202,6 +209,41 @@ def _print_alarm(detector: DriftDetector, begin: datetime, rang: list[int]) -> N
         f"A rule that asks at each hour's end whether a {RULE_LEVEL:.0%} interval says worse than "
         f"before would have rung {early} times before the drift, and {found}."
     )
+
+
+def _print_countries(
+    stream: Stream, detector: DriftDetector, begin: datetime, named: dict[str, datetime]
+) -> None:
+    """Print which countries the alarm names, and how each changed: the drift is in all."""
+    if not detector.alarms:
+        return
+    drift = begin + DRIFT_AT_HOUR * HOUR
+    spans = (begin, begin + REFERENCE_HOURS * HOUR), (drift, drift + HOUR)
+    changes = []
+    for country in COUNTRIES:
+        before, after = (
+            stream.snapshot(window=span, segment=("country", country)).auc_roc for span in spans
+        )
+        changes.append(f"{country} from {before:.3f} to {after:.3f}")
+    console.print(
+        "A country is named when its own rows alone are evidence enough, with a share of "
+        f"{1 / len(COUNTRIES):.0%} of them: "
+        + (
+            ", ".join(f"{country} at {_hour_of(at, begin)}" for country, at in named.items())
+            or "none is"
+        )
+        + ". One that is not named may have changed as well. In the drift's first hour AUC-ROC "
+        f"fell in {_listed(changes)}; then the model learned the new pattern."
+    )
+
+
+def _hour_of(at: datetime, begin: datetime) -> str:
+    minutes = (at - begin) // timedelta(minutes=1)
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _listed(parts: list[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _print_restated(

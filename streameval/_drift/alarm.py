@@ -65,7 +65,8 @@ class Alarm:
         `value` minus `reference`; its limits allow for both errors.
     segments : tuple of DriftedSegment
         The segments that explain it, by e-Benjamini-Hochberg, the most evidence first;
-        empty if it is not due to segments, or if none were declared. While the alarm is
+        empty while that of none suffices, or if none were declared. Each has changed against
+        its own reference; one that is not named may have changed as well. While the alarm is
         open, later panes may add more.
     changed_first : {"scores", "labels", "neither"}
         Whether the distribution of scores or the share of positives changed first;
