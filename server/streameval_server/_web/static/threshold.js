@@ -41,7 +41,7 @@ export class ThresholdCard {
     this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
     this.facts = Object.fromEntries(Object.entries({ ...RATES, flagged: "Flagged a day", cost: "Cost of errors", each: titleOf(COSTS[0]) })
       .map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }), more: h("dd", { class: "more", id: `fact-more-${name}` }) }]));
-    this.costNote = h("span", { class: "unit", id: "costs-declared" });
+    this.costNote = h("span", { class: "summary", id: "costs-declared" });
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
       "Use this threshold");
