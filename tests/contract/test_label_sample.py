@@ -13,7 +13,13 @@ import grpc
 import numpy as np
 import pytest
 
-from streameval import Evaluator, InvalidInputError, LabelJoiner, WindowedEvaluator
+from streameval import (
+    Evaluator,
+    InvalidInputError,
+    LabelJoiner,
+    WindowedEvaluator,
+    allocate_labels,
+)
 from streameval.client import (
     AsyncClient,
     Client,
@@ -275,6 +281,22 @@ def test_the_declared_threshold_is_the_default(service: Service, client: Client)
     other = stream.sample_for_labels(60, metric="precision", threshold=0.2, seed=1)
     assert (found.bands, found.ids) == (same.bands, same.ids)
     assert other.bands != found.bands
+    with pytest.raises(InvalidRequestError, match="expected_cost needs a cost_fp: cost_fp="):
+        stream.sample_for_labels(60, metric="expected_cost")
+    costs = {"cost_fp": 1.0, "cost_fn": 30.0}
+    client.update_stream("declared", **costs)
+    found = stream.sample_for_labels(60, metric="expected_cost", seed=1)
+    labelled = Evaluator()
+    labelled.add_cases(labels=service.labels[:100], scores=service.scores[:100])
+    mine = allocate_labels(
+        labelled,
+        scores=service.scores[100:400],
+        size=60,
+        metric="expected_cost",
+        threshold=1.0,
+        **costs,
+    )
+    assert found.bands == mine.bands
 
 
 def test_what_the_client_refuses_itself(client: Client) -> None:

@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._metric_registry import CALIBRATION_NAMES, RATE_NAMES, SERVED_NAMES
+from streameval._metric_registry import (
+    CALIBRATION_NAMES,
+    COST_NAMES,
+    RATE_NAMES,
+    SERVED_NAMES,
+)
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.convert import points_message
@@ -36,6 +41,7 @@ from .conftest import (
 
 Reason = types_pb2.UndefinedReason
 
+KNOWN_NAMES = SERVED_NAMES + RATE_NAMES + COST_NAMES
 COMPUTED = {
     **{name: lambda ev, name=name: getattr(ev, name)() for name in SERVED_NAMES},
     "auc_roc_hull": lambda ev: ev.auc_roc(hull=True),
@@ -215,7 +221,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
         (
             {"metrics": ["auc_pr", "accuracy"]},
             "metrics[1]",
-            f"no figure is called 'accuracy': choose from {', '.join(SERVED_NAMES + RATE_NAMES)}",
+            f"no figure is called 'accuracy': choose from {', '.join(KNOWN_NAMES)}",
         ),
         ({"level": 1.0}, "level", "level must be between 0 and 1, got 1"),
         ({"level": -0.5}, "level", "level must be between 0 and 1, got -0.5"),

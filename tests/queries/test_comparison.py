@@ -232,7 +232,7 @@ def test_overlaps_are_refused_by_name(a, b, text: str) -> None:
             "metric",
             (
                 "metric must be one of auc_pr, average_precision, auc_roc, precision, recall, "
-                "fpr, specificity, f_measure, got 'prevalence'"
+                "fpr, specificity, f_measure, expected_cost, got 'prevalence'"
             ),
         ),
         (

@@ -46,7 +46,7 @@ STREAM = Stream.__new__(Stream)  # columns by position are refused before anythi
             compare,
             (Evaluator(), Evaluator(), "auc_pr"),
             {},
-            "give metric=, level=, prevalence= or threshold=",
+            "give metric=, level=, prevalence=, threshold=, cost_fp= or cost_fn=",
         ),
         (JOINER.log_cases, (Y, S), {}, "give ids=, scores= and at="),
         (JOINER.label_cases, (Y, S), {}, "give ids=, labels= and at="),
