@@ -8,7 +8,8 @@ Only the end of a group that has positives can be a vertex: a step of negatives
 alone has slope 0, and no later slope is smaller. The vertices are found among these
 corners in three steps:
 
-1. The hull of a sample excludes most corners: those on or under one of its chords.
+1. The hull of a sample excludes most corners: those on or under one of its chords. Of a long
+   chain whole blocks of corners are excluded first, by the corner of their bounding box.
 2. Vectorised passes drop every point on or under the segment between its two
    neighbours, all at once, as long as each pass drops at least an eighth. A vertex
    never lies on or under a segment between other points, so dropping neighbours
@@ -36,9 +37,13 @@ if TYPE_CHECKING:
 # Object arrays hold Python integers where int64 products would overflow.
 _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
+_Chords = tuple["IntArray", "IntArray", "IntArray", "IntArray"]
+"""The start of each chord, and its extent, in x and y each."""
+
 _MAX_INT64_TOTAL = 1 << 31  # below this total, every product of two differences fits int64
 _MAX_SCAN_POINTS = 96  # up to this many points the plain scan is faster
 _SAMPLE_STRIDE = 32  # the sample takes every 32nd corner
+_MIN_FILTERED_POINTS = 1 << 17  # from here on whole blocks are excluded before their points
 _MAX_POINTS_PER_DROP = 8  # a pass that drops fewer than 1 point in 8 is the last before the scan
 # The relative error of float products of differences of counts below 2^62 is less than this.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -172,23 +177,36 @@ def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
     keep = np.zeros(x.size, dtype=bool)
     keep[corners] = True
     body = blocks * _SAMPLE_STRIDE
-    shape = (blocks, _SAMPLE_STRIDE)
-    _mark_above(
-        x[:body].reshape(shape),
-        y[:body].reshape(shape),
-        (ax[:, None], ay[:, None], dx[:, None], dy[:, None]),
-        keep[:body].reshape(shape),
-        wide=wide,
-    )
+    in_blocks = (blocks, _SAMPLE_STRIDE)
+    x_blocks, y_blocks = x[:body].reshape(in_blocks), y[:body].reshape(in_blocks)
+    chords = ax[:, None], ay[:, None], dx[:, None], dy[:, None]
+    kept = keep[:body].reshape(in_blocks)
+    if x.size < _MIN_FILTERED_POINTS:
+        _mark_above(x_blocks, y_blocks, chords, kept, wide=wide)
+    else:
+        # The chain is monotone, so a block is right of its first x and below its last y. Where
+        # that corner is not above the chord, no point of the block is.
+        may_be_above = np.zeros(blocks, dtype=bool)
+        _mark_above(x_blocks[:, 0], y_blocks[:, -1], (ax, ay, dx, dy), may_be_above, wide=wide)
+        some = np.flatnonzero(may_be_above)
+        above = kept[some]
+        _mark_above(x_blocks[some], y_blocks[some], _at(chords, some), above, wide=wide)
+        kept[some] = above
     tail = slice(body, x.size)
-    _mark_above(x[tail], y[tail], (ax[-1:], ay[-1:], dx[-1:], dy[-1:]), keep[tail], wide=wide)
+    _mark_above(x[tail], y[tail], _at(chords, -1), keep[tail], wide=wide)
     return np.flatnonzero(keep)
+
+
+def _at(chords: _Chords, blocks: IntArray | int) -> _Chords:
+    """Return the chords of some blocks."""
+    ax, ay, dx, dy = chords
+    return ax[blocks], ay[blocks], dx[blocks], dy[blocks]
 
 
 def _mark_above(
     x: IntArray,
     y: IntArray,
-    chord: tuple[IntArray, IntArray, IntArray, IntArray],
+    chord: _Chords,
     keep: npt.NDArray[np.bool_],
     *,
     wide: bool,

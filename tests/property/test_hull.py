@@ -48,11 +48,15 @@ WIDE = st.tuples(
 )
 
 
-@pytest.fixture(params=[96, 3], ids=["shipped", "passes"])
+@pytest.fixture(
+    params=[(96, 32, 1 << 17), (3, 2, 1 << 17), (3, 2, 0)], ids=["shipped", "passes", "blocks"]
+)
 def small(request, monkeypatch):
-    """Run with the default limit of plain scans, and with everything vectorised."""
-    monkeypatch.setattr(hull, "_MAX_SCAN_POINTS", request.param)
-    monkeypatch.setattr(hull, "_SAMPLE_STRIDE", 32 if request.param == 96 else 2)
+    """Run with the default limits, with everything vectorised, and with blocks excluded first."""
+    scanned, stride, filtered = request.param
+    monkeypatch.setattr(hull, "_MAX_SCAN_POINTS", scanned)
+    monkeypatch.setattr(hull, "_SAMPLE_STRIDE", stride)
+    monkeypatch.setattr(hull, "_MIN_FILTERED_POINTS", filtered)
 
 
 @pytest.mark.usefixtures("small")
@@ -116,8 +120,10 @@ ADVERSARIES = {
 
 @pytest.mark.parametrize("name", ADVERSARIES)
 @pytest.mark.parametrize("factor", [1, 2**20], ids=["int64", "wide"])
-def test_adversarial_chains(name, factor):
+@pytest.mark.parametrize("filtered", [0, 1 << 17])
+def test_adversarial_chains(name, factor, filtered, monkeypatch):
     """Chains that shrink slowly, or not at all, come out right."""
+    monkeypatch.setattr(hull, "_MIN_FILTERED_POINTS", filtered)
     x, y = ADVERSARIES[name](*coprime_arc(20_000))
     check(list(zip((x * factor).tolist(), (y * factor).tolist(), strict=True)))
 
