@@ -286,8 +286,8 @@ class PairJoiner:
         slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64))
         states = table.state[slots]
         before = states & LABELLED
-        told = np.where(first, POSITIVE, NEGATIVE)
         label = np.where(last, POSITIVE, NEGATIVE).astype(np.uint8)
+        told = label if first is last else np.where(first, POSITIVE, NEGATIVE)
         self.tally["repeated_labels"] += int((before == told).sum())
         self.tally["relabelled"] += int(((before != 0) & (before != told)).sum())
         changed = before != label
