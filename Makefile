@@ -69,7 +69,7 @@ stubs:
 
 bench: $(VENV)/.wheel
 	$(PY) -m pip install -q "$$(ls dist/*.whl)[bench]"
-	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py \
+	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py "growth.py --quick" \
 	        "latency.py --quick" "recovery.py --quick" "soak.py --minutes 2 --budget 60"; do \
 	    echo; echo "bench/$$table"; PYTHONPATH=bench $(PY) bench/$$table || exit; done
 

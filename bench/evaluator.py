@@ -3,7 +3,6 @@
     python bench/evaluator.py            a few minutes
     python bench/evaluator.py --quick    half a minute, smaller sizes
     python bench/evaluator.py --large    the live snapshot at 10 M too
-    python bench/evaluator.py --growth   each query from 10^3 to 10^7 (with --quick, 10^6)
 
 Every row interleaves both sides in one process and shows medians. Times differ
 between machines and between minutes on one machine, so compare the ratios. Peers
@@ -32,21 +31,6 @@ if TYPE_CHECKING:
 Columns = tuple[np.ndarray, np.ndarray]
 MIN_BUDGET_CASES = 1_000_000
 """Budgets apply from this number of cases on; below it fixed costs dominate."""
-
-QUERIES: dict[str, Callable[[Evaluator], object]] = {
-    "merge 1,000 new": lambda ev: ev.num_cells,
-    "auc_roc": lambda ev: ev.auc_roc(),
-    "average_precision": lambda ev: ev.average_precision(),
-    "auc_pr": lambda ev: ev.auc_pr(),
-    "roc_hull": lambda ev: ev.roc_hull(),
-    "auc_pr(hull=True)": lambda ev: ev.auc_pr(hull=True),
-    "interval(auc_roc)": lambda ev: ev.interval("auc_roc"),
-    "interval(auc_pr)": lambda ev: ev.interval("auc_pr"),
-    "maximum_f_measure": lambda ev: ev.maximum_f_measure(),
-    "operating_points": lambda ev: ev.operating_points(),
-    "pr_curve": lambda ev: ev.pr_curve(),
-    "to_bytes": lambda ev: ev.to_bytes(),
-}
 
 
 @dataclass
@@ -342,26 +326,6 @@ def show(rows: list[Row]) -> None:
     print_columns(lines)
 
 
-def growth(sizes: list[int]) -> None:
-    """Print the time of each query by the number of cases, 5 % positive, all distinct."""
-    lines = [("ms, first query at a revision", *(f"{size:,}" for size in sizes))]
-    columns: list[list[str]] = []
-    for size in sizes:
-        rng = np.random.default_rng(size)
-        ev = filled(smooth(rng, size, 0.05))
-        taken: dict[str, list[float]] = {name: [] for name in QUERIES}
-        for _ in range(3 if size > 10**6 else 7):
-            labels, scores = smooth(rng, 1000, 0.05)
-            ev.add_cases(labels=labels, scores=scores)
-            for name, ask in QUERIES.items():
-                begin = time.perf_counter()
-                ask(ev)
-                taken[name].append((time.perf_counter() - begin) * 1e3)
-        columns.append([f"{statistics.median(each):.3g}" for each in taken.values()])
-    lines += [(name, *cells) for name, *cells in zip(QUERIES, *columns)]
-    print_columns(lines)
-
-
 def print_columns(lines: list[tuple[str, ...]]) -> None:
     """Print rows of cells with aligned columns."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
@@ -377,12 +341,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repeats")
     parser.add_argument("--large", action="store_true", help="the live snapshot at 10 M too")
-    parser.add_argument("--growth", action="store_true", help="only the table of time against N")
     parser.add_argument("--size", type=int, help="cases (default 1,000,000; quick 100,000)")
     options = parser.parse_args()
-    if options.growth:
-        growth([10**power for power in range(3, 7 if options.quick else 8)])
-        return 0
     size = options.size or (100_000 if options.quick else 1_000_000)
     repeats = 3 if options.quick else 7
     rows = [live(size, 0.05, repeats, 50), live(size, 0.5, repeats, 10)]

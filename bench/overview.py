@@ -142,10 +142,19 @@ def measure(streams: int, repeats: int) -> list[overview_pb2.StreamSummary]:
         return list(look(page_size=1_000).summaries)
 
 
-def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
-    """Print the times of a list whose summaries are known: of these, under other names."""
+def known_summaries(
+    names: list[str], known: list[overview_pb2.StreamSummary]
+) -> tuple[StreamSummaries, list[int]]:
+    """Return a list whose summaries are all known, and the log revision that it sees.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the streams, sorted.
+    known : list of StreamSummary
+        Each stream has one of these, under its name.
+    """
     rng = np.random.default_rng(3)
-    names = sorted(f"group-{number % 7}/model-{number:05}" for number in range(streams))
     revision = [1]
 
     def missing(_name: str) -> StreamView:
@@ -166,6 +175,15 @@ def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
         message.stream, message.revision = name, 1
         message.change.difference.value += 0.001 * rng.normal()
         entry.store(ComputedSummary(message, 1 << 62))
+    table._outdated.clear()  # noqa: SLF001 - as `refresh` does, without computing
+    table.version += 1
+    return summaries, revision
+
+
+def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
+    """Print the times of a list whose summaries are known: of these, under other names."""
+    names = sorted(f"group-{number % 7}/model-{number:05}" for number in range(streams))
+    summaries, revision = known_summaries(names, known)
 
     def look(**fields: object) -> Response:
         asked = parse_list_request(Request(last=DAY, **fields))
@@ -175,8 +193,6 @@ def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
         revision[0] += 1
         return look()
 
-    table._outdated.clear()  # noqa: SLF001 - as `refresh` does, without computing
-    table.version += 1
     print(f"\n{streams:,} streams whose summaries are known")
     show("first screen", took(look))
     show("again", median(took(look) for _ in range(5)))

@@ -57,24 +57,38 @@ def cumulative_counts(
     -----
     O(n): the stable sort only merges two sorted runs.
     """
+    split, size = positive_scores.size, positive_scores.size + negative_scores.size
+    # Large arrays cost more to be cleared by the kernel than to be computed, so few are made.
     scores = np.concatenate((positive_scores, negative_scores))
-    positives = np.zeros(scores.size, dtype=np.int64)
-    negatives = np.zeros(scores.size, dtype=np.int64)
-    split = positive_scores.size
-    positives[:split] = 1 if positive_counts is None else positive_counts
-    negatives[split:] = 1 if negative_counts is None else negative_counts
+    np.negative(scores, out=scores)
     # Both runs are descending once negated; a stable sort finds and merges runs.
-    order = np.argsort(-scores, kind="stable")
+    order = np.argsort(scores, kind="stable")
     scores = scores[order]
+    np.negative(scores, out=scores)
+    is_positive = order < split
+    if positive_counts is None and negative_counts is None:
+        tp = np.cumsum(is_positive, dtype=np.int64)
+        fp = np.arange(1, size + 1, dtype=np.int64)
+    else:
+        counts = np.ones(size, dtype=np.int64)
+        counts[:split] = 1 if positive_counts is None else positive_counts
+        counts[split:] = 1 if negative_counts is None else negative_counts
+        counts = counts[order]
+        fp = np.cumsum(counts)
+        counts[~is_positive] = 0
+        tp = np.cumsum(counts)
+    del order
+    fp -= tp
     # The last row of each run of equal scores holds the counts of the whole run.
-    last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)[: scores.size])
-    tp = np.cumsum(positives[order])[last]
-    fp = np.cumsum(negatives[order])[last]
-    P = (int(tp[-1]) if last.size else 0) + missed_positives
-    N = (int(fp[-1]) if last.size else 0) + missed_negatives
+    is_last = np.append(scores[1:] != scores[:-1], True)[:size]
+    if not is_last.all():
+        last = np.flatnonzero(is_last)
+        scores, fp, tp = scores[last], fp[last], tp[last]
+    P = (int(tp[-1]) if tp.size else 0) + missed_positives
+    N = (int(fp[-1]) if tp.size else 0) + missed_negatives
     missed = missed_positives > 0 or missed_negatives > 0
     return CumulativeCounts(
-        thresholds=np.concatenate(([np.inf], scores[last], [-np.inf][:missed])),
+        thresholds=np.concatenate(([np.inf], scores, [-np.inf][:missed])),
         # An explicit integer type: concatenating an empty list would make the counts floats.
         fp=np.concatenate(([0], fp, np.array([N][:missed], dtype=np.int64))),
         tp=np.concatenate(([0], tp, np.array([P][:missed], dtype=np.int64))),
