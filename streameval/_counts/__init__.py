@@ -24,7 +24,7 @@ From the bottom up:
 """
 
 # The names that the server may use; the library imports from the modules.
-from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.cell_layout import Layout, Span, cell_edges, cell_keys
 from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.cluster_counts import (
     CLUSTER_ROW_BYTES,
@@ -54,7 +54,7 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
 from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
-from streameval._counts.run import EMPTY_RUN, Run, locate
+from streameval._counts.run import EMPTY_RUN, Run
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import State, empty_state
 from streameval._counts.state_decoder import StateDecoder
@@ -88,6 +88,7 @@ __all__ = [
     "State",
     "StateDecoder",
     "WeightedCounts",
+    "cell_edges",
     "cell_keys",
     "check_cluster_groups",
     "check_columns",
@@ -107,7 +108,6 @@ __all__ = [
     "empty_state",
     "encode_evaluator",
     "groups_of",
-    "locate",
     "merge_clusters",
     "merge_states",
     "quantise",

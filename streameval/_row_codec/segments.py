@@ -72,12 +72,16 @@ def decode_segments(
 
     O(rows) for each key. Raises InvalidInputError.
     """
-    check_distinct([column.key for column in columns])
-    given = [_decode_codes(column, size, place, like) for place, column in enumerate(columns)]
-    codes = _stack_codes(columns, given, size)
+    # Each reading of a repeated message makes objects for its elements anew: read it once.
+    messages = list(columns)
+    check_distinct([column.key for column in messages])
+    given = [_decode_codes(column, size, place, like) for place, column in enumerate(messages)]
+    codes = _stack_codes(given, size)
     found = tuple(
-        SegmentCodes(column.key, tuple(column.values), own)
-        for column, own in zip(columns, codes, strict=True)
+        [
+            SegmentCodes(column.key, tuple(column.values), own)
+            for column, own in zip(messages, codes, strict=True)
+        ]
     )
     largest = codes.max(axis=1, initial=0).tolist()
     for place, (highest, each) in enumerate(zip(largest, found, strict=True)):
@@ -92,15 +96,13 @@ def decode_segments(
     return found
 
 
-def _stack_codes(
-    columns: Sequence[ingest_pb2.SegmentColumn], given: Sequence[BatchCodes], size: int
-) -> BatchCodes:
+def _stack_codes(given: Sequence[BatchCodes], size: int) -> BatchCodes:
     """Return the codes of all columns, expanded to all rows: uint[keys, n]."""
     if all(codes.dtype == _UINT16LE and codes.size == size for codes in given):
         # numpy releases the interpreter's lock in each operation; joining bytes does not.
-        packed = b"".join([column.codes_u16le for column in columns])
-        return np.frombuffer(packed, _UINT16LE).reshape(len(columns), size)
-    stacked = np.empty((len(columns), size), dtype=np.uint32)
+        packed = b"".join([codes.data for codes in given])
+        return np.frombuffer(packed, _UINT16LE).reshape(len(given), size)
+    stacked = np.empty((len(given), size), dtype=np.uint32)
     for own, codes in zip(stacked, given, strict=True):
         own[:] = codes
     return stacked

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
 from streameval._common import (
+    CROSS,
     OTHER_VALUE,
     id_problem,
     quoted,
@@ -122,7 +123,7 @@ def decode(
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
     # Before the columns are read, so that a small batch cannot take much memory.
-    _check_segment_counts(batch, limits, settings)
+    _check_segment_counts(batch, nbytes, limits, settings)
     rows = _rows(batch)
     if rows is None:
         _check_uncounted(batch)
@@ -155,7 +156,7 @@ def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
 
 
 def _check_segment_counts(
-    batch: ingest_pb2.Batch, limits: Limits, settings: StreamSettings
+    batch: ingest_pb2.Batch, nbytes: int, limits: Limits, settings: StreamSettings
 ) -> None:
     """Refuse more segment keys than a stream may have, or more values than rows. O(keys)."""
     kind = batch.WhichOneof("rows")
@@ -170,7 +171,8 @@ def _check_segment_counts(
             f"batch must have at most {allowed} segment keys, got {len(segments)}",
             f"{kind}.segments",
         )
-    if kind == "misses":  # each key has one value
+    # Each key of misses has one value; and a value of a column takes two bytes at least.
+    if kind == "misses" or nbytes <= 2 * limits.max_batch_rows:
         return
     for place, column in enumerate(segments):
         if len(column.values) > limits.max_batch_rows:
@@ -325,7 +327,8 @@ def _check_columns(
 ) -> None:
     for place, column in enumerate(rows.segments):
         path = f"{rows.KIND}.segments[{place}]"
-        _check_key(column.key, path, settings)
+        if CROSS in column.key or column.key not in settings.segment_keys:
+            _check_key(column.key, path, settings)
         # A character has at most 4 bytes, so short values pass without being encoded.
         longest = max(map(len, column.values), default=0)
         if 4 * longest > limits.max_id_bytes or OTHER_VALUE in column.values:

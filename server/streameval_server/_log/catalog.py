@@ -89,7 +89,8 @@ def add_rows(facts: StreamFacts, rows: Rows) -> StreamFacts:
     if isinstance(rows, MergeRows):
         sources = MappingProxyType({**sources, rows.source: rows.epoch})
     weighed = weighed_after(facts.weighed, facts.total, rows)
-    return facts._replace(total=facts.total + rows.total, sources=sources, weighed=weighed)
+    # Not `_replace`, which takes five times as long: this runs twice for each batch.
+    return StreamFacts(facts.total + rows.total, facts.settings, sources, weighed, facts.pairs)
 
 
 def apply_pair_change(facts: StreamFacts, change: PairChange) -> StreamFacts:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from streameval_server._state.delays import Delays
     from streameval_server._state.pane_content import PaneContent, Part
     from streameval_server._state.pending_cases import Addition
-    from streameval_server._state.slice_sort import RowsByCell
     from streameval_server._state.views import FrozenStream, LazyCounts
 
 
@@ -119,11 +118,12 @@ class StreamCounts:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory, an upper bound. O(keys)."""
+        """Memory, an upper bound. O(keys + panes)."""
         table = 0 if self._table is None else self._table.nbytes
         deferred = self._all_time.memory_bytes
         delays = 0 if self.delays is None else self.delays.memory_bytes
-        return self._usage.memory_bytes + self._collected.memory_bytes + deferred + table + delays
+        collected = self._collected.memory_bytes(self.store)
+        return self._usage.memory_bytes + collected + deferred + table + delays
 
     # -- collecting
 
@@ -132,7 +132,6 @@ class StreamCounts:
         self._cases.append(timed)
         keys = len(timed.segments[0].columns) if timed.segments else 0
         self._collected.add(
-            self.store,
             _memory_rows(len(timed.cases), has_weights=has_weights(timed.cases)),
             keys,
             timed.event_us,
@@ -153,7 +152,6 @@ class StreamCounts:
         else:
             self._effects.append(effects)
             self._collected.add(
-                self.store,
                 _memory_rows(len(effects), has_weights=effects.units is not None),
                 effects.codes.shape[1],
                 effects.event_us,
@@ -256,10 +254,7 @@ class StreamCounts:
         """Return what each slice of each key counts."""
         if has_weights(cases):
             return slices_of_weighted(cases, codes)
-        return slices_of(self._sorted(cases, codes))
-
-    def _sorted(self, cases: UnsortedCases, codes: CodeArray) -> RowsByCell:
-        return sort_by_cell(cases, codes, self.store.bits, self.store.scale)
+        return slices_of(sort_by_cell(cases, codes, self.store.bits, self.store.scale))
 
     def count(self) -> None:
         """Count what was collected, slices possibly in their table, without a visible effect."""
@@ -367,21 +362,17 @@ class StreamCounts:
     ) -> None:
         """Add rows of one pane to its slices, by the slice table if it takes them."""
         self._settle_removals(content)
-        if has_weights(cases):
-            self._add_to_slices(content, slices_of_weighted(cases, codes))
-            return
-        rows = self._sorted(cases, codes)
-        if not self._add_to_table(content, rows):
-            self._add_to_slices(content, slices_of(rows))
+        if has_weights(cases) or not self._add_to_table(content, cases, codes):
+            self._add_to_slices(content, self._slices(cases, codes))
 
-    def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
+    def _add_to_table(self, content: PaneContent, cases: UnsortedCases, codes: CodeArray) -> bool:
         """Add rows to the slice table of an open pane; return whether the table took them."""
         if content is not self._table_pane:
             self._empty_table()
         if not content.is_open:
             return False
-        table = self._table or SliceTable()
-        if not table.add(rows):
+        table = self._table or SliceTable(self.store.bits, self.store.scale)
+        if not table.add(cases, codes):
             return False
         self._table, self._table_pane = table, content
         return True

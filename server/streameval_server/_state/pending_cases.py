@@ -67,9 +67,9 @@ class ClassScores(NamedTuple):
     counts: IntArray | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class UnsortedCases:
-    """Cases as they arrived, at full precision.
+    """Cases as they arrived, at full precision. Never mutated.
 
     Attributes
     ----------
@@ -144,11 +144,11 @@ class UnsortedCases:
     @property
     def nbytes(self) -> int:
         """Memory of the rows. O(1)."""
-        return sum(
-            column.nbytes
-            for column in (self.labels, self.scores, self.counts, self.units, self.clusters)
-            if column is not None
-        )
+        total = self.labels.nbytes + self.scores.nbytes
+        for column in (self.counts, self.units, self.clusters):
+            if column is not None:
+                total += column.nbytes
+        return total
 
     def multiplicities(self) -> IntArray:
         """Return how many cases each row stands for. O(n)."""
@@ -229,10 +229,14 @@ class TimedCases:
     @property
     def nbytes(self) -> int:
         """Memory. O(batches and keys)."""
-        times = 0 if isinstance(self.event_us, int) else self.event_us.nbytes
-        columns = [column for batch in self.segments for column in batch.columns if column]
-        codes = sum(own.nbytes for _, own in columns)
-        return _OVERHEAD_BYTES + self.cases.nbytes + times + codes + _COLUMN_BYTES * len(columns)
+        total = _OVERHEAD_BYTES + self.cases.nbytes
+        if not isinstance(self.event_us, int):
+            total += self.event_us.nbytes
+        for batch in self.segments:
+            for column in batch.columns:
+                if column is not None:
+                    total += column[1].nbytes + _COLUMN_BYTES
+        return total
 
     @classmethod
     def concat(cls, parts: Sequence[TimedCases]) -> TimedCases:

@@ -7,6 +7,7 @@ slices and panes of a batch count as new.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from streameval_server._model.crossed_keys import parents_of
@@ -64,6 +65,7 @@ def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) 
     return places * _ROW_BYTES + grown * PIECE_BYTES + min(grown, slices - existing) * part_bytes
 
 
+@lru_cache(maxsize=1_024)
 def growth_bytes(
     rows: int,
     keys: int,
@@ -75,6 +77,8 @@ def growth_bytes(
     has_clusters: bool = False,
 ) -> int:
     """Return by how much a stream's counts grow at most by some rows. O(1).
+
+    Batches of a producer are much alike, so the results of some calls are kept.
 
     Parameters
     ----------

@@ -126,12 +126,18 @@ class Segments:
         self._text_bytes = 0
         self._codes: list[dict[str, int]] = []
         self._tables: list[tuple[tuple[str, ...], CodeArray]] = []
+        self._places: dict[str, int] = {}
+        # The places of crossed keys.
+        self._crossed: list[int] = []
         self._max_codes = FIRST + max_values
         self.declare(keys)
 
     def declare(self, keys: Sequence[str]) -> None:
         """Add the keys that are not declared yet; `keys` begins with those that are."""
         for key in keys[len(self.keys) :]:
+            self._places[key] = len(self.keys)
+            if parents_of(key) is not None:
+                self._crossed.append(len(self.keys))
             self.keys.append(key)
             self.values.append(["", OTHER_VALUE])
             self._codes.append({"": NONE})
@@ -161,11 +167,11 @@ class Segments:
             return None
         found: dict[int, CodeColumn] = {}
         for column in columns:
-            if column.key in self.keys:
-                key = self.keys.index(column.key)
+            key = self._places.get(column.key, -1)
+            if key >= 0:
                 found[key] = self._table(key, column), column.codes
-        for key, name in enumerate(self.keys):
-            crossed = crossed_column(name, columns) if parents_of(name) is not None else None
+        for key in self._crossed:
+            crossed = crossed_column(self.keys[key], columns)
             if crossed is not None:
                 found[key] = self._table(key, crossed), crossed.codes
         return SegmentColumns(size, tuple(map(found.get, range(len(self.keys)))))

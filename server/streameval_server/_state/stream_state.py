@@ -277,12 +277,15 @@ class StreamState:
     @property
     def due_us(self) -> int:
         """When `pass_time` is needed next: ids fall due, or panes coarsen. O(1)."""
-        due = (
-            None if self.joins is None else self.joins.due_us,
-            self.counts.due_us,
-            self._alarms_due_us,
-        )
-        return min((each for each in due if each is not None), default=NEVER)
+        due_us = self.counts.due_us
+        soonest = NEVER if due_us is None else due_us
+        if self.joins is not None:
+            due_us = self.joins.due_us
+            soonest = soonest if due_us is None else min(soonest, due_us)
+        if self.alarms is not None:
+            due_us = self._alarms_due_us
+            soonest = soonest if due_us is None else min(soonest, due_us)
+        return soonest
 
     @property
     def _alarms_due_us(self) -> int | None:

@@ -13,7 +13,7 @@ from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import slice_table
 from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.slice_sort import RowsByCell, slices_of, sort_by_cell
+from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
@@ -28,33 +28,46 @@ def loose(rng: np.random.Generator, size: int, counts=None) -> UnsortedCases:
     return UnsortedCases(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts)
 
 
-def in_order(some: UnsortedCases, rng: np.random.Generator, values: int = 5) -> RowsByCell:
-    codes = rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
-    return sort_by_cell(some, codes, 12, "plain")
+def coded(
+    some: UnsortedCases, rng: np.random.Generator, values: int = 5
+) -> tuple[UnsortedCases, np.ndarray]:
+    return some, rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
+
+
+def new_table() -> SliceTable:
+    return SliceTable(12, "plain")
 
 
 def by_number(slices) -> dict[int, Evaluator]:
     found = {}
     for number, change in slices:
         change._check()
-        evaluator = Evaluator(resolution=12)
+        evaluator = Evaluator(resolution=15)
         for label, run in ((True, change.positives), (False, change.negatives)):
             evaluator.add_cases(labels=[label] * len(run), scores=run.scores, counts=run.counts)
-        found[number] = found.get(number, Evaluator(resolution=12)) + evaluator
+        found[number] = found.get(number, Evaluator(resolution=15)) + evaluator
     return found
 
 
-def test_it_counts_what_sorting_counts():
-    """Over several batches, with new cells and values in later ones."""
+@pytest.mark.parametrize("digits", [3, 9], ids=["few cells", "more than 65,536"])
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+def test_it_counts_what_sorting_counts(monkeypatch, scale, digits):
+    """Over several batches, with new cells and values in later ones, on both scales."""
     rng = np.random.default_rng(SEED)
-    table, sorted_slices = SliceTable(), []
+    monkeypatch.setattr(slice_table, "_MAX_BYTES", 128 << 20)
+    monkeypatch.setattr(slice_table, "_MAX_SLOTS", 1 << 24)
+    bits = 12 if digits == 3 else 15
+    table, sorted_slices = SliceTable(bits, scale), []
     for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
-        some = loose(rng, 20_000)
-        some.scores[:] = (some.scores * spread).round(3)
-        rows = in_order(some, rng, values)
-        assert table.add(rows)
-        sorted_slices += slices_of(rows)
-    assert table.nbytes
+        some = loose(rng, 60_000)
+        some.scores[:] = (rng.normal(size=60_000) * spread).round(digits)
+        some.scores[:3] = 0.0, -0.0, 1.0
+        if scale == "probability":
+            some.scores[3:] = (1 / (1 + np.exp(-9 * some.scores[3:]))).round(digits)
+        rows = coded(some, rng, values)
+        assert table.add(*rows)
+        sorted_slices += slices_of(sort_by_cell(*rows, bits, scale))
+    assert (table._size > 1 << 16) == (digits == 9)
     taken = list(table.slices())
     assert by_number(taken) == by_number(sorted_slices)
 
@@ -73,30 +86,34 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
 def test_it_refuses_rows_that_do_not_suit(monkeypatch):
     """Few rows, rows with counts, and rows that would make it too large; they change nothing."""
     rng = np.random.default_rng(SEED)
-    assert not SliceTable().add(in_order(loose(rng, 1_000), rng))
+    assert not new_table().add(*coded(loose(rng, 1_000), rng))
     size = 20_000
     counted = loose(rng, size, np.full(size, 3))
-    assert not SliceTable().add(in_order(counted, rng))
-    table = SliceTable()
-    assert table.add(in_order(loose(rng, size), rng))
-    before = table.nbytes
+    assert not new_table().add(*coded(counted, rng))
+    table = new_table()
+    assert table.add(*coded(loose(rng, size), rng))
+    before, counts = table.nbytes, by_number(table.slices())
     monkeypatch.setattr(slice_table, "_MAX_BYTES", before)
     wide = loose(rng, size)
-    wide.scores[:] = rng.normal(size=size) * 1e6
-    assert not table.add(in_order(wide, rng))
+    wide.scores[:] = rng.normal(size=size) * 10.0 ** rng.integers(-150, 150, size)
+    assert not table.add(*coded(wide, rng))
+    more = loose(rng, size)
+    more.scores[:] = rng.normal(size=size)
+    assert not table.add(*coded(more, rng))
     assert table.nbytes == before
+    assert by_number(table.slices()) == counts
 
 
 def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
     """The limit holds for the product of slices and cells, whichever grows first."""
     rng = np.random.default_rng(SEED)
     monkeypatch.setattr(slice_table, "_MAX_BYTES", 1 << 20)
-    table = SliceTable()
+    table = new_table()
     taken = []
     for round_ in range(12):
         rows = loose(rng, 20_000)
         rows.scores[:] = rng.normal(size=20_000).round(1 if round_ % 3 else 4)
-        taken.append(table.add(in_order(rows, rng, 1 if round_ % 2 else 5)))
+        taken.append(table.add(*coded(rows, rng, 1 if round_ % 2 else 5)))
         assert table.nbytes <= 1 << 20
     assert True in taken
     assert False in taken
