@@ -83,6 +83,9 @@ class StreamAlarms:
         self._engine: DriftEngine | None = None
         self._delivered: set[int] = set()
         self._parts: list[IntArray] = []
+        # When the engine observes something next, without the rows that wait; these are in
+        # panes from the first one on.
+        self._next_us: int | None = None
         self._first_pane: int | None = None
         self.rows = WatchedRows()
         self.revision = 0
@@ -104,10 +107,9 @@ class StreamAlarms:
         engine = self._engine
         if engine is None or not self.rows.size:
             return
-        parts = self.rows.drain()
+        parts = self.rows.drain(engine.pane_of)
         self._first_pane = None
         self._left_out += sum(part.left_out for part in parts)
-        # Calls of one time, which most are, are added together.
         by_pane: dict[int, list[ReadRows]] = {}
         for part in parts:
             if isinstance(part.event_us, int):
@@ -118,6 +120,7 @@ class StreamAlarms:
                 self._add(engine, [part], engine.panes_of(part.event_us, part.received_us))
         for pane, some in by_pane.items():
             self._add(engine, some, pane)
+        self._next_us = engine.due_us
 
     def _add(self, engine: DriftEngine, parts: Sequence[ReadRows], panes: IntArray | int) -> None:
         rows, codes = concat(parts)
@@ -144,6 +147,7 @@ class StreamAlarms:
             self.settle()
             engine.advance(received_us)
             engine.acknowledge(change.number, received_us)
+            self._next_us = engine.due_us
         self._delivered &= {each.number for each in engine.alarms}
 
     def differs(self, settings: StreamSettings) -> bool:
@@ -170,7 +174,7 @@ class StreamAlarms:
     # -- time
 
     def due_us(self, *, has_ids: bool) -> int | None:
-        """Return when `pass_time` is needed next; None while nothing waits. O(open panes)."""
+        """Return when `pass_time` is needed next; None while nothing waits. O(1)."""
         engine = self._engine
         if engine is None:
             wait_us = self._alarms.label_wait_us
@@ -179,7 +183,7 @@ class StreamAlarms:
             return max(self._reference_us[1] + wait_us, self._declared_us) + (
                 self._hours * _HOUR_US
             )
-        due_us = engine.due_us
+        due_us = self._next_us
         if self._first_pane is None:
             return due_us
         settings = engine.settings
@@ -209,6 +213,7 @@ class StreamAlarms:
         if found_us is None or found_us > now_us:  # the rows were none that it watches
             return 0
         engine.advance(now_us)
+        self._next_us = engine.due_us
         return _OBSERVE_COST
 
     def _begin(self, counts: FrozenStream, now_us: int, late_us: int) -> None:
@@ -226,6 +231,7 @@ class StreamAlarms:
         self._engine = DriftEngine(
             made.settings, made.frozen, now_us=now_us, num_alarms=self._num_alarms
         )
+        self._next_us = self._engine.due_us
         self._resolution = made.resolution
         self._since_us = now_us
         self._refusal = ""
@@ -334,5 +340,6 @@ class StreamAlarms:
         found._delivered = {int(each) for each in fields["delivered"]}
         if lengths[1]:
             found._engine = decode_engine(data[at:])
+            found._next_us = found._engine.due_us
             found._read_parts(names)
         return found
