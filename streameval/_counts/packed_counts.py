@@ -21,8 +21,6 @@ from streameval._counts.packed_run import (
     counts_of,
     numbers_of,
     pack_run,
-    size_of,
-    total_of,
 )
 from streameval._counts.run import EMPTY_RUN, Run
 
@@ -73,11 +71,11 @@ class PackedCounts:
 
     def __len__(self) -> int:
         """Return how many distinct scores there are, by class. O(1)."""
-        return size_of(self._positives) + size_of(self._negatives)
+        return self.run(True).size + self.run(False).size
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are. O(1)."""
-        return total_of(self._positives if label else self._negatives)
+        return self.run(label).total
 
     @property
     def memory_bytes(self) -> int:

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._counts.run import Run
 
-_HEADER = struct.Struct("<qqqqqIIBB")
+_NARROW, _WIDE = struct.Struct("<BBiiiiqII"), struct.Struct("<BBqqqqqII")
+"""Headers of numbers below 2^31, as up to 20 bits have, and of others: the widths first."""
+
+_IS_WIDE = 0x80
+"""Added to the first byte of a wide header."""
 
 _WIDTHS = (1, 2, 4)
 _UNSIGNED: dict[int, npt.DTypeLike] = {1: "u1", 2: "<u2", 4: "<u4", 8: "<i8"}
@@ -45,19 +49,24 @@ class PackedRun(NamedTuple):
     ----------
     data : bytes
         The header, the steps, the counts.
+    head : int
+        Bytes of the header.
+    step_width, count_width : int
+        Bytes of each step and count; 0 of counts that are all 1.
     first, last : int
         The least and the greatest number.
     before, after : int
         The numbers on both sides of the step that is kept apart.
-    jump_at : int
-        The index of the number before it.
     total, size : int
         How many cases and how many cells there are.
-    step_width, count_width : int
-        Bytes of each step and count; 0 of counts that are all 1.
+    jump_at : int
+        The index of the number before that step.
     """
 
     data: bytes
+    head: int
+    step_width: int
+    count_width: int
     first: int
     last: int
     before: int
@@ -65,13 +74,13 @@ class PackedRun(NamedTuple):
     total: int
     size: int
     jump_at: int
-    step_width: int
-    count_width: int
 
     @classmethod
     def of(cls, data: bytes) -> PackedRun:
         """Return the run of some bytes. O(1)."""
-        return cls(data, *_HEADER.unpack_from(data))
+        header = _WIDE if data[0] & _IS_WIDE else _NARROW
+        step_width, *fields = header.unpack_from(data)
+        return cls(data, header.size, step_width & ~_IS_WIDE, *fields)
 
     @property
     def crosses_zero(self) -> bool:
@@ -87,22 +96,10 @@ class PackedRun(NamedTuple):
         return Span(None, ends) if self.first >= 0 else Span(ends, None)
 
 
-def size_of(data: bytes) -> int:
-    """Return how many cells there are in a packed run. O(1)."""
-    size: int = _HEADER.unpack_from(data)[5]
-    return size
-
-
-def total_of(data: bytes) -> int:
-    """Return how many cases there are in a packed run. O(1)."""
-    total: int = _HEADER.unpack_from(data)[4]
-    return total
-
-
 def pack_run(run: Run, bits: int, scale: Scale) -> bytes:
     """Return the bytes of one class, each score at its cell's lower edge. O(n)."""
     if not run.scores.size:
-        return _HEADER.pack(0, 0, 0, 0, 0, 0, 0, 1, 0)
+        return _NARROW.pack(1, 0, 0, 0, 0, 0, 0, 0, 0)
     numbers = cell_keys(run.scores, scale) >> np.int64(MAX_BITS - bits)
     first, last, jump_at, before, after = int(numbers[0]), int(numbers[-1]), 0, 0, 0
     moves = np.diff(numbers)
@@ -116,10 +113,11 @@ def pack_run(run: Run, bits: int, scale: Scale) -> bytes:
     counts, count_width = b"", 0
     if run.counts is not None:
         counts, count_width = _narrowed(run.counts)
-    header = _HEADER.pack(
-        *(first, last, before, after, run.total, numbers.size, jump_at, step_width, count_width)
-    )
-    return header + steps + counts
+    ends = first, last, before, after
+    is_narrow = first >= -(1 << 31) and last < 1 << 31
+    header, mark = (_NARROW, 0) if is_narrow else (_WIDE, _IS_WIDE)
+    fields = header.pack(step_width | mark, count_width, *ends, run.total, numbers.size, jump_at)
+    return fields + steps + counts
 
 
 def batches(runs: Sequence[PackedRun]) -> Iterator[list[int]]:
@@ -153,13 +151,13 @@ def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) ->
     gap = 0 if layout is None else layout.gap
     starts = [run.first if layout is None else layout.place_of(run.first) for run in runs]
     jumps = [_wrapped(run.after - run.before - (gap if run.crosses_zero else 0)) for run in runs]
-    dtype, head = _UNSIGNED[runs[0].step_width], _HEADER.size
+    dtype = _UNSIGNED[runs[0].step_width]
     if len(runs) == 1:
         (run,) = runs
         numbers = np.empty(run.size, dtype=np.int64)
         numbers[0] = 0
         np.cumsum(
-            np.frombuffer(run.data, dtype, run.size - 1, head), dtype=np.int64, out=numbers[1:]
+            np.frombuffer(run.data, dtype, run.size - 1, run.head), dtype=np.int64, out=numbers[1:]
         )
         numbers += starts[0]
         numbers[run.jump_at + 1 :] += jumps[0]
@@ -169,7 +167,7 @@ def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) ->
     columns = b"".join(
         part
         for run in runs
-        for part in (zero, run.data[head : head + run.step_width * (run.size - 1)])
+        for part in (zero, run.data[run.head : run.head + run.step_width * (run.size - 1)])
     )
     numbers = np.frombuffer(columns, dtype).astype(np.int64)
     sizes = np.array([run.size for run in runs])
@@ -188,7 +186,7 @@ def counts_of(runs: Sequence[PackedRun]) -> IntArray | None:
     width = runs[0].count_width
     if not width:
         return None
-    columns = b"".join([run.data[_HEADER.size + run.step_width * (run.size - 1) :] for run in runs])
+    columns = b"".join([run.data[run.head + run.step_width * (run.size - 1) :] for run in runs])
     return np.frombuffer(columns, _UNSIGNED[width]).astype(np.int64)
 
 
