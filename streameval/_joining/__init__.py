@@ -7,7 +7,8 @@
 - `joiner`: applies the rules to operations and returns their effects. `kept_weights`: the
   rule that an id keeps the weight of its label.
 - `effect_counter`: counts effects in an evaluator, with the coverage.
-- `label_joiner`: the public class; `codec`: joiners as bytes.
+- `label_joiner`: the public class, `outcomes` the part of it that changes nothing; `codec`:
+  joiners as bytes.
 """
 
 # What the server may use; the library imports the modules themselves.
