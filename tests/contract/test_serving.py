@@ -13,11 +13,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from streameval import Evaluator
-from streameval._counts.opened_counts import OpenedCounts
 from streameval._metric_registry import SERVED_NAMES
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
-from streameval_server._queries import query_engine
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection
@@ -245,10 +243,9 @@ def test_a_full_window_stops_the_reading_and_not_the_stream() -> None:
         assert wire.query.GetSnapshot(request).snapshot.num_positive_ref == 6000
 
 
-def test_a_full_queue_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own_open_panes")
+def test_a_full_queue_says_when_to_come_again() -> None:
     """RESOURCE_EXHAUSTED with RetryInfo; rows acknowledged before count."""
-    # Panes that other tests of this process have opened are not this server's memory.
-    monkeypatch.setattr(query_engine, "OPENED", OpenedCounts(1))
     limits = Limits(max_state_bytes=1)
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=limits)
     with running_server(settings) as address, grpc.insecure_channel(address) as channel:

@@ -20,9 +20,7 @@ from typing import Any
 
 import pytest
 
-from streameval._counts.opened_counts import OpenedCounts
 from streameval_server import Settings
-from streameval_server._queries import query_engine
 from streameval_server.testing import running_server
 
 from ..pages import Block, blocks
@@ -70,11 +68,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> P
     return tmp_path
 
 
+@pytest.mark.usefixtures("own_open_panes")
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=page_name)
-def test_examples(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples(page: Path, folder: Path) -> None:
     """The examples run and print what the page shows."""
-    # Panes that other tests of this process have opened are not this server's memory.
-    monkeypatch.setattr(query_engine, "OPENED", OpenedCounts(1))
     names: dict[str, Any] = {"__name__": "page"}
     with running_server(Settings(listen="127.0.0.1:0", memory=True)) as address:
         for block in examples(page):
