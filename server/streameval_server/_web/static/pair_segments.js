@@ -9,7 +9,7 @@ export class PairSegments {
     this.key = ""; // as in the URL: empty is the first one
     this.heading = h("summary");
     this.select = h("select", { id: "pair-key", onchange: () => { this.key = this.select.value; choose(); } });
-    this.choices = h("div", { class: "choices" }, h("label", { for: "pair-key" }, "By"), this.select);
+    this.choices = h("div", { class: "choices" }, h("label", { for: "pair-key" }, "Segments by"), this.select);
     this.body = h("div", { class: "scroll", tabindex: 0, role: "region" });
     this.element = h("details", { id: "paired-segments", hidden: true }, this.heading, this.choices, this.body);
   }
