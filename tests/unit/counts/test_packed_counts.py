@@ -136,7 +136,10 @@ def test_exact_and_weighted_counts_are_not_packed() -> None:
 
 
 def test_a_packed_pane_takes_less_memory() -> None:
-    """A pane of a thousand cases takes at most 4 KB, where its columns had 15 KB."""
+    """A pane of a thousand cases takes at most 4.5 KB, where its columns had 15 KB.
+
+    3.4 KB by itself; up to 4.2 was traced in a process that had run thousands of other tests.
+    """
     rng = np.random.default_rng(1)
     labels = rng.random(1_000) < 0.05
     states = [
@@ -151,7 +154,7 @@ def test_a_packed_pane_takes_less_memory() -> None:
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken <= 20 * 4_000, taken
+    assert taken <= 20 * 4_500, taken
     assert sum(each.packed.memory_bytes for each in kept if each.packed) <= taken
 
 
