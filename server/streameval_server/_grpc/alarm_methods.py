@@ -102,6 +102,8 @@ class AlarmMethods:
             return
         runtime, name = self._runtime, request.stream.name
         with runtime.calls.call():
+            # Rows that were acknowledged before count.
+            await runtime.visible(runtime.durable_revision())
             view = await runtime.answer(("stream", name), lambda: runtime.view(name))
         settings = replace(view.info.settings, alarms=declared)
         if "threshold" in changes:
