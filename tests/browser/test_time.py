@@ -179,6 +179,7 @@ def test_segments_over_time_the_culprit_first(fallen: Served, page: Page) -> Non
     """Small charts of the worst segments, the worst first; since when each is lower."""
     opened(page, fallen.url(f"stream/{FELL}"), "trends")
     page.locator("#trends .card-foot summary").click()
+    expect(page.locator("#trends tbody tr").first).to_be_visible()
     rows = [row.locator("td").all_inner_texts() for row in page.locator("#trends tbody tr").all()]
     names = list(dict.fromkeys(row[0] for row in rows))
     stream = fallen.client.stream(FELL)
