@@ -208,7 +208,7 @@ def test_killed_under_load(start: Callable[..., Process], disk: Path, seed: int)
 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(10, 15))
+@pytest.mark.parametrize("seed", range(10, 20))
 def test_killed_under_load_many_times(start: Callable[..., Process], disk: Path, seed: int) -> None:
     """The same with many more kills."""
     kill_rounds(start, disk, seed, rounds=25)
