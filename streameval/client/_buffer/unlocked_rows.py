@@ -132,13 +132,13 @@ class UnlockedCases(UnlockedRows):
         )
 
 
-class UnlockedSegmentedCases(UnlockedRows):
-    """Cases of one stream with segments and without times of their own.
+class UnlockedTriples(UnlockedRows):
+    """Rows of three values of one stream without times of their own, in order.
 
     Attributes
     ----------
     triples : UnlockedList
-        `SegmentSet`, label and score of each case in turn; the three are added in one step.
+        The values of each row in turn; a row's three are added in one step.
     """
 
     __slots__ = ("triples",)
@@ -154,6 +154,12 @@ class UnlockedSegmentedCases(UnlockedRows):
     def drop(self) -> int:
         self.granted = 0
         return len(self.triples.take()) // 3
+
+
+class UnlockedSegmentedCases(UnlockedTriples):
+    """Cases with segments: `SegmentSet`, label and score."""
+
+    __slots__ = ()
 
     def take(self) -> int:
         values = self.triples.take()
@@ -161,28 +167,10 @@ class UnlockedSegmentedCases(UnlockedRows):
         return run.extend(values[0::3], bytes(values[1::3]), values[2::3], self._stamp)
 
 
-class UnlockedIds(UnlockedRows):
-    """Predictions, labels and retractions of one stream without times of their own, in order.
+class UnlockedIds(UnlockedTriples):
+    """Predictions, labels and retractions: id, code and score."""
 
-    Attributes
-    ----------
-    triples : UnlockedList
-        Id, code and score of each row in turn; a row's three values are added in one step.
-    """
-
-    __slots__ = ("triples",)
-
-    def __init__(self, stream: Runs) -> None:
-        super().__init__(stream)
-        self.triples = UnlockedList()
-
-    def allow(self, rows: int) -> None:
-        self.triples.allow(3 * rows)
-        self.granted = rows
-
-    def drop(self) -> int:
-        self.granted = 0
-        return len(self.triples.take()) // 3
+    __slots__ = ()
 
     def take(self) -> int:
         values = self.triples.take()
