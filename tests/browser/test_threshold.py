@@ -130,6 +130,19 @@ def test_a_number_a_day_counts_cases_without_a_label(page: Page, days: Served) -
     assert 140 < flagged <= 150
 
 
+def test_the_first_minutes_say_nothing_of_a_day(page: Page, days: Served) -> None:
+    """A file that was just pushed is not read as the start of millions of cases a day."""
+    name = "threshold/new"
+    days.client.create_stream(name, scale="probability")
+    scores = np.linspace(0.01, 0.99, 200)
+    days.client.stream(name).add_cases(labels=scores > 0.6, scores=scores)
+    days.client.flush()
+    page.goto(days.url(f"stream/{name}"))
+    expect(page.locator("#fact-more-flagged")).to_have_text("less than an hour of time")
+    expect(page.locator("#fact-flagged")).to_have_text("\N{EN DASH}")
+    expect(page.locator("#target-flagged-share")).to_be_disabled()
+
+
 def test_a_target_out_of_reach_is_said(page: Page, days: Served) -> None:
     """And the threshold stays."""
     opened(page, days)

@@ -57,13 +57,15 @@ export class TargetsForm {
   }
 }
 
-/** Cases a day of the steps of time: labelled ones and those that wait for their label; null without steps. */
+const MIN_DAYS = 1 / 24; // what came in less says nothing of a day
+
+/** Cases a day of the steps of time: labelled ones and those that wait for their label; null within the first hour. */
 export function casesADay(rows, now) {
   if (!rows.length) return null;
   const days = (Math.min(now, rows.at(-1).end) - rows[0].start) / 86_400_000;
   const cases = rows.reduce((total, { positives, negatives, snapshot: { coverage } }) =>
     total + positives + negatives + Number(coverage?.pending ?? 0), 0);
-  return days > 0 && cases > 0 ? cases / days : null;
+  return days >= MIN_DAYS && cases > 0 ? cases / days : null;
 }
 
 /** A number of cases a day, from a share of all. */

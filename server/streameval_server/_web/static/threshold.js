@@ -213,7 +213,7 @@ export class ThresholdCard {
     }
     const flagged = share(tp + fp, tp + fp + fn + tn);
     this.put("flagged", this.perDay ? aDay(flagged, this.perDay) : "–",
-      this.perDay ? limitsADay(answer && metric(answer, "flagged_share")?.interval, this.perDay) ?? "" : "no length of time");
+      this.perDay ? limitsADay(answer && metric(answer, "flagged_share")?.interval, this.perDay) ?? "" : "less than an hour of time");
     this.put("cost", COST.format(this.cost(fp, fn)), "");
     const limits = answer && isSame(answer.usedCosts, this.usedCosts) ? rateWords(COSTS[0], metric(answer, COSTS[0])).more : "";
     this.put("each", cost(this.cost(fp, fn) / (tp + fp + fn + tn)), limits);
