@@ -14,7 +14,13 @@ from streameval.cli._errors import one_line_errors
 from streameval.cli._options import AsJson
 
 if TYPE_CHECKING:
-    from streameval.payloads import Event, Extraction, PayloadMapping, PayloadRow
+    from streameval.payloads import (
+        Event,
+        Extraction,
+        PayloadMapping,
+        PayloadRow,
+        UnreadableEvent,
+    )
 
 mapping = typer.Typer(help="Try mappings of payloads to rows.", no_args_is_help=True)
 
@@ -56,7 +62,7 @@ def try_mapping(
     """
     with one_line_errors():
         mappings = _mappings(file)
-        found = [_first(mappings, event) for event in _events(sample, header or [])]
+        found = [_first(mappings, event) for event in _events(sample, header or [], mappings)]
         if as_json:
             _print_json(found)
         else:
@@ -80,9 +86,11 @@ def _mappings(file: Path) -> list[PayloadMapping]:
         raise StreamEvalError(f"{file}: {error}") from None
 
 
-def _events(sample: Path, header_options: list[str]) -> list[Event]:
+def _events(
+    sample: Path, header_options: list[str], mappings: list[PayloadMapping]
+) -> list[Event | UnreadableEvent]:
     """Return the events of a sample: one, those of a batch, or one a line."""
-    from streameval.payloads import unpack  # noqa: PLC0415 - slow to import
+    from streameval.payloads import unpack, wanted_types  # noqa: PLC0415 - slow to import
 
     headers = {"content-type": "application/json"}
     for option in header_options:
@@ -97,12 +105,15 @@ def _events(sample: Path, header_options: list[str]) -> list[Event]:
         bodies = [body]
         if inner.suffix in (".ndjson", ".jsonl"):
             bodies = [line for line in body.splitlines() if line.strip()]
-        return [event for each in bodies for event in _events_of(headers, each)]
+        types = wanted_types(mappings)
+        return [event for each in bodies for event in _events_of(headers, each, types)]
     except ValueError as error:
         raise StreamEvalError(f"{sample}: {error}") from None
 
 
-def _events_of(headers: dict[str, str], body: bytes) -> list[Event]:
+def _events_of(
+    headers: dict[str, str], body: bytes, types: frozenset[str] | None
+) -> list[Event | UnreadableEvent]:
     """Return the events of one message: a log request's records, or what `read_events` returns."""
     from streameval.payloads import (  # noqa: PLC0415 - slow to import
         read_events,
@@ -110,8 +121,8 @@ def _events_of(headers: dict[str, str], body: bytes) -> list[Event]:
     )
 
     if b'"resourceLogs"' in body:
-        return read_log_records(body)
-    return read_events(_kind(headers, body), body)
+        return list(read_log_records(body))
+    return read_events(_kind(headers, body), body, types)
 
 
 def _kind(headers: dict[str, str], body: bytes) -> dict[str, str]:
@@ -125,9 +136,20 @@ def _kind(headers: dict[str, str], body: bytes) -> dict[str, str]:
     return {**headers, "content-type": f"application/cloudevents{batch}+json"}
 
 
-def _first(mappings: list[PayloadMapping], event: Event) -> tuple[int, Extraction]:
+def _first(
+    mappings: list[PayloadMapping], event: Event | UnreadableEvent
+) -> tuple[int, Extraction]:
     """Return what the first mapping that takes an event extracts, and its place from 1; 0: none."""
-    from streameval.payloads import Extraction, read_rows  # noqa: PLC0415 - slow to import
+    from streameval.payloads import (  # noqa: PLC0415 - slow to import
+        Extraction,
+        Reason,
+        Refusal,
+        UnreadableEvent,
+        read_rows,
+    )
+
+    if isinstance(event, UnreadableEvent):
+        return 0, Extraction(refusals=[Refusal(Reason.UNREADABLE, event.message)])
 
     for number, each in enumerate(mappings, start=1):
         found = read_rows(each, event)
@@ -161,9 +183,9 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
             out.print(f"event {number} is ignored: no mapping takes its type", soft_wrap=True)
         for refusal in extraction.refusals:
             place = "" if refusal.row is None else f", row {refusal.row}"
+            by = f" by mapping {mapping_number}" if mapping_number else ""
             out.print(
-                f"event {number}{place} is refused by mapping {mapping_number} "
-                f"({refusal.reason.value}): {refusal.message}",
+                f"event {number}{place} is refused{by} ({refusal.reason.value}): {refusal.message}",
                 soft_wrap=True,
                 markup=False,
             )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
 from streameval.kafka._v2_response import read_v2_response
-from streameval.payloads import Event, read_events, unpack
+from streameval.payloads import Event, UnreadableEvent, read_events, unpack
 from streameval.payloads._body import nest_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     Headers = Sequence[tuple[str, bytes | str | None]] | None
     """Of a Kafka message."""
@@ -24,14 +24,23 @@ _KAFKA_PREFIX, _HTTP_PREFIX = "ce_", "ce-"
 _REQUEST_ID = "x-request-id"
 
 
-def read_message(topic: str, key: bytes | None, headers: Headers, value: bytes) -> list[Event]:
+def read_message(
+    topic: str,
+    key: bytes | None,
+    headers: Headers,
+    value: bytes,
+    types: Collection[str] | None = None,
+) -> list[Event | UnreadableEvent]:
     """Return the events of a message. O(value).
 
     Each has the header ``topic``, and ``key`` where the message has one that is text, unless
-    its sender gave headers of these names.
+    its sender gave headers of these names. With `types`, the payloads of events of other types
+    are not read.
 
     Raises
     ------
+    TooLongError
+        When it unpacks to more than a message may.
     InvalidInputError
         When the message is neither JSON nor a known form.
 
@@ -44,8 +53,10 @@ def read_message(topic: str, key: bytes | None, headers: Headers, value: bytes) 
     ('7', 'scores', {'score': 0.5})
     """
     names = _text_headers(headers) if headers else {}
-    events = _events(names, value)
+    events = _events(names, value, types)
     for event in events:
+        if isinstance(event, UnreadableEvent):
+            continue
         # Both are dictionaries that were made for this event.
         attributes: dict[str, str] = event.headers  # type: ignore[assignment]
         attributes.setdefault("topic", topic)
@@ -57,7 +68,9 @@ def read_message(topic: str, key: bytes | None, headers: Headers, value: bytes) 
     return events
 
 
-def _events(headers: dict[str, str], value: bytes) -> list[Event]:
+def _events(
+    headers: dict[str, str], value: bytes, types: Collection[str] | None
+) -> list[Event | UnreadableEvent]:
     encoding = headers.get("content-encoding", "")
     body = unpack(value, encoding) if encoding else value
     if _is_protobuf(headers, body):
@@ -65,7 +78,7 @@ def _events(headers: dict[str, str], value: bytes) -> list[Event]:
         nest_tensors(response)
         attributes = {name.removeprefix(_HTTP_PREFIX): each for name, each in headers.items()}
         return [Event(response, attributes)]
-    return read_events(headers, body)
+    return read_events(headers, body, types)
 
 
 def _is_protobuf(headers: dict[str, str], body: bytes) -> bool:

@@ -14,7 +14,7 @@ from streameval._common.names import is_at_or_below
 from streameval.kafka._messages import read_message
 from streameval.kafka._plain_rows import PlainRows, message_time_us
 from streameval.kafka._row_batches import RowBatch
-from streameval.payloads import read_rows
+from streameval.payloads import Reason, TooLongError, UnreadableEvent, read_rows, wanted_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 NO_MAPPING = ""
 """Stands for the mapping of what no mapping takes, in counts."""
-
-UNREADABLE = "unreadable"
 
 
 class RefusedRow(NamedTuple):
@@ -104,6 +102,7 @@ class _Reading:
         self._piece = Piece(messages)
         self._mappings = mappings
         self._streams = streams
+        self._types = wanted_types(mappings)
         self._plain = PlainRows.of(mappings)
         if self._plain is not None and not self._is_ours(self._plain.mapping.stream):
             self._plain = None
@@ -127,12 +126,19 @@ class _Reading:
             piece.rows[NO_MAPPING] += 1
             return
         try:
-            events = read_message(message.topic(), message.key(), message.headers(), value)
+            events = read_message(
+                message.topic(), message.key(), message.headers(), value, self._types
+            )
         except InvalidInputError as error:
-            piece.refuse(place, RefusedRow(NO_MAPPING, UNREADABLE, str(error)))
+            reason = Reason.LENGTH if isinstance(error, TooLongError) else Reason.UNREADABLE
+            piece.refuse(place, RefusedRow(NO_MAPPING, reason.value, str(error)))
             return
         for event in events:
-            self._read_event(event, place)
+            if isinstance(event, UnreadableEvent):
+                refused = RefusedRow(NO_MAPPING, Reason.UNREADABLE.value, event.message)
+                piece.refuse(place, refused)
+            else:
+                self._read_event(event, place)
 
     def _read_plain(self, plain: PlainRows, start: int) -> int:
         """Add the rows of the simplest messages from a place on; return where they end."""

@@ -6,15 +6,22 @@ cannot be counted. Every way in uses it: CloudEvents and OpenTelemetry's logs ov
 and ``streameval mapping try``. Needs the extra ``payloads``.
 """
 
-from streameval.payloads._body import MAX_UNPACKED_BYTES, unpack
-from streameval.payloads._event import Event, is_cloud_event, iter_events, read_event, read_events
+from streameval.payloads._body import MAX_UNPACKED_BYTES, TooLongError, unpack
+from streameval.payloads._event import (
+    Event,
+    UnreadableEvent,
+    is_cloud_event,
+    iter_events,
+    read_event,
+    read_events,
+)
 from streameval.payloads._extraction import MAX_EVENT_ROWS, read_rows
 from streameval.payloads._log_records import (
     MAX_LOG_RECORDS,
     log_record_event,
     read_log_records,
 )
-from streameval.payloads._mapping import PayloadMapping, mappings_of
+from streameval.payloads._mapping import PayloadMapping, mappings_of, wanted_types
 from streameval.payloads._presets import PRESETS
 from streameval.payloads._rows import Extraction, PayloadRow, Reason, Refusal
 
@@ -29,6 +36,8 @@ __all__ = [
     "PayloadRow",
     "Reason",
     "Refusal",
+    "TooLongError",
+    "UnreadableEvent",
     "is_cloud_event",
     "iter_events",
     "log_record_event",
@@ -38,4 +47,5 @@ __all__ = [
     "read_log_records",
     "read_rows",
     "unpack",
+    "wanted_types",
 ]

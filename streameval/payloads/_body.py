@@ -31,6 +31,10 @@ _NUMBERS = ("data", "values")
 """Where a tensor's numbers are: V2 outputs, and Seldon's `tensor`."""
 
 
+class TooLongError(InvalidInputError):
+    """A body unpacks to more than its limit."""
+
+
 def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> bytes:
     """Return a body without its content encoding, or refuse it. O(result), at most `max_bytes`.
 
@@ -45,7 +49,9 @@ def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> b
     Raises
     ------
     InvalidInputError
-        For another encoding than gzip, a damaged body, and one that is too long.
+        For another encoding than gzip, and a damaged body.
+    TooLongError
+        For one that unpacks to more than `max_bytes`.
 
     Examples
     --------
@@ -69,7 +75,7 @@ def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> b
         left -= len(piece)
         if left < 0:
             message = f"the body unpacks to more than {max_bytes} bytes: send smaller ones"
-            raise InvalidInputError(message, field="body")
+            raise TooLongError(message, field="body")
         if not unpacker.eof:
             raise InvalidInputError("the gzip body ends before its end", field="body")
         pieces.append(piece)

@@ -19,7 +19,7 @@ from streameval._common.values import quoted
 from streameval.payloads._body import load_json, may_have_flat_tensors, nest_tensors, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -59,6 +59,18 @@ class Event(NamedTuple):
         return None
 
 
+class UnreadableEvent(NamedTuple):
+    """An event of a batch that is none; the others of its batch are read.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong with it.
+    """
+
+    message: str
+
+
 def read_event(headers: Mapping[str, str], body: bytes) -> Event:
     """Return the event of a message that is one event or one payload. O(body).
 
@@ -84,29 +96,45 @@ def read_event(headers: Mapping[str, str], body: bytes) -> Event:
     events = read_events(headers, body)
     if len(events) != 1:
         raise InvalidInputError("a batch of events, where one is expected", field="body")
-    return events[0]
+    (event,) = events
+    if isinstance(event, UnreadableEvent):
+        raise InvalidInputError(event.message, field="body")
+    return event
 
 
-def read_events(headers: Mapping[str, str], body: bytes) -> list[Event]:
+def read_events(
+    headers: Mapping[str, str], body: bytes, types: Collection[str] | None = None
+) -> list[Event | UnreadableEvent]:
     """Return the events of a message, in any mode of CloudEvents. O(body).
 
-    Raises as `iter_events`.
+    Parameters and errors are those of `iter_events`.
     """
-    return list(iter_events(headers, body))
+    return list(iter_events(headers, body, types))
 
 
-def iter_events(headers: Mapping[str, str], body: bytes) -> Iterator[Event]:
+def iter_events(
+    headers: Mapping[str, str], body: bytes, types: Collection[str] | None = None
+) -> Iterator[Event | UnreadableEvent]:
     """Yield the events of a message, in any mode of CloudEvents. O(body).
 
     An event of a batch is let go when the next one is asked for: reading the rows of each at
     once takes less memory and time than reading those of a list.
 
+    Parameters
+    ----------
+    headers : dict of str to str
+        Names in lower case.
+    body : bytes
+        Unpacked (`unpack`).
+    types : collection of str, optional
+        Types of events that are wanted (`wanted_types`). The payload of any other need not be
+        JSON and is not read: its event has the body None. Default: all.
+
     Raises
     ------
     InvalidInputError
-        When it is no JSON, or an event lacks a required attribute; its ``index`` is the
-        event's place in a batch. One bad event refuses the message: it is not known which
-        of the others its sender meant.
+        When the message is no JSON, or is one event that lacks a required attribute. A bad
+        event of a batch is yielded as an `UnreadableEvent`.
     """
     kind = _content_type(headers)
     if kind == BATCHED:
@@ -114,12 +142,16 @@ def iter_events(headers: Mapping[str, str], body: bytes) -> Iterator[Event]:
         if not isinstance(value, list):
             raise InvalidInputError("a batch must be a JSON array of events", field="body")
         is_nested = not may_have_flat_tensors(body)
-        for index, each in enumerate(value):
-            value[index] = None
-            yield _structured(each, index, is_nested)
+        for place, each in enumerate(value):
+            value[place] = None
+            try:
+                event: Event | UnreadableEvent = _structured(each, types, is_nested)
+            except InvalidInputError as error:
+                event = UnreadableEvent(str(error))
+            yield event
         return
     if kind == STRUCTURED:
-        yield _structured(load_json(body), None, not may_have_flat_tensors(body))
+        yield _structured(load_json(body), types, not may_have_flat_tensors(body))
         return
     attributes = {
         name.removeprefix(_PREFIX): unquote(value)
@@ -127,10 +159,11 @@ def iter_events(headers: Mapping[str, str], body: bytes) -> Iterator[Event]:
         if name.startswith(_PREFIX)
     }
     if attributes:
-        _check(attributes, None)
-        yield Event(parse_json(body), attributes)
+        _check(attributes)
     else:
-        yield Event(parse_json(body), dict(headers))
+        attributes = dict(headers)
+    is_wanted = types is None or attributes.get("type", "") in types
+    yield Event(parse_json(body) if is_wanted else None, attributes)
 
 
 def is_cloud_event(headers: Mapping[str, str]) -> bool:
@@ -143,22 +176,24 @@ def _content_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _structured(value: Any, index: int | None, is_nested: bool) -> Event:
+def _structured(value: Any, types: Collection[str] | None, is_nested: bool) -> Event:
     """Return the event of an object; `is_nested` when it has no tensors that are flat."""
     if not isinstance(value, dict):
-        raise InvalidInputError("an event must be a JSON object", field="body", index=index)
+        raise InvalidInputError("an event must be a JSON object", field="body")
     attributes = {
         name: each if type(each) is str else _text(each)
         for name, each in value.items()
         if name not in _DATA
     }
-    _check(attributes, index)
+    _check(attributes)
+    if types is not None and attributes["type"] not in types:
+        return Event(None, attributes)
     if "data_base64" in value:
         try:
             raw = base64.b64decode(value["data_base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
             message = f"data_base64 is not base64: {error}"
-            raise InvalidInputError(message, field="data_base64", index=index) from None
+            raise InvalidInputError(message, field="data_base64") from None
         return Event(parse_json(raw), attributes)
     data = value.get("data")
     if isinstance(data, str):
@@ -174,12 +209,12 @@ def _text(value: Any) -> str:
     return json.dumps(value)
 
 
-def _check(attributes: Mapping[str, str], index: int | None) -> None:
+def _check(attributes: Mapping[str, str]) -> None:
     """Refuse an event that lacks a required attribute, or has another version."""
     for name in _REQUIRED:
         if not attributes.get(name):
             message = f"the event has no {name}: CloudEvents 1.0 require it"
-            raise InvalidInputError(message, field=name, index=index)
+            raise InvalidInputError(message, field=name)
     if not attributes["specversion"].startswith("1."):
         message = f"specversion must be 1.x, got {quoted(attributes['specversion'])}"
-        raise InvalidInputError(message, field="specversion", index=index)
+        raise InvalidInputError(message, field="specversion")

@@ -233,6 +233,21 @@ def mappings_of(tables: object) -> list[PayloadMapping]:
     return mappings
 
 
+def wanted_types(mappings: Sequence[PayloadMapping]) -> frozenset[str] | None:
+    """Return the types of events that a mapping takes, None where one takes all. O(types).
+
+    Examples
+    --------
+    >>> feedback = PayloadMapping.of({"preset": "seldon", "stream": "fraud/v3"})
+    >>> "io.seldon.serving.inference.request" in wanted_types([feedback])
+    False
+    >>> wanted_types([feedback, PayloadMapping.of({"preset": "ndjson", "stream": "s"})])
+    """
+    if not all(each.types for each in mappings):
+        return None
+    return frozenset(name for each in mappings for name in each.types)
+
+
 def _parts_of(stream: object) -> tuple[tuple[str, str | None], ...]:
     """Return a stream's name in pieces: texts, and the placeholders behind them."""
     if not isinstance(stream, str):

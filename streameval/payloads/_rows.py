@@ -46,11 +46,11 @@ class Reason(enum.Enum):
     SEGMENT = "segment"
     """A segment's value is no text, number or boolean, or is too long."""
     LENGTH = "length"
-    """Two columns have different numbers of rows, or the payload has too many."""
+    """Two columns have different numbers of rows, or the payload has too many, or is too long."""
     STREAM = "stream"
     """The name of the stream needs a header that the event does not have."""
     UNREADABLE = "unreadable"
-    """The payload is no JSON, or a function of a selector cannot be applied to it."""
+    """The payload is no JSON or no event, or a selector's function cannot be applied to it."""
 
 
 class RowError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 from contextlib import closing
@@ -177,26 +178,36 @@ def test_bad_rows_are_dead_letters(cluster: Cluster, caplog: pytest.LogCaptureFi
         "id": [{"id": "i" * 10_000, "score": 0.5}, {"score": 0.5}],
         "label": [{"id": "x", "label": "perhaps"}],
         "nothing_selected": [{"id": "x"}],
+        "several_scores": [{"id": "x", "score": [[0.1, 0.9]]}],
         "store": [{"id": "x", "score": 0.5, "time": "2009-01-01T00:00:00Z"}],
     }
     send_rows(cluster, 0, 20)
     for values in bad.values():
         for value in values:
             cluster.send(PREDICTIONS, value, partition=1, key=b"k", headers=[("trace", b"7")])
+    bomb = gzip.compress(bytes(33 << 20))
+    headers = [("trace", b"7"), ("content-encoding", b"gzip")]
+    cluster.send(PREDICTIONS, bomb, partition=1, key=b"k", headers=headers)
+    event = {"specversion": "1.0", "source": "s", "type": "t", "id": "e"}
+    good = {"id": "r40", "score": 40 / 97, "label": False}
+    batch = [{**event, "data": "no JSON"}, {**event, "data": good}]
+    headers = [("content-type", b"application/cloudevents-batch+json")]
+    cluster.send(PREDICTIONS, batch, partition=1, key=b"k", headers=headers)
     send_rows(cluster, 20, 20)
-    total = sum(map(len, bad.values()))
+    total = sum(map(len, bad.values())) + 2
     with (
         running_server() as address,
         consuming(cluster, address, dead_letters=DEAD_LETTERS) as running,
     ):
-        wait_counted(address, 40)
+        wait_counted(address, 41)
         wait_for(lambda: running.value("dead_letters_total") == total, "dead letters")
-        # [1] is JSON, in which the mapping finds nothing.
-        assert running.rows("unreadable", "") == 4
+        # [1] is JSON, in which the mapping finds nothing; one event of the batch is none.
+        assert running.rows("unreadable", "") == 5
+        assert running.rows("length", "") == 1
         assert running.rows("nothing_selected") == 2
-        for reason in ("score", "id", "label", "store"):
+        for reason in ("score", "id", "label", "several_scores", "store"):
             assert running.rows(reason) == len(bad[reason]), reason
-        assert running.rows() == 80
+        assert running.rows() == 82
     # The partitions of the topic are read in any order.
     letters = [each for each in cluster.read(DEAD_LETTERS, 1 + total) if each.headers()]
     assert len(letters) == total
@@ -212,7 +223,7 @@ def test_bad_rows_are_dead_letters(cluster: Cluster, caplog: pytest.LogCaptureFi
     assert found[b"not json"]["streameval_reason"] == b"unreadable"
     assert {each.key() for each in letters} == {b"k"}
     told = [each.getMessage() for each in caplog.records if "are refused" in each.getMessage()]
-    assert len(told) == len(set(told)) == len(bad)
+    assert len(told) == len(set(told)) == len(bad) + 1  # and `length`
 
 
 def test_an_unknown_type(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

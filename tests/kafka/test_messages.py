@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streameval import InvalidInputError
 from streameval.kafka._messages import read_message
 from streameval.kafka._v2_response import read_v2_response
-from streameval.payloads import PayloadMapping, read_rows
+from streameval.payloads import Event, PayloadMapping, UnreadableEvent, read_rows
 
 RESPONSE = "org.kubeflow.serving.inference.response"
 V2 = {"id": "q", "outputs": [{"name": "p", "shape": [2], "datatype": "FP64", "data": [0.25, 0.75]}]}
@@ -161,3 +161,18 @@ def test_packed_messages() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             read_message("t", None, headers, body)
+
+
+def test_a_bad_event_of_a_batch() -> None:
+    """Its neighbours are read, with the topic and the key."""
+    headers = [("content-type", b"application/cloudevents-batch+json")]
+    batch = [{**CE, "data": V2}, {**CE, "data": "{"}, {**CE, "type": "other", "data": "text"}]
+    value = json.dumps(batch).encode()
+    good, bad, other = read_message("t", b"k", headers, value, {RESPONSE})
+    assert isinstance(good, Event)
+    assert (good.headers["topic"], good.headers["key"]) == ("t", "k")
+    assert isinstance(bad, UnreadableEvent)
+    assert "the body is not JSON" in bad.message
+    assert isinstance(other, Event)
+    assert other.body is None
+    assert isinstance(read_message("t", None, headers, value)[2], UnreadableEvent)

@@ -105,6 +105,16 @@ def counted(http: httpx.Client) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(pattern, http.get("/metrics").text)}
 
 
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the reasons that the log tells."""
+    return [
+        # An event of an unknown type has no mapping, and so no reason.
+        getattr(record, "fields", {"reason": "ignored"})["reason"]
+        for record in caplog.records
+        if record.name.startswith("streameval_server._payloads")
+    ]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_each_is_counted_by_reason_and_told_once(
     way: Any, served: tuple[httpx.Client, Client], caplog: pytest.LogCaptureFixture
@@ -121,13 +131,7 @@ def test_each_is_counted_by_reason_and_told_once(
             answer = http.post(path, headers=headers, content=body)
             assert answer.status_code == (200 if path == "/v1/logs" else 422)
             assert counted(http) == {name: times * count for name, count in expected.items()}
-    told = [
-        # An event of an unknown type has no mapping, and so no reason.
-        getattr(record, "fields", {"reason": "ignored"})["reason"]
-        for record in caplog.records
-        if record.name.startswith("streameval_server._payloads")
-    ]
-    assert sorted(told) == sorted(expected.keys() - {"counted"})
+    assert sorted(reasons(caplog)) == sorted(expected.keys() - {"counted"})
     assert "x" * 100 not in caplog.text
     wait = {"selection.minRevision": http.get("/v1/server").json()["durableRevision"]}
     http.get("/v1/streams/fraud:snapshot", params=wait).raise_for_status()
@@ -137,17 +141,95 @@ def test_each_is_counted_by_reason_and_told_once(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_body_that_unpacks_to_gigabytes(way: Any, served: tuple[httpx.Client, Client]) -> None:
+def test_a_body_that_unpacks_to_gigabytes(
+    way: Any, served: tuple[httpx.Client, Client], caplog: pytest.LogCaptureFixture
+) -> None:
     """Refused at the limit, whatever it claims to be; the next request counts."""
     http, client = served
     path, headers, body = way(BODIES[:1])
     # Members of gzip one behind the other: 4 GiB in 4 MB.
     bomb = gzip.compress(bytes(8 << 20)) * 512
     packed = {**headers, "content-encoding": "gzip"}
-    answer = http.post(path, headers=packed, content=bomb)
-    assert answer.status_code == 400
-    assert b"unpacks to more than 8388608 bytes" in answer.content
+    with caplog.at_level(logging.INFO):
+        for times in (1, 2):
+            answer = http.post(path, headers=packed, content=bomb)
+            assert answer.status_code == 400
+            assert b"unpacks to more than 8388608 bytes" in answer.content
+            assert counted(http) == {"length": times}
+    assert reasons(caplog) == ["length"]
     assert not client.list_streams()
     answer = http.post(path, headers=packed, content=gzip.compress(body))
     assert answer.status_code == 200
     assert counted(http)["counted"] == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_body_that_is_none(
+    way: Any, served: tuple[httpx.Client, Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counted by reason and told once, as one that is too long; the next request counts."""
+    http, _ = served
+    path, headers, body = way(BODIES[:1])
+    with caplog.at_level(logging.INFO):
+        for content, status, change in (
+            (body[:-3], 400, {}),
+            (b"\xff\xff", 400, {}),
+            (body, 400, {"content-encoding": "gzip"}),
+            (body, 415, {"content-type": "text/plain"}),
+            (b" " * (9 << 20), 413, {}),
+        ):
+            answer = http.post(path, headers={**headers, **change}, content=content)
+            assert answer.status_code == status, answer.text
+    assert counted(http) == {"unreadable": 4, "length": 1}
+    assert sorted(reasons(caplog)) == ["length", "unreadable"]
+    assert http.post(path, headers=headers, content=body).status_code == 200
+    assert counted(http)["counted"] == 1
+
+
+def test_a_bad_event_of_a_batch(served: tuple[httpx.Client, Client]) -> None:
+    """Its neighbours count; data of a type that no mapping takes need not be JSON."""
+    http, client = served
+    head = {"specversion": "1.0", "source": "s", "type": "scored"}
+    good = [{**head, "id": f"g{row}", "data": {"id": f"g{row}", "p": 0.5}} for row in range(3)]
+    batch = [
+        good[0],
+        {**head, "id": "", "data": {"id": "x", "p": 0.5}},
+        {**head, "id": "1", "data": "not JSON"},
+        good[1],
+        {**head, "id": "2", "type": "chat", "data": "hello"},
+        {**head, "id": "3", "data_base64": "%"},
+        None,
+        good[2],
+    ]
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    answer = http.post("/v1/cloudevents", headers=headers, content=json.dumps(batch))
+    assert answer.status_code == 422
+    found = answer.json()
+    assert (found["rows"], found["ignored"], found["refused"]) == (3, 1, 4)
+    assert [each["event"] for each in found["refusals"]] == [1, 2, 5, 6]
+    assert {each["reason"] for each in found["refusals"]} == {"unreadable"}
+    assert found["refusals"][0]["message"].startswith("the event has no id")
+    assert counted(http) == {"counted": 3, "ignored": 1, "unreadable": 4}
+    http.get("/v1/streams/fraud:snapshot", params={"selection.minRevision": found["revision"]})
+    counters = client.get_stream("fraud").counters
+    assert counters is not None
+    assert counters.kept_ids == 3
+
+
+def test_a_batch_of_bad_events_is_bounded(served: tuple[httpx.Client, Client]) -> None:
+    """Two bytes each: a refusal takes far more memory, so 100,000 are the most of a request."""
+    http, _ = served
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    answer = http.post("/v1/cloudevents", headers=headers, content=f"[{'1,' * 100_000}1]")
+    assert answer.status_code == 400
+    assert "more than 100000 rows" in answer.json()["message"]
+    assert counted(http) == {"length": 1}
+
+
+def test_a_single_event_of_another_type(served: tuple[httpx.Client, Client]) -> None:
+    """It is ignored whatever its body is: KServe's logger sends requests too, also binary ones."""
+    http, _ = served
+    head = {"ce-specversion": "1.0", "ce-source": "s", "ce-id": "1", "ce-type": "request"}
+    answer = http.post("/v1/cloudevents", headers=head, content=b"\x00\xff tensor")
+    assert (answer.status_code, answer.json()["ignored"]) == (200, 1)
+    assert counted(http) == {"ignored": 1}

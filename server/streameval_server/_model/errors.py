@@ -37,6 +37,9 @@ _PRODUCERS_RETRY_S = 60.0
 BATCH_REFUSED = "BATCH_REFUSED"
 """The reason of an error that a batch's own rows cause."""
 
+BODY_TOO_LONG = "BODY_TOO_LONG"
+"""The reason of an error of a body that is too long, unpacked, or has too many rows."""
+
 _DAY_US = 24 * 3600 * 1_000_000
 
 
@@ -99,6 +102,13 @@ def invalid(path: str, problem: str) -> RequestError:
     """Return the error of an invalid field, given by its path inside a request."""
     return RequestError(
         Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((path, problem),)
+    )
+
+
+def too_long(problem: str) -> RequestError:
+    """Return the error of a body that is within its limit, and whose content is not."""
+    return RequestError(
+        Code.INVALID_ARGUMENT, problem, reason=BODY_TOO_LONG, violations=(("body", problem),)
     )
 
 

@@ -16,9 +16,22 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streameval._counts import DEFAULT_CLUSTER_GROUPS
-from streameval.payloads import MAX_EVENT_ROWS, Reason, Refusal, read_rows
+from streameval.payloads import (
+    MAX_EVENT_ROWS,
+    Reason,
+    Refusal,
+    UnreadableEvent,
+    read_rows,
+    wanted_types,
+)
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid
+from streameval_server._model.errors import (
+    BODY_TOO_LONG,
+    RETRY_AFTER_S,
+    Code,
+    RequestError,
+    too_long,
+)
 from streameval_server._payloads.row_batches import RowKind, batch_of_rows
 from streameval_server._payloads.row_collector import RowCollector
 
@@ -40,6 +53,9 @@ _MAX_ROWS_IN_PROGRESS = 3 * MAX_EVENT_ROWS
 
 _PASSING = frozenset({Code.UNAVAILABLE, Code.ABORTED, Code.INTERNAL})
 """Codes of errors that are not the rows' fault: the sender should send the event again."""
+
+NO_MAPPING = ""
+"""Stands for the mapping of what no mapping takes or could read, in counts."""
 
 STORE = "store"
 """The reason of a row that was read and that its stream refuses."""
@@ -96,13 +112,14 @@ class ReadEvents:
 
     Attributes
     ----------
-    found : list of (int, PayloadMapping, PayloadRow or Refusal)
-        Each with its event's place, and the mapping that took the event.
+    found : list of (int, PayloadMapping or None, PayloadRow or Refusal)
+        Each with its event's place, and the mapping that took the event; None of an event that
+        could not be read.
     ignored : int
         Events that no mapping takes.
     """
 
-    found: list[tuple[int, PayloadMapping, PayloadRow | Refusal]]
+    found: list[tuple[int, PayloadMapping | None, PayloadRow | Refusal]]
     ignored: int
 
 
@@ -180,12 +197,15 @@ class PayloadIntake:
     ----------
     counts : Counter
         Rows by mapping's stream and outcome: ``counted``, or a refusal's reason; events that
-        are ``ignored`` under the stream ``""``.
+        are ``ignored``, and events and requests that cannot be read, under `NO_MAPPING`.
+    types : frozenset of str or None
+        The types of events that a mapping takes; None for all.
     """
 
     def __init__(
         self, mappings: Sequence[PayloadMapping], runtime: Runtime, *, auto_create: bool
     ) -> None:
+        self.types = wanted_types(mappings)
         self._mappings = mappings
         self._runtime = runtime
         self._auto_create = auto_create
@@ -194,7 +214,7 @@ class PayloadIntake:
         self._rows_in_progress = 0
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def read(self, events: Iterable[Event]) -> ReadEvents:
+    def read(self, events: Iterable[Event | UnreadableEvent]) -> ReadEvents:
         """Return the rows and refusals of events. O(payloads). Any thread may call it.
 
         Raises
@@ -204,21 +224,32 @@ class PayloadIntake:
         InvalidInputError
             When the next event cannot be read.
         """
-        found: list[tuple[int, PayloadMapping, PayloadRow | Refusal]] = []
+        found: list[tuple[int, PayloadMapping | None, PayloadRow | Refusal]] = []
         ignored = 0
         for place, event in enumerate(events):
-            for mapping in self._mappings:
-                extraction = read_rows(mapping, event)
-                if not extraction.is_ignored:
-                    found += [(place, mapping, row) for row in extraction.rows]
-                    found += [(place, mapping, refusal) for refusal in extraction.refusals]
-                    break
-            else:
+            if isinstance(event, UnreadableEvent):
+                found.append((place, None, Refusal(Reason.UNREADABLE, event.message)))
+            elif not self._read_event(place, event, found):
                 ignored += 1
             if len(found) > MAX_EVENT_ROWS:
                 problem = f"the request has more than {MAX_EVENT_ROWS} rows: send fewer events"
-                raise invalid("body", problem)
+                raise too_long(problem)
         return ReadEvents(found, ignored)
+
+    def _read_event(
+        self,
+        place: int,
+        event: Event,
+        found: list[tuple[int, PayloadMapping | None, PayloadRow | Refusal]],
+    ) -> bool:
+        """Add the rows and refusals of an event by the first mapping that takes it, if any."""
+        for mapping in self._mappings:
+            extraction = read_rows(mapping, event)
+            if not extraction.is_ignored:
+                found += [(place, mapping, row) for row in extraction.rows]
+                found += [(place, mapping, refusal) for refusal in extraction.refusals]
+                return True
+        return False
 
     async def take(self, read: ReadEvents, forbids: Callable[[str], str | None]) -> IntakeResult:
         """Store what was read of events; return once it is durable.
@@ -253,7 +284,7 @@ class PayloadIntake:
     async def _store_found(
         self, read: ReadEvents, forbids: Callable[[str], str | None]
     ) -> IntakeResult:
-        refused: list[tuple[PayloadMapping, Refused]] = []
+        refused: list[tuple[PayloadMapping | None, Refused]] = []
         groups: dict[str, _StreamRows] = {}
         for item in read.found:
             place, mapping, each = item
@@ -261,6 +292,7 @@ class PayloadIntake:
                 why = Refused(place, each.reason.value, each.message, each.row)
                 refused.append((mapping, why))
                 continue
+            assert mapping is not None
             group = groups.get(each.stream)
             if group is None:
                 problem = forbids(each.stream)
@@ -320,23 +352,32 @@ class PayloadIntake:
 
     def _ignore(self, events: int) -> None:
         """Count events that no mapping takes; the first one is told, as a type may be wrong."""
-        if events and not self.counts["", "ignored"]:
+        if events and not self.counts[NO_MAPPING, "ignored"]:
             _log.info(
                 "no mapping takes an event, by its type or `when`; more are counted in "
                 "streameval_payload_rows_total"
             )
-        self.counts["", "ignored"] += events
+        self.counts[NO_MAPPING, "ignored"] += events
 
-    def _refuse(self, result: IntakeResult, mapping: PayloadMapping, refused: Refused) -> None:
+    def refuse_request(self, error: RequestError) -> None:
+        """Count a request of which nothing is counted because its body cannot be read."""
+        reason = Reason.LENGTH if error.reason == BODY_TOO_LONG else Reason.UNREADABLE
+        self._count_refusal(NO_MAPPING, reason.value)
+
+    def _refuse(
+        self, result: IntakeResult, mapping: PayloadMapping | None, refused: Refused
+    ) -> None:
         result.refused.append(refused)
-        key = (mapping.stream, refused.reason)
-        self.counts[key] += 1
-        if self.counts[key] == 1:
+        self._count_refusal(NO_MAPPING if mapping is None else mapping.stream, refused.reason)
+
+    def _count_refusal(self, mapping: str, reason: str) -> None:
+        self.counts[mapping, reason] += 1
+        if self.counts[mapping, reason] == 1:
             # Once: senders repeat their mistakes a thousand times a second. Without the
             # message, which has values of the payload.
             _log.warning(
                 "a payload is refused; more are counted in streameval_payload_rows_total",
-                extra={"fields": {"mapping": mapping.stream, "reason": refused.reason}},
+                extra={"fields": {"mapping": mapping, "reason": reason}},
             )
 
     async def _store(self, stream: str, kind: RowKind, rows: Sequence[PayloadRow]) -> int:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval import InvalidInputError
-from streameval.payloads import is_cloud_event, iter_events, unpack
-from streameval_server._model.errors import Code, invalid
+from streameval.payloads import TooLongError, is_cloud_event, iter_events, unpack
+from streameval_server._model.errors import Code, invalid, too_long
 from streameval_server._web.endpoints import NO_STORE
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.payload_endpoint import PayloadFormat
@@ -61,10 +61,11 @@ def _read(
 ) -> ReadEvents:
     try:
         plain = unpack(body, headers.get("content-encoding", ""), max_bytes)
-        return intake.read(iter_events(headers, plain))
+        return intake.read(iter_events(headers, plain, intake.types))
+    except TooLongError as error:
+        raise too_long(str(error)) from None
     except InvalidInputError as error:
-        place = "" if error.index is None else f"event {error.index}: "
-        raise invalid(error.field, f"{place}{error}") from None
+        raise invalid(error.field, str(error)) from None
 
 
 def _result_json(result: IntakeResult) -> str:

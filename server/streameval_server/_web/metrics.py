@@ -174,7 +174,7 @@ def _payload_family(intake: PayloadIntake, streams: tuple[str, ...] | None) -> M
     """Return what became of payloads, by the mappings that a token covers."""
     family = CounterMetricFamily(
         "streameval_payload_rows",
-        "Rows of payloads by mapping: counted, or why they were refused; ignored events.",
+        "Rows of payloads by mapping: counted, or why they were refused; others are ignored.",
         labels=("mapping", "outcome"),
     )
     for (mapping, outcome), count in sorted(intake.counts.items()):

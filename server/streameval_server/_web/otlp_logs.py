@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval import InvalidInputError
-from streameval.payloads import unpack
-from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid
+from streameval.payloads import TooLongError, unpack
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid, too_long
 from streameval_server._payloads.log_messages import Encoding, read_logs, response_bytes
 from streameval_server._web.endpoints import NO_STORE
 from streameval_server._web.error_responses import HttpError, error_response, status_of
@@ -79,6 +79,8 @@ def _read(
 ) -> ReadEvents:
     try:
         return intake.read(read_logs(encoding, unpack(body, packing, max_bytes)))
+    except TooLongError as error:
+        raise too_long(str(error)) from None
     except InvalidInputError as error:
         raise invalid(error.field, str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from streameval_server._model.errors import BODY_TOO_LONG, Code, RequestError
 from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from streameval_server._model.errors import RequestError
     from streameval_server._payloads.intake import PayloadIntake
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
     from streameval_server._web.request_bodies import BodyReader
@@ -119,4 +119,11 @@ class PayloadEndpoint:
 
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         permission = self._senders.admit()
-        return await self._payloads.take(self._intake, self._bodies, authorised.request, permission)
+        try:
+            return await self._payloads.take(
+                self._intake, self._bodies, authorised.request, permission
+            )
+        except RequestError as error:
+            if error.code is Code.INVALID_ARGUMENT or error.reason == BODY_TOO_LONG:
+                self._intake.refuse_request(error)
+            raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect
 
-from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
+from streameval_server._model.errors import BODY_TOO_LONG, RETRY_AFTER_S, Code, RequestError
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.transcoding import from_json
 
@@ -145,7 +145,7 @@ class BodyReader:
             413,
             Code.RESOURCE_EXHAUSTED,
             f"the body must be at most {self.max_body_bytes} bytes: send smaller batches",
-            reason="BODY_TOO_LONG",
+            reason=BODY_TOO_LONG,
             headers={"connection": "close"},
         )
 

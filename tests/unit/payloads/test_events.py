@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval import InvalidInputError
-from streameval.payloads import MAX_UNPACKED_BYTES, read_event, read_events, unpack
+from streameval.payloads import (
+    MAX_UNPACKED_BYTES,
+    Event,
+    TooLongError,
+    UnreadableEvent,
+    read_event,
+    read_events,
+    unpack,
+)
 from streameval.payloads._body import load_json, nest_tensors, parse_json
 
 ATTRIBUTES = {
@@ -69,11 +78,39 @@ def test_a_batch_and_base64() -> None:
     ],
 )
 def test_a_bad_event_of_a_batch_is_named(change: dict[str, object], message: str) -> None:
-    """By its place; the batch is refused."""
+    """It is yielded in its place; the others are read. Alone it is refused."""
     bad = {name: each for name, each in {**ATTRIBUTES, **change}.items() if each is not None}
-    body = json.dumps([{**ATTRIBUTES, "data": 1}, bad]).encode()
+    good = {**ATTRIBUTES, "data": 1}
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    first, second, third, last = read_events(headers, json.dumps([good, bad, 7, good]).encode())
+    assert first == last == Event(1, ATTRIBUTES)
+    assert isinstance(second, UnreadableEvent)
+    assert message in second.message
+    assert third == UnreadableEvent("an event must be a JSON object")
     with pytest.raises(InvalidInputError, match=message):
-        read_events({"content-type": "application/cloudevents-batch+json"}, body)
+        read_event(headers, json.dumps([bad]).encode())
+    with pytest.raises(InvalidInputError, match=message):
+        read_event({"content-type": "application/cloudevents+json"}, json.dumps(bad).encode())
+
+
+@pytest.mark.parametrize("types", [None, {"wanted"}, {"other"}, set()])
+def test_payloads_of_other_types_are_not_read(types: set[str] | None) -> None:
+    """In each mode: they need not be JSON, and the attributes are there."""
+    head = {**ATTRIBUTES, "type": "wanted"}
+    is_read = types is None or "wanted" in types
+    batch = [{**head, "data": "{"}, {**head, "data_base64": "%"}, {**head, "data": BODY}]
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    bad, worse, good = read_events(headers, json.dumps(batch).encode(), types)
+    assert good == Event(BODY if is_read else None, head)
+    assert isinstance(bad, UnreadableEvent) == isinstance(worse, UnreadableEvent) == is_read
+    binary = {f"ce-{name}": quote(each) for name, each in head.items()}
+    structured = {"content-type": "application/cloudevents+json"}
+    for names, body in ((binary, b"{"), (structured, json.dumps(batch[0]).encode())):
+        if is_read:
+            with pytest.raises(InvalidInputError, match="the body is not JSON"):
+                read_events(names, body, types)
+        else:
+            assert read_events(names, body, types) == [Event(None, head)]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 10_000])
@@ -93,8 +130,9 @@ def test_packed_bodies() -> None:
         (gzip.compress(b"[1]")[:-3], "gzip", "the gzip body ends before its end"),
         (gzip.compress(bytes(MAX_UNPACKED_BYTES + 1)), "gzip", "unpacks to more than"),
     ):
-        with pytest.raises(InvalidInputError, match=message):
+        with pytest.raises(InvalidInputError, match=message) as caught:
             unpack(body, encoding)
+        assert isinstance(caught.value, TooLongError) == ("more than" in message)
 
 
 TENSORS = st.recursive(
