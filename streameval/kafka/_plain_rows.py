@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streameval.payloads._body import DECODER
+from streameval.payloads._body import SCAN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +110,14 @@ class PlainRows:
         O(payloads). A run is read at once, since what is done for each message counts.
         """
         run = PlainRun(start)
-        predictions, labels, times = run.predictions, run.labels, []
-        decode = DECODER.raw_decode
+        times: list[int] = []
         score_key, label_key, id_key, time_key = self._score, self._label, self._id, self._time
         has_times = start < len(messages) and message_time_us(messages[start]) is not None
+        # Bound once: looking up six methods takes as long as decoding a message's text.
+        add_time, predictions, labels = times.append, run.predictions, run.labels
+        add_scored, add_scored_id = predictions.places.append, predictions.ids.append
+        add_labelled, add_labelled_id = labels.places.append, labels.ids.append
+        add_score, add_label = predictions.values.append, labels.values.append
         place = start
         for place in range(start, len(messages)):
             message = messages[place]
@@ -122,8 +126,8 @@ class PlainRows:
                 break
             try:
                 text = value.decode()
-                body, end = decode(text)
-            except (ValueError, RecursionError):
+                body, end = SCAN(text, 0)
+            except (ValueError, RecursionError, StopIteration):
                 break
             if type(body) is not dict or end != len(text):
                 break
@@ -144,19 +148,19 @@ class PlainRows:
                     else type(label) is bool or (type(label) is int and label in (0, 1))
                 )
                 and (time_key is None or get(time_key) is None)
-                and bool(kind and time_ms > 0) == has_times
+                and (time_ms > 0 if kind else False) is has_times
             )
             if not is_plain:
                 break
             if score is not None:
-                times.append(time_ms)
-                predictions.places.append(place)
-                predictions.ids.append(id_)
-                predictions.values.append(score)
+                add_time(time_ms)
+                add_scored(place)
+                add_scored_id(id_)
+                add_score(score)
             if label is not None:
-                labels.places.append(place)
-                labels.ids.append(id_)
-                labels.values.append(bool(label))
+                add_labelled(place)
+                add_labelled_id(id_)
+                add_label(bool(label))
         else:
             place = len(messages)
         run.stop = place

@@ -10,15 +10,20 @@ import json
 import math
 import re
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_UNPACKED_BYTES = 32 << 20
 """A body that unpacks to more is refused."""
 
 DECODER = json.JSONDecoder()
+SCAN: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined]
+"""`DECODER.raw_decode` without a Python call; raises StopIteration where no value begins."""
 
 _SHAPE = r'"shape"\s*:\s*\[[^\]]*,'
 """A shape of several dimensions. The pattern begins with a text, which is found fast."""

@@ -27,7 +27,8 @@ BATCHED = "application/cloudevents-batch+json"
 _PREFIX = "ce-"
 _DATA = ("data", "data_base64")
 _REQUIRED = ("id", "source", "specversion", "type")
-
+_TEXT = frozenset({str})
+"""The type of attributes, as a rule: CloudEvents allow booleans and integers too."""
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -180,11 +181,14 @@ def _structured(value: Any, types: Collection[str] | None, is_nested: bool) -> E
     """Return the event of an object; `is_nested` when it has no tensors that are flat."""
     if not isinstance(value, dict):
         raise InvalidInputError("an event must be a JSON object", field="body")
-    attributes = {
-        name: each if type(each) is str else _text(each)
-        for name, each in value.items()
-        if name not in _DATA
-    }
+    attributes: dict[str, str] = {**value}
+    for name in _DATA:
+        attributes.pop(name, None)
+    if not _TEXT.issuperset(map(type, attributes.values())):
+        attributes = {
+            name: each if type(each) is str else json.dumps(each)
+            for name, each in attributes.items()
+        }
     _check(attributes)
     if types is not None and attributes["type"] not in types:
         return Event(None, attributes)
@@ -204,13 +208,10 @@ def _structured(value: Any, types: Collection[str] | None, is_nested: bool) -> E
     return Event(data, attributes)
 
 
-def _text(value: Any) -> str:
-    """Return an attribute as headers have it: CloudEvents allow booleans and integers too."""
-    return json.dumps(value)
-
-
 def _check(attributes: Mapping[str, str]) -> None:
     """Refuse an event that lacks a required attribute, or has another version."""
+    if attributes.get("specversion") == "1.0" and all(map(attributes.get, _REQUIRED)):
+        return  # as a rule
     for name in _REQUIRED:
         if not attributes.get(name):
             message = f"the event has no {name}: CloudEvents 1.0 require it"

@@ -31,6 +31,7 @@ from streameval.payloads._rows import (
     time_of,
     weight_of,
 )
+from streameval.payloads._single_row import read_single_row
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -72,11 +73,13 @@ def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
         # First: what is not for this mapping need not be readable by its other selectors.
         if "when" in selectors and selectors["when"].select(document) is not True:
             return Extraction(is_ignored=True)
-        selected = {
-            name: each.select(document) for name, each in selectors.items() if name != "when"
-        }
+        selected = {name: select(document) for name, select in mapping.columns}
     except InvalidInputError as error:
         return Extraction(refusals=[Refusal(Reason.UNREADABLE, str(error))])
+    if mapping.has_plain_rows:
+        row = read_single_row(mapping, selected)
+        if row is not None:
+            return Extraction([row])
     try:
         return _EventRows(mapping, selected, event).read()
     except RowError as error:

@@ -14,7 +14,7 @@ from streameval.payloads._rows import TIME_UNITS
 from streameval.payloads._selectors import Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 CLASS = "class"
@@ -26,6 +26,8 @@ _SELECTORS = (
     *("weight", "label_probability", "cluster"),
 )
 """The keys of one expression each."""
+
+_PLAIN_COLUMNS = {"score", "label", "id", "time"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,10 @@ class PayloadMapping:
         The stream's name in pieces: a text, and the placeholder behind it.
     is_one_stream : bool
         Whether there is no placeholder.
+    columns : tuple of (str, callable)
+        What selects the values of rows, by name: every selector but `when`.
+    has_plain_rows : bool
+        Whether a row has a score, a label, an id and a time at most, and goes to one stream.
 
     Raises
     ------
@@ -117,6 +123,10 @@ class PayloadMapping:
     selectors: dict[str, Selector] = field(init=False, repr=False, compare=False)
     stream_parts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     is_one_stream: bool = field(init=False, repr=False, compare=False)
+    columns: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = field(
+        init=False, repr=False, compare=False
+    )
+    has_plain_rows: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stream_parts", _parts_of(self.stream))
@@ -139,6 +149,15 @@ class PayloadMapping:
                 raise InvalidInputError(problem, field="segments")
             selectors[f"segments.{key}"] = Selector(expression, f"segments.{key}")
         object.__setattr__(self, "selectors", selectors)
+        columns = tuple((name, each.select) for name, each in selectors.items() if name != "when")
+        object.__setattr__(self, "columns", columns)
+        has_plain_rows = (
+            is_one_stream
+            and not self.classes
+            and self.class_ is None
+            and {name for name, _ in columns} <= _PLAIN_COLUMNS
+        )
+        object.__setattr__(self, "has_plain_rows", has_plain_rows)
 
     def _check_values(self) -> None:
         placeholders = {name for _, name in self.stream_parts if name is not None}
