@@ -150,6 +150,33 @@ def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
     assert by_score(counted(address)) == wanted
 
 
+def test_a_bad_row_is_named_and_nothing_is_sent(address: str, tmp_path: Path) -> None:
+    """In the last file of a directory: one line with file, row and value; mended, all count."""
+    first, last = tmp_path / "rows" / "0.ndjson", tmp_path / "rows" / "1.ndjson"
+    command = ("push", tmp_path / "rows", "--to", address, "--stream", STREAM, "--id", "id")
+    command += ("--labels", tmp_path / "labels.ndjson")
+    frame = cases(70, 1).assign(id=[f"r{row}" for row in range(70)])
+    write(first, frame)
+    write(tmp_path / "labels.ndjson", frame[["id", "label"]])
+    for bad, told in (
+        ('{"id": "x"}', "score is missing"),
+        ('{"id": "x", "score": "high"}', "score 'high' is not a number"),
+        ('{"id": "x", "score": NaN}', "score must be finite, got nan"),
+        ('{"id": "x", "score": [0.1, 0.2]}', "score '[0.1, 0.2]' is not a number"),
+        ('{"score": 0.5}', "id is missing"),
+        (f'{{"id": "{"x" * 10_000}", "score": 0.5}}', "id must be at most 128 bytes of UTF-8"),
+        ("{", "it is not JSON"),
+    ):
+        last.write_text('{"id": "y", "score": 0.5}\n' + bad + "\n")
+        assert f"1.ndjson: row 2: {told}" in refusal(run(*command))
+        with Client(address) as client:
+            assert not client.list_streams()
+    last.write_text("")
+    done = run(*command)
+    assert done.exit_code == 0, done.output
+    assert by_score(counted(address)) == by_hand(frame)
+
+
 class _BrokenOffError(BaseException):
     pass
 
