@@ -24,6 +24,7 @@ from streameval.cli._consume import consume
 from streameval.cli._errors import one_line_errors
 from streameval.cli._mapping import mapping
 from streameval.cli._marks import marks
+from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
 from streameval.cli._options import (
     Address,
     AsJson,
@@ -467,41 +468,33 @@ app.command()(serve)
 app.command()(compare)
 
 
-def _metric_names() -> list[str]:
-    from streameval.cli import _top  # noqa: PLC0415 - slow to import
-
-    return list(_top.METRICS)
-
-
 @app.command()
 @connects
 def top(
     address: Address,
     *,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which figure, for instance auc_roc. [default: auc_pr]",
-            autocompletion=_metric_names,
-        ),
-    ] = None,
-    window: Window = None,
-    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
+    order: Order = None,
+    reverse: Reverse = False,
+    window: ListWindow = None,
+    search: Search = "",
+    prefix: Prefix = "",
+    limit: Limit = None,
     every: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between readings.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
 ) -> None:
-    """Watch a server's streams: figures and how they change, the worst first.
+    """Watch a server's streams: open alarms first, then the largest fall, as on the page.
 
-    Keys: q quits, s changes the order, w changes the window. AUC-PR depends on the share of
-    positives: compare streams with different shares by auc_roc.
+    Keys: q quits, s changes the order, w changes the window, / searches.
     """
     with one_line_errors():
-        from streameval.cli import _top  # noqa: PLC0415 - slow to import
+        from streameval.cli import _list_reading, _top  # noqa: PLC0415 - slow to import
 
-        _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
+        query = _list_reading.parse_query(
+            order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
+        )
+        _top.top(address, query, every_s=every, once=once)
 
 
 app.add_typer(streams, name="streams")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connect import connect
+from streameval.cli._connect import connect, transport
+from streameval.cli._list_reading import read_complete
+from streameval.cli._list_table import FrameState, frame
 from streameval.cli._options import format_span, parse_span
 from streameval.cli._output import out, print_json
 from streameval.client._wire.selection import duration
@@ -18,6 +21,7 @@ from streameval.client._wire.selection import duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval.cli._list_reading import ListQuery
     from streameval.client import StreamInfo
 
 _SPANS = frozenset({"pane", "retention", "label_ttl", "relabel_ttl"})
@@ -34,8 +38,18 @@ def parse_settings(**options: Any) -> dict[str, Any]:
     return settings
 
 
-def print_streams(address: str, prefix: str, *, as_json: bool) -> None:
-    """Print the streams of a server, as a table or as a list in JSON."""
+def print_streams(address: str, query: ListQuery, *, as_json: bool) -> None:
+    """Print ranked streams, as a table or as a list in JSON."""
+    with closing(transport(address)) as server:
+        reading = read_complete(server, query)
+    if as_json:
+        print_json([summary.to_dict() for summary in reading.ranked.summaries])
+    else:
+        out.print(frame(reading, FrameState(address, query), out.width))
+
+
+def print_settings(address: str, prefix: str, *, as_json: bool) -> None:
+    """Print the settings of streams, as a table or as a list in JSON."""
     with connect(address) as client:
         found = client.list_streams(prefix)
     if as_json:

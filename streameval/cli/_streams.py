@@ -10,7 +10,14 @@ import typer
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
-from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
+from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
+from streameval.cli._options import (
+    Address,
+    AsJson,
+    Pane,
+    Retention,
+    StreamResolution,
+)
 
 streams = typer.Typer(help="List, create, change and delete streams.", no_args_is_help=True)
 
@@ -85,14 +92,32 @@ CostFnOption = Annotated[
 def list_command(
     address: Address,
     *,
-    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
+    order: Order = None,
+    reverse: Reverse = False,
+    window: ListWindow = None,
+    search: Search = "",
+    prefix: Prefix = "",
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the streams of a server with their settings."""
+    """Print the streams of a server: open alarms first, then the largest fall, as on the page."""
+    with one_line_errors():
+        from streameval.cli import _list_reading, _stream_admin  # noqa: PLC0415 - slow to import
+
+        query = _list_reading.parse_query(
+            order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
+        )
+        _stream_admin.print_streams(address, query, as_json=as_json)
+
+
+@streams.command(name="settings")
+@connects
+def settings_command(address: Address, *, prefix: Prefix = "", as_json: AsJson = False) -> None:
+    """Print the settings of a server's streams."""
     with one_line_errors():
         from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
 
-        _stream_admin.print_streams(address, prefix, as_json=as_json)
+        _stream_admin.print_settings(address, prefix, as_json=as_json)
 
 
 @streams.command()

@@ -1,4 +1,4 @@
-"""``streameval top``: the streams of a server, live, worst first.
+"""``streameval top``: the streams of a server in the order of the page, live.
 
 A reader thread queries the server; the main thread draws and reads the keyboard. While
 the server is unavailable the last reading stays, dimmed, with the reason above it.
@@ -15,17 +15,14 @@ import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
 
-from streameval._common.errors import StreamEvalError
-from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE, RANKED_RATE_NAMES
 from streameval.cli._connect import transport
-from streameval.cli._options import parse_span
-from streameval.cli._top_reading import Board, Reading, TopQuery, read
-from streameval.cli._top_table import SORTS, FrameState, frame, table
+from streameval.cli._list_reading import ORDERS, ListQuery, Reading, read, read_complete
+from streameval.cli._list_table import FrameState, frame
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -33,43 +30,29 @@ if TYPE_CHECKING:
 
     from streameval.client._wire.transport import Transport
 
-METRICS = (
-    *sorted(COMPARED_NAMES),
-    *(name for name in RANKED_RATE_NAMES if BY_NAME[name].better == "higher"),
-)
-"""What the table is sorted by, the least first."""
-
 _REDRAW_S = 1.0
-_KEYS = "q quit   s sort   w window"
-WINDOWS = (None, timedelta(days=7), timedelta(days=1), timedelta(hours=1))
+_KEYS = "q quit   s order   w window   / search"
+_SEARCH_KEYS = "type a part of a name   Enter keep   Esc clear"
+_MAX_SEARCH = 256
+_MAX_SCREEN_STREAMS = 200
+"""Streams that a screen reads at most: more lines than a terminal has."""
+WINDOWS = (timedelta(days=1), timedelta(hours=1), None, timedelta(days=7))
 """The windows that the key w cycles through."""
 
 _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 """Errors that a retry cannot fix: they end the command."""
 
 
-def top(
-    address: str,
-    metric: str | None,
-    window: str | None,
-    *,
-    prefix: str,
-    every_s: float,
-    once: bool,
-) -> None:
+def top(address: str, query: ListQuery, *, every_s: float, once: bool) -> None:
     """Show streams until the user quits; print them once if the output is not a terminal."""
-    metric = HEADLINE if metric is None else metric
-    if metric not in METRICS:
-        raise StreamEvalError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r:.60}")
-    query = TopQuery(metric, None if window is None else parse_span(window), prefix)
     console = Console(highlight=False)
     with closing(transport(address)) as server:
         if once or not console.is_terminal:
-            board = Board()
-            board.update(read(server, query))
-            console.print(table(board, FrameState(address, query), console.width))
+            reading = read_complete(server, query)
+            console.print(frame(reading, FrameState(address, query), console.width))
         else:
-            _Screen(console, server, address, query, every_s).run()
+            limit = min(query.limit or _MAX_SCREEN_STREAMS, _MAX_SCREEN_STREAMS)
+            _Screen(console, server, address, replace(query, limit=limit), every_s).run()
 
 
 class _Reader:
@@ -82,7 +65,7 @@ class _Reader:
     """
 
     def __init__(
-        self, server: Transport, query: TopQuery, every_s: float, wake: Callable[[], None]
+        self, server: Transport, query: ListQuery, every_s: float, wake: Callable[[], None]
     ) -> None:
         self.query = query
         self.outcome: Reading | ClientError | None = None
@@ -94,7 +77,7 @@ class _Reader:
         self._thread = threading.Thread(target=self._read, name="top", daemon=True)
         self._thread.start()
 
-    def change_query(self, query: TopQuery) -> None:
+    def change_query(self, query: ListQuery) -> None:
         """Read with another query, at once."""
         self.query = query
         self._wakeup.set()
@@ -142,19 +125,21 @@ class _Screen:
     """Draws the table and handles the keys of one terminal."""
 
     def __init__(
-        self, console: Console, server: Transport, address: str, query: TopQuery, every_s: float
+        self, console: Console, server: Transport, address: str, query: ListQuery, every_s: float
     ) -> None:
         self._console = console
-        self._board = Board()
+        self._reading: Reading | None = None
+        self._is_searching = False
         self._state = FrameState(address, query)
         self._wake = _WakePipe()
+        self._has_keys = False
         self._last_answer_s = time.monotonic()
         self._reader = _Reader(server, query, every_s, self._wake.wake)
 
     def run(self) -> None:
         """Draw until the user quits."""
         with _exit_on_signals(), _keyboard() as keyboard:
-            self._state = replace(self._state, keys=_KEYS if keyboard is not None else "")
+            self._has_keys = keyboard is not None
             try:
                 with Live(console=self._console, screen=True, auto_refresh=False) as live:
                     self._show(live, keyboard)
@@ -166,7 +151,7 @@ class _Screen:
         while True:
             self._update_state()
             width, height = self._console.size
-            live.update(frame(self._board, self._state, width, height), refresh=True)
+            live.update(frame(self._reading, self._state, width, height), refresh=True)
             ready, _, _ = select.select(inputs, [], [], _REDRAW_S)
             self._wake.drain()
             if keyboard in ready and keyboard is not None:
@@ -175,6 +160,8 @@ class _Screen:
                     return
 
     def _update_state(self) -> None:
+        keys = _SEARCH_KEYS if self._is_searching else _KEYS
+        self._state = replace(self._state, keys=keys if self._has_keys else "")
         outcome = self._reader.outcome
         now_s = time.monotonic()
         if isinstance(outcome, _PERMANENT_ERRORS):
@@ -184,28 +171,48 @@ class _Screen:
                 self._state, problem=str(outcome), outage_s=now_s - self._last_answer_s
             )
         elif isinstance(outcome, Reading) and outcome.query == self._state.query:
-            if outcome is not self._board.reading:
-                self._board.update(outcome)
-                self._last_answer_s = outcome.at_s
+            self._reading = outcome
+            self._last_answer_s = outcome.at_s
             self._state = replace(self._state, problem="")
 
     def _handle_keys(self, text: str) -> bool:
         """Handle typed keys; return whether to continue."""
-        for key in text.lower():
-            if key in "q\x03\x04":
+        for key in text:
+            if key in "\x03\x04" or (key in "qQ" and not self._is_searching):
                 return False
-            state = self._state
-            if key == "s":
-                orders = list(SORTS)
-                after = orders[(orders.index(state.sort) + 1) % len(orders)]
-                self._state = replace(state, sort=after)
-            elif key == "w":
-                window = state.query.window
+            if self._is_searching:
+                self._search(key)
+            elif key in "sS":
+                orders = list(ORDERS)
+                order = self._state.query.order
+                at = orders.index(order) if order in orders else -1
+                self._ask(order=orders[(at + 1) % len(orders)])
+            elif key in "wW":
+                window = self._state.query.window
                 at = WINDOWS.index(window) if window in WINDOWS else -1
-                query = replace(state.query, window=WINDOWS[(at + 1) % len(WINDOWS)])
-                self._state = replace(state, query=query)
-                self._reader.change_query(query)
+                self._ask(window=WINDOWS[(at + 1) % len(WINDOWS)])
+            elif key == "/":
+                self._is_searching = True
         return True
+
+    def _search(self, key: str) -> None:
+        """Handle a key while a search is typed; the list follows each of them."""
+        search = self._state.query.search
+        if key in "\r\n":
+            self._is_searching = False
+        elif key == "\x1b":
+            self._is_searching = False
+            self._ask(search="")
+        elif key in "\x7f\b":
+            self._ask(search=search[:-1])
+        elif key.isprintable() and len(search) < _MAX_SEARCH:
+            self._ask(search=search + key)
+
+    def _ask(self, **changes: Any) -> None:
+        """Read with another query, at once."""
+        query = replace(self._state.query, **changes)
+        self._state = replace(self._state, query=query)
+        self._reader.change_query(query)
 
 
 @contextmanager

@@ -136,6 +136,7 @@ class ListStreamSummariesResponse(_message.Message):
     NUM_COVERED_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     SERVER_WARNINGS_FIELD_NUMBER: _builtins.int
+    NUM_FAILED_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision of the server when it was ranked."""
     num_streams: _builtins.int
@@ -154,6 +155,8 @@ class ListStreamSummariesResponse(_message.Message):
     """Streams that the token covers, whatever is searched for."""
     next_page_token: _builtins.str
     """For the next page; empty on the last."""
+    num_failed: _builtins.int
+    """Streams that match the request and whose figures could not be computed."""
     @_builtins.property
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSummary]:
         """In order. Where they are grouped, those of open groups."""
@@ -183,10 +186,11 @@ class ListStreamSummariesResponse(_message.Message):
         num_covered: _builtins.int = ...,
         next_page_token: _builtins.str = ...,
         server_warnings: _abc.Iterable[_builtins.str] | None = ...,
+        num_failed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token", "num_alarms", b"num_alarms", "num_covered", b"num_covered", "num_fallen", b"num_fallen", "num_groups", b"num_groups", "num_outdated", b"num_outdated", "num_pending", b"num_pending", "num_streams", b"num_streams", "revision", b"revision", "server_warnings", b"server_warnings", "summaries", b"summaries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_page_token", b"next_page_token", "num_alarms", b"num_alarms", "num_covered", b"num_covered", "num_failed", b"num_failed", "num_fallen", b"num_fallen", "num_groups", b"num_groups", "num_outdated", b"num_outdated", "num_pending", b"num_pending", "num_streams", b"num_streams", "revision", b"revision", "server_warnings", b"server_warnings", "summaries", b"summaries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,6 +320,7 @@ class StreamSummary(_message.Message):
     NUM_POSITIVE_REF_FIELD_NUMBER: _builtins.int
     COVERAGE_FIELD_NUMBER: _builtins.int
     NEWEST_PANE_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     group: _builtins.str
@@ -330,6 +335,10 @@ class StreamSummary(_message.Message):
     """References in the window, misses included."""
     num_positive_ref: _builtins.int
     """The positive ones among them."""
+    problem: _builtins.str
+    """Why its figures could not be computed, for people; empty where they were. It then has no
+    figures and no change, and is computed again when it changes, or after a minute.
+    """
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
         """auc_pr of the window with its interval; where the stream declares a threshold,
@@ -382,10 +391,11 @@ class StreamSummary(_message.Message):
         num_positive_ref: _builtins.int = ...,
         coverage: _types_pb2.Coverage | None = ...,
         newest_pane: _types_pb2.TimeRange | None = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarm", b"alarm", "change", b"change", "coverage", b"coverage", "newest_pane", b"newest_pane", "projected", b"projected", "projected_time", b"projected_time", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarm", b"alarm", "change", b"change", "coverage", b"coverage", "group", b"group", "metrics", b"metrics", "newest_pane", b"newest_pane", "num_cases", b"num_cases", "num_positive_ref", b"num_positive_ref", "outdated", b"outdated", "projected", b"projected", "projected_time", b"projected_time", "revision", b"revision", "stream", b"stream", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarm", b"alarm", "change", b"change", "coverage", b"coverage", "group", b"group", "metrics", b"metrics", "newest_pane", b"newest_pane", "num_cases", b"num_cases", "num_positive_ref", b"num_positive_ref", "outdated", b"outdated", "problem", b"problem", "projected", b"projected", "projected_time", b"projected_time", "revision", b"revision", "stream", b"stream", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015

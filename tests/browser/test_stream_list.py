@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from streameval.client import Client
+from streameval_server._queries import summary_table
+from streameval_server._queries.stream_summary import summary
 from streameval_server.testing import running_service
 
 from .conftest import (
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
+
+    from streameval_server._queries.query_engine import QueryEngine
+    from streameval_server._queries.selection import AllTime, Last
+    from streameval_server._queries.stream_summary import ComputedSummary
+    from streameval_server._state.views import StreamView
 
 pytestmark = pytest.mark.heavy
 
@@ -208,6 +215,35 @@ def test_rows_are_not_made_anew_when_figures_change(many: Served, page: Page) ->
     row = page.locator(ROWS).nth(4)
     expect(row.locator(".value .at")).not_to_have_text(figure(before.snapshot.auc_pr))
     assert row.evaluate("(row) => row === window.kept")
+
+
+def test_a_stream_that_fails_says_why_in_its_row(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have their figures, and the line below the title counts it."""
+
+    def failing(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> ComputedSummary:
+        if view.info.name == name_of(2):
+            raise ZeroDivisionError("secret")
+        return summary(engine, view, span)
+
+    monkeypatch.setattr(summary_table, "summary", failing)
+    with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
+        fill(client, 4)
+        served = Served(addresses.grpc, addresses.http, client)
+        page.goto(served.url("?sort=name"))
+        expect(page.locator("#summary")).to_contain_text("4 streams, ")
+        expect(page.locator("#summary")).to_contain_text("1 could not be computed")
+        row = page.locator(ROWS, has_text=name_of(2))
+        expect(row.locator(".value .at")).to_have_text("not computed")
+        expect(row.locator(".value .limits")).to_have_text(
+            "the server failed with ZeroDivisionError; its log has more about it."
+        )
+        for number in (0, 1, 3):
+            other = page.locator(ROWS, has_text=name_of(number))
+            expect(other.locator(".value .at")).to_have_text(re.compile(r"0\.\d{3}"))
+            expect(other.locator(".spark svg")).to_be_visible()
+        page.close()
 
 
 def test_ten_thousand_streams(page: Page) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from streameval import InvalidInputError
 from streameval.client import AsyncClient, Client, InvalidRequestError
 from streameval.v1 import overview_pb2
 from streameval_server import Settings
+from streameval_server._queries import stream_summary, summary_table
 from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_server, running_service
 
@@ -25,6 +28,11 @@ from .security import Certificates, bearer, secure_channel, secured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from streameval_server._queries.query_engine import QueryEngine
+    from streameval_server._queries.selection import AllTime, Last
+    from streameval_server._queries.stream_summary import ComputedSummary
+    from streameval_server._state.views import StreamView
 
 DAY = timedelta(days=1)
 WAIT_S = 60.0
@@ -214,6 +222,40 @@ def test_after_a_restart_the_list_is_the_same(tmp_path: Path) -> None:
     assert [each.stream for each in after] == [each.stream for each in before]
     for old, new in zip(before, after, strict=True):
         assert new.snapshot.auc_pr == old.snapshot.auc_pr
+
+
+def test_one_stream_that_fails_is_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lists and watches of a running server; the others have their figures."""
+
+    def summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> ComputedSummary:
+        if view.info.name == "bad/v1":
+            raise ZeroDivisionError("secret")
+        return stream_summary.summary(engine, view, span)
+
+    monkeypatch.setattr(summary_table, "summary", summary)
+    problem = "the server failed with ZeroDivisionError; its log has more about it"
+    settings = Settings(listen="127.0.0.1:0", http="127.0.0.1:0", memory=True)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        fill(client, ["good/v1", "bad/v1", "good/v2"])
+        found = complete(client)
+        assert [each.stream for each in found][-1] == "bad/v1"
+        assert [each.problem for each in found] == ["", "", problem]
+        assert [each.to_dict()["problem"] for each in found] == ["", "", problem]
+        assert np.isfinite([each.snapshot.auc_pr for each in found[:2]]).all()
+        assert found[2].snapshot.figures == {}
+        with urllib.request.urlopen(
+            f"{addresses.http}/v1/streams:summaries?last=86400s", timeout=WAIT_S
+        ) as response:
+            listed = json.load(response)
+        assert (listed["numStreams"], listed["numFailed"]) == (3, 1)
+        with grpc.insecure_channel(addresses.grpc) as channel:
+            last = Duration(seconds=86_400)
+            watch = Wire(channel).query.WatchStreamSummaries(
+                Watch(list=Request(last=last)), timeout=WAIT_S
+            )
+            first = next(watch)
+            watch.cancel()
+        assert {each.stream: each.problem for each in first.list.summaries}["bad/v1"] == problem
 
 
 def test_projections_come_while_the_list_is_asked_for() -> None:

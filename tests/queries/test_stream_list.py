@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from streameval._metric_registry import BY_NAME
 from streameval.v1 import alarm_pb2, overview_pb2
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._queries.selection import Last
 from streameval_server._queries.stream_list_request import MAX_OPEN_GROUPS, parse_list_request
 from streameval_server._queries.summary_order import ORDERS
 from streameval_server._state.views import AlarmsView
 
 from .conftest import HOUR, MINUTE, NOW, Event, View, invalid_field
 from .summaries import (
+    WINDOW,
     Server,
     evident,
     expected_change,
@@ -315,6 +320,109 @@ def test_the_page_is_computed_first() -> None:
     server.read.clear()
     server.list(is_complete=False, order_by="name", reverse=True, page_size=3)
     assert server.read[:3] == ["s8", "s7", "s6"]
+
+
+def broken(name: str, error: Exception) -> View:
+    """Return a stream whose counts cannot be read."""
+    view = View([Event(i % 2 == 0, i / 20, NOW - HOUR) for i in range(20)], stream=name)
+
+    class Broken(View):
+        @property
+        def whole(self) -> object:
+            raise error
+
+    view.__class__ = Broken
+    return view
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (
+            ZeroDivisionError("secret"),
+            "the server failed with ZeroDivisionError; its log has more about it",
+        ),
+        (
+            RequestError(Code.FAILED_PRECONDITION, "too many cells", reason="CELLS"),
+            "too many cells",
+        ),
+    ],
+)
+def test_a_stream_that_cannot_be_computed_says_why_and_the_others_are_listed(
+    error: Exception, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its row has the reason and its alarms, the log the traceback; it is tried again."""
+    rng = np.random.default_rng(SEED + 8)
+    views = [stream(rng, f"s{number}", 60) for number in range(8)]
+    bad = broken("bad", error)
+    alarm = SimpleNamespace(is_open=True, watch="ranking")
+    bad.alarms = AlarmsView("", (0, 1), NOW - HOUR, {}, (alarm,), frozenset(), 0)
+    server, without = Server(bad, *views), Server(*views)
+    found, expected = server.list(), without.list()
+    assert (found.num_streams, found.num_failed, found.num_pending) == (9, 1, 0)
+    first, *others = found.summaries
+    assert (first.stream, first.problem, first.alarm.num_open) == ("bad", problem, 1)
+    assert not first.metrics
+    assert not first.HasField("change")
+    assert not first.outdated
+    assert others == list(expected.summaries)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "bad" in caplog.text
+    assert type(error).__name__ in caplog.text
+    # In the background it does not hold up the others either.
+    server.put(stream(rng, "s3", 60))
+    server.put(bad)
+    for _ in range(3):
+        server.summaries.step()
+    assert server.list(is_complete=False).num_outdated == 0
+    # Not read again until it changes, or a minute has passed; not logged again.
+    server.read.clear()
+    server.list()
+    assert "bad" not in server.read
+    server.clock_us += MINUTE
+    server.list()
+    assert "bad" in server.read
+    assert len(caplog.records) == 2  # of each window once: the step's is another
+    # Without anything wrong it has its figures, and the reason is gone.
+    bad.__class__ = View
+    server.put(bad)
+    known = {each.stream: each for each in server.list().summaries}
+    assert known["bad"].problem == ""
+    assert known["bad"].num_cases == 20
+
+
+@pytest.mark.parametrize("by", ORDERS)
+def test_a_stream_that_cannot_be_computed_comes_last(by: str) -> None:
+    """As the other streams without a value, if it has no open alarm."""
+    rng = np.random.default_rng(SEED + 9)
+    views = [stream(rng, f"m{n}", 60) for n in range(5)]
+    server = Server(broken("z", ValueError("x")), View([], stream="n"), *views)
+    assert server.names(order_by=by)[-1] == "z"
+
+
+def test_a_stream_that_cannot_be_projected_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged and left without a projection; the next one is projected."""
+    rng = np.random.default_rng(SEED + 9)
+    server = Server(stream(rng, "a", 60), stream(rng, "b", 60))
+    table = server.summaries.table(Last(WINDOW // timedelta(microseconds=1)))
+    table.scan()
+    table.refresh(math.inf)
+    for entry in table.entries:
+        entry.is_waiting = True
+    asked = []
+
+    def project(_engine: object, view: View, _span: object) -> None:
+        asked.append(view.info.name)
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("streameval_server._queries.summary_table.projection", project)
+    assert table.project()
+    assert table.project()
+    assert not table.project()
+    assert sorted(asked) == ["a", "b"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
 def test_streams_with_a_detector_are_compared_with_its_reference() -> None:

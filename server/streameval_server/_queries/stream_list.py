@@ -59,6 +59,7 @@ def stream_list(
         num_alarms=ranked.num_alarms,
         num_fallen=ranked.num_fallen,
         num_pending=ranked.num_pending,
+        num_failed=ranked.num_failed,
         num_groups=len(ranked.groups),
         num_covered=evidence.num_streams,
         next_page_token=encode_token(request.order, rows[-1]) if has_more else "",

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.stream_list_request import ListRequest
+    from streameval_server._queries.summary_entry import SummaryEntry
     from streameval_server._queries.summary_order import Ranking
-    from streameval_server._queries.summary_table import Revisions, SummaryEntry
+    from streameval_server._queries.summary_table import Revisions
 
 T = TypeVar("T")
 

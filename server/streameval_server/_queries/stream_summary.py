@@ -102,6 +102,22 @@ def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Com
     return ComputedSummary(message, valid_until_us(resolved, times))
 
 
+def failed_summary(
+    name: str, revision: int, view: StreamView | None, problem: str
+) -> overview_pb2.StreamSummary:
+    """Return the summary of a stream whose figures cannot be computed. O(alarms).
+
+    It has the alarms, which are observed and not computed here, so the stream keeps its place
+    among those with open alarms. `view` is None where not even that can be taken.
+    """
+    message = overview_pb2.StreamSummary(
+        stream=name, group=group_of(name), revision=revision, problem=problem
+    )
+    if view is not None and view.alarms is not None:
+        message.alarm.CopyFrom(_alarm(view.alarms))
+    return message
+
+
 def projection(
     engine: QueryEngine, view: StreamView, span: AllTime | Last
 ) -> types_pb2.ProjectedMetric | None:

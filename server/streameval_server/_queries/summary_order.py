@@ -27,7 +27,7 @@ from streameval_server._queries.summary_table import FIGURES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval_server._queries.summary_table import SummaryEntry
+    from streameval_server._queries.summary_entry import SummaryEntry
 
 DEFAULT_ORDER = "alarms"
 
@@ -117,7 +117,7 @@ class Ranking:
         Of the rows.
     groups : tuple of Group
         Empty where streams are not grouped.
-    num_alarms, num_fallen, num_pending : int
+    num_alarms, num_fallen, num_pending, num_failed : int
     """
 
     entries: tuple[SummaryEntry, ...]
@@ -127,6 +127,7 @@ class Ranking:
     num_alarms: int
     num_fallen: int
     num_pending: int
+    num_failed: int
 
     def page(self, after: Key | None, size: int) -> tuple[tuple[Row, ...], bool]:
         """Return the rows behind a key, and whether more follow. O(log(rows) + size)."""
@@ -195,6 +196,7 @@ def ranking(
         sum(entry.num_open_alarms > 0 for _, entry in ordered),
         sum(fallen),
         sum(entry.is_pending for _, entry in ordered),
+        sum(bool(entry.problem) for _, entry in ordered),
     )
 
 

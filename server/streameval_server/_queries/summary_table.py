@@ -3,7 +3,8 @@
 A summary holds until the stream's log revision moves, or time alone moves its window over a
 pane. `scan` finds what is out of date by comparing revisions, without looking at counts;
 `refresh` computes within a budget of seconds, so that a list of any number of streams is
-answered in time: what does not fit keeps its former figures and is counted as out of date.
+answered in time: what does not fit keeps its former figures and is counted as out of date. A
+stream whose figures cannot be computed has the reason in their place, and the others have theirs.
 
 Cost: `scan` takes O(streams), about 2 ms for 10,000; a summary some 5 ms. Memory: 3 KB
 a stream. Any thread may call; calls take turns.
@@ -11,26 +12,37 @@ a stream. Any thread may call; calls take turns.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import COST_NAMES, MONITORED_NAMES, POINT_NAMES
-from streameval.v1 import overview_pb2
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.stream_summary import group_of, projection, summary
+from streameval_server._queries.stream_summary import (
+    ComputedSummary,
+    failed_summary,
+    group_of,
+    projection,
+    summary,
+)
+from streameval_server._queries.summary_entry import SummaryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.selection import AllTime, Last
-    from streameval_server._queries.stream_summary import ComputedSummary
+    from streameval_server._state.views import StreamView
+
+_log = logging.getLogger(__name__)
 
 _ENTRY_BYTES = 3_000
 """Memory of an entry with its encoded summary; measured."""
+
+_RETRY_US = 60_000_000
+"""After which time figures that could not be computed are tried again."""
 
 _SHOWN_PROJECTION_US = 60_000_000
 """After which time a stream on a listed page is projected again."""
@@ -44,86 +56,6 @@ FIGURES = (*MONITORED_NAMES, *POINT_NAMES, *COST_NAMES, "prevalence")
 Revisions = tuple[list[tuple[str, int, int]], int]
 """Each stream with the log revisions of its creation and last change, and the revision of which
 that is."""
-
-
-@dataclass(slots=True, eq=False)
-class SummaryEntry:
-    """The newest summary of a stream, or the place of its first one.
-
-    Attributes
-    ----------
-    name, group : str
-    create_revision, revision : int
-        `revision` is that of the view that was summarised; 0 without a summary.
-    valid_until_us : int
-    encoded : bytes
-        The summary; empty while there is none.
-    values : dict of str to float
-        What streams can be ordered by; without undefined ones.
-    p_value : float
-        Of the change; nan where undefined.
-    num_open_alarms : int
-    is_waiting : bool
-        Whether labels of the window are still to come.
-    projected_us : int
-        When it was projected last; 0 for never.
-    projected_revision : int
-        The revision that the projection included.
-    """
-
-    name: str
-    group: str
-    create_revision: int
-    revision: int = 0
-    valid_until_us: int = 0
-    encoded: bytes = b""
-    values: dict[str, float] = field(default_factory=dict)
-    p_value: float = math.nan
-    num_open_alarms: int = 0
-    is_waiting: bool = False
-    projected_us: int = 0
-    projected_revision: int = 0
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether it has no summary yet."""
-        return not self.encoded
-
-    def message(self) -> overview_pb2.StreamSummary:
-        """Return the summary, in a message that the caller may change. O(bytes)."""
-        if self.is_pending:
-            return overview_pb2.StreamSummary(stream=self.name, group=self.group, outdated=True)
-        return overview_pb2.StreamSummary.FromString(self.encoded)
-
-    def store(self, found: ComputedSummary) -> None:
-        """Take another summary; the projection stays while labels are to come."""
-        message = found.message
-        if self.encoded and message.coverage.pending:
-            before = self.message()
-            if before.HasField("projected"):
-                message.projected.CopyFrom(before.projected)
-                message.projected_time.CopyFrom(before.projected_time)
-        self.revision = message.revision
-        self.valid_until_us = found.valid_until_us
-        self.p_value = message.change.p_value if message.change.HasField("p_value") else math.nan
-        self.num_open_alarms = message.alarm.num_open
-        self.is_waiting = message.coverage.pending > 0
-        self.encoded = message.SerializeToString()
-        self.values = _values(message)
-
-
-def _values(message: overview_pb2.StreamSummary) -> dict[str, float]:
-    values = {each.name: each.value for each in message.metrics if each.HasField("value")}
-    if message.change.difference.HasField("value"):
-        values["change"] = message.change.difference.value
-    if message.projected.HasField("projected"):
-        values["projected"] = message.projected.projected
-    if message.coverage.HasField("labelled_share"):
-        values["coverage"] = message.coverage.labelled_share
-    if message.HasField("newest_pane"):
-        values["newest"] = message.newest_pane.end_time.ToMicroseconds()
-    values["volume"] = message.num_cases + message.coverage.pending
-    return values
 
 
 class SummaryTable:
@@ -264,12 +196,15 @@ class SummaryTable:
     def _compute(self, name: str) -> None:
         if name not in self._outdated:  # another thread has computed it
             return
+        found: ComputedSummary | None
+        view = None
         try:
-            found = summary(self._engine, self._engine.view(name), self._span)
+            view = self._engine.view(name)
+            found = summary(self._engine, view, self._span)
         except RequestError as error:
-            if error.code is not Code.NOT_FOUND:
-                raise
-            found = None
+            found = None if error.code is Code.NOT_FOUND else self._failed(name, view, error)
+        except Exception as error:  # noqa: BLE001 - the others are listed, whatever is wrong with one
+            found = self._failed(name, view, error)
         with self._lock:
             self.version += 1
             self._outdated.pop(name, None)
@@ -279,6 +214,16 @@ class SummaryTable:
             elif entry is not None:
                 entry.store(found)
                 self._next_us = min(self._next_us, found.valid_until_us)
+
+    def _failed(self, name: str, view: StreamView | None, error: Exception) -> ComputedSummary:
+        """Return the summary of a stream whose figures cannot be computed; log why, once."""
+        problem = _problem(error)
+        revision = self._scanned if view is None else view.revision
+        entry = self._entries.get(name)
+        if entry is None or entry.problem != problem:
+            _log.error("the figures of stream %s could not be computed", name, exc_info=error)
+        retry_us = self._clock_us() + _RETRY_US
+        return ComputedSummary(failed_summary(name, revision, view, problem), retry_us)
 
     def show(self, names: Iterable[str]) -> None:
         """Note which streams are on a page that was listed: they are projected first."""
@@ -291,28 +236,21 @@ class SummaryTable:
         name = self._next_projection(now_us)
         if name is None:
             return False
-        found, view = None, None
+        found, revision = None, 0
         try:
             view = self._engine.view(name)
+            revision = view.revision
             found = projection(self._engine, view, self._span)
         except RequestError as error:
             if error.code is not Code.NOT_FOUND:
-                raise
+                _log.exception("stream %s could not be projected", name)
+        except Exception:  # noqa: BLE001 - the others are projected, whatever is wrong with one
+            _log.exception("stream %s could not be projected", name)
         with self._lock:
             entry = self._entries.get(name)
-            if entry is None:
-                return True
-            message = entry.message()
-            message.ClearField("projected")
-            message.ClearField("projected_time")
-            if found is not None:
-                message.projected.CopyFrom(found)
-                message.projected_time.FromMicroseconds(now_us)
-            entry.encoded = message.SerializeToString()
-            entry.values = _values(message)
-            entry.projected_us = now_us
-            entry.projected_revision = 0 if view is None else view.revision
-            self.version += 1
+            if entry is not None:
+                entry.store_projection(found, now_us=now_us, revision=revision)
+                self.version += 1
         return True
 
     def _next_projection(self, now_us: int) -> str | None:
@@ -333,3 +271,10 @@ class SummaryTable:
         if not due:
             return None
         return min(due, key=lambda entry: entry.projected_us).name
+
+
+def _problem(error: Exception) -> str:
+    """Return for readers of a list why a stream has no figures; the log has the details."""
+    if isinstance(error, RequestError):
+        return error.message
+    return f"the server failed with {type(error).__name__}; its log has more about it"

@@ -63,6 +63,8 @@ class StreamSummary:
     projected_at : datetime or None
     outdated : bool
         Whether the stream has changed since this was computed.
+    problem : str
+        Why the figures could not be computed; "" where they were. Then `snapshot` has none.
     """
 
     stream: str
@@ -79,6 +81,7 @@ class StreamSummary:
     newest: datetime | None = None
     projected_at: datetime | None = None
     outdated: bool = False
+    problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
@@ -97,6 +100,7 @@ class StreamSummary:
             "newest": None if self.newest is None else self.newest.isoformat(),
             "projected_at": None if self.projected_at is None else self.projected_at.isoformat(),
             "outdated": self.outdated,
+            "problem": self.problem,
         }
 
 
@@ -122,7 +126,33 @@ def _change_dict(change: StreamComparison) -> dict[str, Any]:
     }
 
 
-def list_summaries(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedStreams:
+    """The first streams in an order, and how many there are.
+
+    Attributes
+    ----------
+    summaries : list of StreamSummary
+        In order.
+    num_streams, num_alarms, num_fallen : int
+        Streams that match the request; those with an open alarm, and with evidence of a fall.
+    num_failed, num_pending, num_outdated : int
+        Those whose figures could not be computed, are still to be read, or are of before a change.
+    num_covered : int
+        Streams that the token covers, whatever is searched for.
+    """
+
+    summaries: list[StreamSummary]
+    num_streams: int
+    num_alarms: int
+    num_fallen: int
+    num_failed: int
+    num_pending: int
+    num_outdated: int
+    num_covered: int
+
+
+def rank_streams(
     *,
     order_by: str,
     reverse: bool,
@@ -130,7 +160,7 @@ def list_summaries(
     prefix: str,
     window: timedelta | None,
     limit: int | None,
-) -> PagedCall[list[StreamSummary]]:
+) -> PagedCall[RankedStreams]:
     """Return the calls for the first streams in an order, page by page."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         message = f"limit must be a positive number of streams or None, got {shown(limit)}"
@@ -143,9 +173,18 @@ def list_summaries(
     return _pages(request, math.inf if limit is None else limit)
 
 
+def list_summaries(**arguments: Any) -> PagedCall[list[StreamSummary]]:
+    """Return the calls for the summaries alone; the arguments are those of `rank_streams`."""
+    return _summaries(rank_streams(**arguments))
+
+
+def _summaries(pages: PagedCall[RankedStreams]) -> PagedCall[list[StreamSummary]]:
+    return (yield from pages).summaries
+
+
 def _pages(
     request: overview_pb2.ListStreamSummariesRequest, limit: float
-) -> PagedCall[list[StreamSummary]]:
+) -> PagedCall[RankedStreams]:
     found: list[StreamSummary] = []
     while True:
         request.page_size = int(min(limit - len(found), _PAGE_SIZE))
@@ -154,7 +193,16 @@ def _pages(
         )
         found += map(_read_summary, response.summaries)
         if not response.next_page_token or len(found) >= limit:
-            return found
+            return RankedStreams(
+                summaries=found,
+                num_streams=response.num_streams,
+                num_alarms=response.num_alarms,
+                num_fallen=response.num_fallen,
+                num_failed=response.num_failed,
+                num_pending=response.num_pending,
+                num_outdated=response.num_outdated,
+                num_covered=response.num_covered,
+            )
         request.page_token = response.next_page_token
 
 
@@ -180,6 +228,7 @@ def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
         if message.HasField("projected_time")
         else None,
         outdated=message.outdated,
+        problem=message.problem,
     )
 
 

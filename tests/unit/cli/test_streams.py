@@ -85,9 +85,9 @@ def test_create_list_update_delete(address: str) -> None:
         "alarms": None,
     }
     assert (created["name"], created["settings"]) == ("s/1", settings)
-    listed = json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
+    listed = json.loads(streams("settings", address, "--prefix", "s/", "--json")[1])
     assert listed == [created]
-    code, printed, _ = streams("list", address, "--prefix", "s/")
+    code, printed, _ = streams("settings", address, "--prefix", "s/")
     row = printed.splitlines()[1]
     assert [word in row for word in ("s/1", "10s", "10y", "30d", "14", "country, device")] == [
         True
@@ -136,10 +136,10 @@ def test_create_list_update_delete(address: str) -> None:
     assert (code, errors) == (2, "streameval: give --threshold or --no-threshold, not both\n")
     code, _, errors = streams("delete", address, "s/1", answer="n\n")
     assert code == 1
-    assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
+    assert json.loads(streams("settings", address, "--prefix", "s/", "--json")[1])
     code, printed, errors = streams("delete", address, "s/1", "--yes")
     assert (code, printed, errors) == (0, "s/1 is deleted\n", "")
-    assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1]) == []
+    assert json.loads(streams("settings", address, "--prefix", "s/", "--json")[1]) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import select
@@ -11,18 +13,28 @@ import sys
 import termios
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 pytest.importorskip("pyte", reason="pyte is not installed")
+import numpy as np
 import pyte
+from rich.console import Console
 
 from streameval._metric_registry import POINT_NAMES
 from streameval.cli._app import app
-from streameval.client import Client
+from streameval.cli._list_reading import ORDERS, ListQuery, Reading
+from streameval.cli._list_table import FrameState, frame
+from streameval.client import Client, StreamSummary
+from streameval.client._wire.decode import read_snapshot
+from streameval.client._wire.summaries import RankedStreams
+from streameval.v1 import types_pb2
 from streameval_server import Settings
+from streameval_server._queries.summary_order import DEFAULT_ORDER as SERVER_DEFAULT_ORDER
+from streameval_server._queries.summary_order import ORDERS as SERVER_ORDERS
 from streameval_server.testing import running_server
 
 from ...commands import CommandRunner
@@ -160,43 +172,91 @@ def once(*arguments: str, width: int = 100) -> tuple[int, list[str], str]:
     return result.exit_code, [line.rstrip() for line in result.stdout.splitlines()], result.stderr
 
 
+def cells(lines: list[str], name: str) -> list[str]:
+    """Return the cells of a stream's row."""
+    return next(line.split() for line in lines if line.startswith(name))
+
+
 def test_a_table_once() -> None:
-    """With --once, and when the output is not a terminal; worst first."""
-    with running_server() as address:
+    """With --once, and when the output is not a terminal; the worst first where none changed."""
+    with running_server() as address, Client(address) as client:
         fill(address)
         for arguments in ((address,), (address, "--once")):
             code, lines, _ = once(*arguments)
             assert code == 0
-            assert re.match(rf"AUC-PR  all time  {address}  3 streams, worst first  ", lines[0])
-            assert lines[1].split() == (
-                [
-                    "stream",
-                    "AUC-PR",
-                    "95",
-                    "%",
-                    "interval",
-                    "labelled",
-                    "positive",
-                    "cases",
-                    "latest",
-                ]
-            )
+            assert re.fullmatch(rf"Streams  last 1 d  {address}  \d\d:\d\d:\d\d UTC", lines[0])
+            assert lines[1] == "3 streams. Alarms, then the largest fall"
+            heads = "stream change 95 % interval AUC-PR 95 % interval prevalence labelled newest"
+            assert lines[2].split() == heads.split()
             assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
-            assert lines[4].split()[:2] == ["good/v1", "1.000"]
-            assert re.search(r" 75% +66\.7% +3 +(now|\d+ s)$", lines[3])
+            assert re.search(r"^good/v1 +- +1\.000 ", lines[5])
+            assert re.search(r" 66\.7% +75% +(< 1 min|\d+ min)$", lines[4])
         assert names(once(address, "--prefix", "b")[1]) == ["bad/v1", "byid/v2"]
+        assert names(once(address, "--search", "D/V")[1]) == ["bad/v1", "byid/v2", "good/v1"]
+        code, lines, _ = once(address, "--limit", "2", "--order", "name", "--reverse")
+        assert lines[1] == "2 of 3 streams shown. Name, reversed"
+        assert names(lines) == ["good/v1", "byid/v2"]
         code, lines, _ = once(address, "--prefix", "z")
         assert (code, lines[1]) == (0, "no stream's name begins with z")
-        code, lines, _ = once(address, "--metric", "auc_roc", "--window", "1h")
-        assert lines[0].startswith(f"AUC-ROC  last 1 h  {address}")
-        code, _, errors = once(address, "--metric", "accuracy")
+        code, lines, _ = once(address, "--search", "z")
+        assert (code, lines[1]) == (0, "no stream's name contains z")
+        code, lines, _ = once(address, "--order", "auc_roc", "--window", "all")
+        assert lines[0].startswith(f"Streams  all time  {address}")
+        assert lines[1] == "3 streams. AUC-ROC, the worst first"
+        assert "change" not in lines[2]
+        found = client.stream("bad/v1").snapshot()
+        assert f"{found.auc_roc:.3f}" in cells(lines, "bad/v1")
+        code, _, errors = once(address, "--order", "accuracy")
         assert code == 2
-        assert errors == (
-            "streameval: --metric must be one of auc_pr, auc_roc, average_precision, precision, "
-            "recall, specificity, f_measure, got 'accuracy'\n"
+        assert re.fullmatch(
+            "streameval: order_by must be one of alarms, .*, got 'accuracy'\n", errors
         )
     code, _, errors = once(address)
     assert (code, errors.count("\n")) == (2, 1)
+
+
+def test_every_order_is_one_of_the_server() -> None:
+    """Those that the key s goes through; the first is the page's."""
+    assert set(ORDERS) <= set(SERVER_ORDERS)
+    assert next(iter(ORDERS)) == SERVER_DEFAULT_ORDER
+
+
+def test_the_list_is_that_of_the_client() -> None:
+    """Order, changes with their intervals, and reasons; `streams list` prints the same."""
+    with running_server() as address, Client(address) as client:
+        rng, now = np.random.default_rng(20_241), datetime.now(UTC)
+        for index, name in enumerate(["fell/v1", "same/v1", "rose/v1"]):
+            ages = np.linspace(47, 0.1, 600)
+            labels = rng.random(600) < 0.3
+            distance = np.where(ages < 23, (-1.0, 2.0, 5.0)[index], 2.0)
+            scores = 1 / (1 + np.exp(1 - rng.normal(size=600) - distance * labels))
+            at = [now - timedelta(hours=float(age)) for age in ages]
+            client.stream(name).add_cases(labels=labels, scores=scores, at=at)
+        client.stream("one/v1").add_cases(labels=[0] * 9, scores=rng.random(9))
+        client.flush()
+        code, lines, _ = once(address, width=120)
+        known = client.list_summaries()
+        assert (code, names(lines)) == (0, [each.stream for each in known])
+        fell = sum(each.evident and each.change.difference < 0 for each in known)
+        assert fell == 1
+        assert lines[1] == "4 streams, 1 fell. Alarms, then the largest fall"
+        for each in known[:3]:
+            change, interval = each.change, each.snapshot.intervals["auc_pr"]
+            expected = [
+                *(each.stream, f"{change.difference:+.3f}"),
+                *(f"{change.lower:+.3f}", "to", f"{change.upper:+.3f}"),
+                f"{each.snapshot.auc_pr:.3f}",
+                *(f"{interval.lower:.3f}", "to", f"{interval.upper:.3f}"),
+                f"{each.snapshot.figures['prevalence']:.1%}",
+            ]
+            assert cells(lines, each.stream)[: len(expected)] == expected
+        assert " no positives yet " in next(line for line in lines if line.startswith("one/v1"))
+        listed = CommandRunner(env={"COLUMNS": "120"}).invoke(app, ["streams", "list", address])
+        assert [line.rstrip() for line in listed.stdout.splitlines()][1:] == lines[1:]
+        as_json = CommandRunner().invoke(
+            app, ["streams", "list", address, "--json", "--limit", "2", "--search", "V1"]
+        )
+        assert json.loads(as_json.stdout) == [each.to_dict() for each in known[:2]]
 
 
 def test_rates_at_the_declared_threshold() -> None:
@@ -207,21 +267,74 @@ def test_rates_at_the_declared_threshold() -> None:
         found = client.stream("bad/v1").snapshot()
         code, lines, _ = once(address, width=140)
         assert code == 0
-        heads = lines[1].split()
-        assert heads[-5:] == ["prec", "recall", "FPR", "F", "flagged"]
-        cells = next(line.split() for line in lines if line.startswith("bad/v1"))
-        rates = [f"{found.figures[name]:.1%}" for name in POINT_NAMES]
-        assert cells[-5:] == rates
-        assert " - " in next(line for line in lines if line.startswith("good/v1"))
+        assert " prec   recall " in lines[2]
+        rates = [f"{found.figures[name]:.1%}" for name in POINT_NAMES[:2]]
+        assert " ".join(rates) in " ".join(cells(lines, "bad/v1"))
+        assert " - - " in " ".join(cells(lines, "good/v1"))
         client.update_stream("bad/v1", cost_fp=2, cost_fn=9)
         cost = client.stream("bad/v1").snapshot().figures["expected_cost"]
         _, lines, _ = once(address, width=150)
-        assert lines[1].split()[-2:] == ["flagged", "cost"]
-        cells = next(line.split() for line in lines if line.startswith("bad/v1"))
-        assert cells[-2:] == [rates[-1], f"{cost:.3g}"]
-        code, lines, _ = once(address, "--metric", "recall", width=140)
-        assert (code, lines[0].startswith("Recall  all time")) == (0, True)
-        assert "no threshold" in next(line for line in lines if line.startswith("good/v1"))
+        assert " recall     cost " in lines[2]
+        assert " ".join([*rates, f"{cost:.3g}"]) in " ".join(cells(lines, "bad/v1"))
+        code, lines, _ = once(address, "--order", "f_measure", width=140)
+        assert (code, names(lines)[0]) == (0, "bad/v1")
+        assert f"{found.figures['f_measure']:.1%}" in cells(lines, "bad/v1")
+
+
+def summary(stream: str, **attributes: object) -> StreamSummary:
+    """Return a summary of a stream without figures."""
+    figures = types_pb2.Snapshot(stream=stream, revision=attributes.pop("revision", 7))
+    given = {"snapshot": read_snapshot(figures), "group": "", **attributes}
+    return StreamSummary(stream=stream, **given)
+
+
+def printed(*summaries: StreamSummary, width: int = 120, height: int | None = None) -> list[str]:
+    """Return the lines of a table of these streams."""
+    counts = dict.fromkeys(("num_alarms", "num_fallen", "num_failed", "num_pending"), 0)
+    ranked = RankedStreams(
+        summaries=list(summaries), num_streams=len(summaries), num_outdated=0,
+        num_covered=len(summaries), **counts,
+    )  # fmt: skip
+    reading = Reading(ListQuery(), ranked, 0.0, datetime(2026, 1, 2, tzinfo=UTC))
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+    console.print(frame(reading, FrameState("h:1", ListQuery()), width, height))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_alarms_projections_and_what_is_missing() -> None:
+    """States in words, the projected value with its interval, why there is no figure."""
+    snapshot = types_pb2.Snapshot(stream="a", revision=7)
+    projected = snapshot.projection.metrics.add(name="auc_pr", projected=0.71)
+    projected.interval.lower, projected.interval.upper = 0.66, 0.75
+    lines = printed(
+        summary("fires", alarm_state="firing", open_alarms=2, open_watches=("ranking", "recall")),
+        summary("waits", alarm_state="waiting"),
+        summary("quiet", alarm_state="watching"),
+        summary("none"),
+        summary("late", snapshot=read_snapshot(snapshot)),
+        summary("broken", problem="too many cells"),
+        summary("new", revision=0),
+        width=200,
+    )
+    rows = {line.split()[0]: line for line in lines}
+    assert " 2 open: ranking, recall " in rows["fires"]
+    assert " waiting " in rows["waits"]
+    assert " none open " in rows["quiet"]
+    assert rows["none"].split()[1] == "-"
+    assert " 0.710  0.660 to 0.750 " in rows["late"]
+    assert " not computed " in next(line for line in lines if line.startswith("broken "))
+    assert lines[-1] == "broken could not be computed: too many cells"
+    assert " reading... " in rows["new"]
+    assert " < 1 min" in printed(summary("s", newest=datetime(2026, 1, 2, tzinfo=UTC)))[-1]
+
+
+@pytest.mark.parametrize("height", [5, 8, 12])
+def test_a_frame_has_no_more_lines_than_the_screen(height: int) -> None:
+    """With reasons below the table; at least one stream is shown."""
+    many = [summary(f"s{number}", problem="x" if number < 2 else "") for number in range(30)]
+    lines = printed(*many, height=height)
+    assert len(lines) <= max(height, 6)
+    assert any(line.startswith("s0 ") for line in lines)
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
@@ -237,33 +350,45 @@ def test_any_width(width: int) -> None:
         code, lines, _ = once(address, width=width)
         assert code == 0
         assert max(map(len, lines)) <= width
-        assert [line.split()[1] for line in lines if line.startswith("good/v1")] == ["1.000"]
+        assert "1.000" in cells(lines, "good/v1")
         assert any("v12345" in line or width < 20 for line in lines)
 
 
 def test_a_live_screen() -> None:
-    """Figures change, keys sort and change the window, the terminal is restored."""
+    """Figures change, keys sort, search and change the window, the terminal is restored."""
     with running_server() as address, terminal("top", address, "--every", "0.2") as screen:
         screen.until(has("no streams yet. Send a first file of scores and labels:"))
         screen.until(has(f"streameval push scores.csv --to {address} --stream fraud/v3"))
         fill(address)
         screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
-        screen.until(lambda lines: lines[-1:] == ["q quit   s sort   w window"])
-        screen.until(has(r"^stream .* moved .* new/s$"))
+        screen.until(lambda lines: lines[-1:] == ["q quit   s order   w window   / search"])
+        screen.until(has(r"^good/v1 +- +1\.000"))
         with Client(address) as client:
             client.stream("good/v1").add_cases(labels=[0] * 10, scores=[0.95] * 10)
             client.flush()
-        screen.until(has(r"^good/v1 .* ▼ 0\.\d{3}"))
+        screen.until(has(r"^good/v1 +- +0\.\d{3}"))
         screen.type("s")
-        screen.until(has("fallen most first"))
-        screen.until(lambda lines: names(lines)[:1] == ["good/v1"])
-        screen.type("sssss")
-        screen.until(has("worst first"))
-        screen.type("www")
-        screen.until(has(r"^AUC-PR  last 1 h "))
+        screen.until(has("3 streams. The largest fall first"))
+        screen.type("s" * (len(ORDERS) - 2))
+        screen.until(has("3 streams. Name"))
+        screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
+        screen.type("/GO")
+        screen.until(has("type a part of a name   Enter keep   Esc clear"))
+        screen.until(lambda lines: names(lines) == ["good/v1"])
+        screen.until(has("  containing GO  "))
+        screen.type("q")
+        screen.until(has("no stream's name contains GOq"))
+        screen.type("\x7f\r")
+        screen.until(lambda lines: names(lines) == ["good/v1"])
+        screen.until(lambda lines: lines[-1:] == ["q quit   s order   w window   / search"])
+        screen.type("/\x1b")
+        screen.until(lambda lines: len(names(lines)) == 3 and not has("containing")(lines))
+        screen.type("w")
+        screen.until(has("^Streams  last 1 h "))
+        screen.type("w")
+        screen.until(has("^Streams  all time "))
         screen.resize(36, 10)
-        screen.until(lambda lines: has("^good/v1 +0")(lines) and not has("positive")(lines))
-        screen.until(lambda lines: names(lines) == ["bad/v1", "good/v1", "byid/v2"])
+        screen.until(lambda lines: has("^good/v1 +0")(lines) and not has("prevalence")(lines))
         screen.type("q")
         assert screen.ended() == 0
         assert screen.raw.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h"))
@@ -301,17 +426,15 @@ def test_a_server_that_is_not_there_yet() -> None:
 
 
 def test_more_streams_than_lines() -> None:
-    """The worst ones that fit, and the number of the others."""
+    """The first ones that fit, and how many there are."""
     with running_server() as address:
         with Client(address) as client:
             for number in range(120):
                 client.stream(f"m/v{number:03}").add_case(True, 0.5)
             client.flush()
         with terminal("top", address, "--every", "0.2", height=20) as screen:
-            lines = screen.until(has("^and 104 more$"))
-            assert len(names(lines)) == 16
-            assert len(lines) == 20
-            assert has("120 streams, worst first")(lines)
+            screen.until(has("^16 of 120 streams shown. Alarms, then the largest fall$"))
+            screen.until(lambda lines: len(lines) == 20 and len(names(lines)) == 16)
             screen.type("q")
             assert screen.ended() == 0
 

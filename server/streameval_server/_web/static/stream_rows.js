@@ -111,7 +111,8 @@ export class StreamRow {
     const found = metric(summary, HEADLINE);
     const isDefined = found?.value !== undefined;
     this.value.cell.classList.toggle("reason", !isDefined);
-    if (!found) this.value.show("reading …");
+    if (summary.problem) this.value.show("not computed", `${summary.problem}.`);
+    else if (!found) this.value.show("reading …");
     else if (isDefined) this.value.show(figure(found.value), interval(found.interval) ?? "");
     else this.value.show(undefinedReason(summary, found));
   }

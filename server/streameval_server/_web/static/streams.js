@@ -218,7 +218,7 @@ export class StreamsView {
     }) : streams;
     const { table } = this;
     redraw(table, () => { if (table === this.table) this.arrange(); });
-    this.sparklines.show(summaries.filter(({ revision }) => Number(revision)).map(({ stream, revision }) => ({ name: stream, revision })), seconds(window));
+    this.sparklines.show(summaries.filter(({ revision, problem }) => Number(revision) && !problem).map(({ stream, revision }) => ({ name: stream, revision })), seconds(window));
   }
 
   /** Sort the rows, moving only those out of place; keep the focus. */
@@ -259,6 +259,7 @@ function summaryText(list, numShown, { groups }) {
     : numShown < list.numStreams ? `${count(numShown)} of ${streamsWord(list.numStreams)} shown` : streamsWord(list.numStreams)];
   if (list.numAlarms) parts.push(`${count(list.numAlarms)} with open alarms`);
   if (list.numFallen) parts.push(`${count(list.numFallen)} fell`);
+  if (list.numFailed) parts.push(`${count(list.numFailed)} could not be computed`);
   if (list.numPending) parts.push(`${count(list.numPending)} still to be read`);
   if (list.numOutdated > MIN_NAMED_OUTDATED) parts.push(`${count(list.numOutdated)} being updated`);
   return parts.join(", ");

@@ -1,0 +1,113 @@
+"""What a list knows of one stream: its newest summary, and what it is ordered by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streameval.v1 import overview_pb2
+
+if TYPE_CHECKING:
+    from streameval.v1 import types_pb2
+    from streameval_server._queries.stream_summary import ComputedSummary
+
+
+@dataclass(slots=True, eq=False)
+class SummaryEntry:
+    """The newest summary of a stream, or the place of its first one.
+
+    Attributes
+    ----------
+    name, group : str
+    create_revision, revision : int
+        `revision` is that of the view that was summarised; 0 without a summary.
+    valid_until_us : int
+    encoded : bytes
+        The summary; empty while there is none.
+    values : dict of str to float
+        What streams can be ordered by; without undefined ones.
+    p_value : float
+        Of the change; nan where undefined.
+    num_open_alarms : int
+    is_waiting : bool
+        Whether labels of the window are still to come.
+    projected_us : int
+        When it was projected last; 0 for never.
+    projected_revision : int
+        The revision that the projection included.
+    problem : str
+        Why there are no figures; empty where there are.
+    """
+
+    name: str
+    group: str
+    create_revision: int
+    revision: int = 0
+    valid_until_us: int = 0
+    encoded: bytes = b""
+    values: dict[str, float] = field(default_factory=dict)
+    p_value: float = math.nan
+    num_open_alarms: int = 0
+    is_waiting: bool = False
+    projected_us: int = 0
+    projected_revision: int = 0
+    problem: str = ""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it has no summary yet."""
+        return not self.encoded
+
+    def message(self) -> overview_pb2.StreamSummary:
+        """Return the summary, in a message that the caller may change. O(bytes)."""
+        if self.is_pending:
+            return overview_pb2.StreamSummary(stream=self.name, group=self.group, outdated=True)
+        return overview_pb2.StreamSummary.FromString(self.encoded)
+
+    def store(self, found: ComputedSummary) -> None:
+        """Take another summary; the projection stays while labels are to come."""
+        message = found.message
+        if self.encoded and message.coverage.pending:
+            before = self.message()
+            if before.HasField("projected"):
+                message.projected.CopyFrom(before.projected)
+                message.projected_time.CopyFrom(before.projected_time)
+        self.revision = message.revision
+        self.valid_until_us = found.valid_until_us
+        self.p_value = message.change.p_value if message.change.HasField("p_value") else math.nan
+        self.num_open_alarms = message.alarm.num_open
+        self.is_waiting = message.coverage.pending > 0
+        self.problem = message.problem
+        self.encoded = message.SerializeToString()
+        self.values = _values(message)
+
+    def store_projection(
+        self, found: types_pb2.ProjectedMetric | None, *, now_us: int, revision: int
+    ) -> None:
+        """Take another projection, or that there is none. O(bytes)."""
+        message = self.message()
+        message.ClearField("projected")
+        message.ClearField("projected_time")
+        if found is not None:
+            message.projected.CopyFrom(found)
+            message.projected_time.FromMicroseconds(now_us)
+        self.encoded = message.SerializeToString()
+        self.values = _values(message)
+        self.projected_us = now_us
+        self.projected_revision = revision
+
+
+def _values(message: overview_pb2.StreamSummary) -> dict[str, float]:
+    values = {each.name: each.value for each in message.metrics if each.HasField("value")}
+    if message.change.difference.HasField("value"):
+        values["change"] = message.change.difference.value
+    if message.projected.HasField("projected"):
+        values["projected"] = message.projected.projected
+    if message.coverage.HasField("labelled_share"):
+        values["coverage"] = message.coverage.labelled_share
+    if message.HasField("newest_pane"):
+        values["newest"] = message.newest_pane.end_time.ToMicroseconds()
+    if not message.problem:
+        values["volume"] = message.num_cases + message.coverage.pending
+    return values
