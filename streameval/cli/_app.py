@@ -22,9 +22,9 @@ from streameval.cli._connection import DEFAULT_TIMEOUT_S
 from streameval.cli._connection_options import connects
 from streameval.cli._consume import consume
 from streameval.cli._errors import one_line_errors
+from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
 from streameval.cli._mapping import mapping
 from streameval.cli._marks import marks
-from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
 from streameval.cli._options import (
     Address,
     AsJson,

@@ -128,14 +128,19 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             await runtime.visible(runtime.durable_revision())
             return await self._list(asked)
 
-    async def _list(self, asked: ListRequest) -> overview_pb2.ListStreamSummariesResponse:
+    async def _list(
+        self, asked: ListRequest, *, is_known_only: bool = False
+    ) -> overview_pb2.ListStreamSummariesResponse:
         """Return a page of the streams that the token of this task's call covers."""
         while True:
             streams = current_access().streams
             query = asked.covering(streams)
             found = await self._runtime.queries.run(
-                ("summaries", query),
-                partial(stream_list, self.summaries, partial(covers, streams), query),
+                ("summaries", query, is_known_only),
+                partial(
+                    *(stream_list, self.summaries, partial(covers, streams), query),
+                    is_known_only=is_known_only,
+                ),
             )
             # The token may have been narrowed meanwhile: list what it covers now.
             if current_access().streams == streams:
@@ -273,7 +278,10 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             raise invalid("list.page_token", "a watch begins with the first stream: leave it empty")
         asked = parse_list_request(request.list, "list.")
         async for found in watch_summaries(
-            self._runtime, partial(self._list, asked), pause_s=interval_s(request)
+            self._runtime,
+            partial(self._list, asked),
+            partial(self._list, asked, is_known_only=True),
+            pause_s=interval_s(request),
         ):
             yield found
 

@@ -26,7 +26,11 @@ MAX_REFRESH_S = 0.3
 
 
 def stream_list(
-    summaries: StreamSummaries, covers: Callable[[str], bool], request: ListRequest
+    summaries: StreamSummaries,
+    covers: Callable[[str], bool],
+    request: ListRequest,
+    *,
+    is_known_only: bool = False,
 ) -> overview_pb2.ListStreamSummariesResponse:
     """Return a page.
 
@@ -36,19 +40,32 @@ def stream_list(
     covers : callable
         Whether the token covers a stream; equal for equal `request.streams`.
     request : ListRequest
+    is_known_only : bool
+        Whether nothing is computed: rows have the figures that are known, or none yet.
 
     Raises
     ------
     RequestError
         INVALID_ARGUMENT for a page token that has no place in this order.
     """
+    with summaries.answering():
+        return _stream_list(summaries, covers, request, is_known_only=is_known_only)
+
+
+def _stream_list(
+    summaries: StreamSummaries,
+    covers: Callable[[str], bool],
+    request: ListRequest,
+    *,
+    is_known_only: bool,
+) -> overview_pb2.ListStreamSummariesResponse:
     table = summaries.table(request.span)
     table.scan()
     ranked = summaries.ranked(request, covers)
     rows, has_more = ranked.page(request.after, request.size)
     names = [row.entry.name for row in rows if row.entry is not None]
     table.show(names)
-    if table.refresh(MAX_REFRESH_S, names):
+    if not is_known_only and table.refresh(MAX_REFRESH_S, names):
         ranked = summaries.ranked(request, covers)
         rows, has_more = ranked.page(request.after, request.size)
     outdated = table.outdated

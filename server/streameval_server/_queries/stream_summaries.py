@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,7 @@ from streameval_server._queries.summary_order import evident_changes, ranking
 from streameval_server._queries.summary_table import SummaryTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.stream_list_request import ListRequest
@@ -81,6 +82,7 @@ class StreamSummaries:
         self._evidence: OrderedDict[Hashable, Evidence] = OrderedDict()
         self._lock = threading.Lock()
         self._stepping = threading.Lock()
+        self._num_answering = 0
         self._is_stopped = False
 
     def server_warnings(self) -> list[str]:
@@ -119,6 +121,20 @@ class StreamSummaries:
         ):
             del self._tables[others.pop(0)]
         return table
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Let a list have the processor: `step` ends after the summary that it is computing."""
+        with self._lock:
+            self._num_answering += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_answering -= 1
+
+    def _is_answering(self) -> bool:
+        return self._num_answering > 0
 
     # -- rankings
 
@@ -189,7 +205,7 @@ class StreamSummaries:
                     share = max(
                         share, ASKED_SHARE if is_asked else 0, PENDING_SHARE * bool(pending)
                     )
-                    table.refresh(_STEP_S)
+                    table.refresh(_STEP_S, until=self._is_answering)
                 elif is_asked and table.project():
                     share = max(share, ASKED_SHARE)
             took_s = time.monotonic() - begun_s

@@ -168,7 +168,13 @@ class SummaryTable:
             self._outdated = {name: None for name in self._outdated if name in entries}
             self._next_us = next_us
 
-    def refresh(self, budget_s: float, first: Iterable[str] = ()) -> int:
+    def refresh(
+        self,
+        budget_s: float,
+        first: Iterable[str] = (),
+        *,
+        until: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Compute summaries that are out of date, for about `budget_s` seconds.
 
         Parameters
@@ -177,6 +183,8 @@ class SummaryTable:
             No further one is begun after it.
         first
             Streams that come before the others; the longest out of date are next.
+        until
+            No further one is begun once it is true.
 
         Returns
         -------
@@ -188,7 +196,7 @@ class SummaryTable:
             chosen = dict.fromkeys(name for name in first if name in self._outdated)
             queue = list(chosen | self._outdated)
         for done, name in enumerate(queue):
-            if time.monotonic() >= end_s:
+            if time.monotonic() >= end_s or until():
                 return done
             self._compute(name)
         return len(queue)

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 async def watch_summaries(
     runtime: Runtime,
     compute: Callable[[], Awaitable[overview_pb2.ListStreamSummariesResponse]],
+    known: Callable[[], Awaitable[overview_pb2.ListStreamSummariesResponse]],
     *,
     pause_s: float,
 ) -> AsyncIterator[overview_pb2.WatchStreamSummariesResponse]:
     """Yield a list at once, and then whenever it differs.
+
+    The first one waits neither for rows that are durable and not applied, nor for figures that
+    are not known: both come with the next ones.
 
     Parameters
     ----------
@@ -33,6 +37,8 @@ async def watch_summaries(
         The server's.
     compute
         Returns the first page now.
+    known
+        Returns it as it is known, without computing figures.
     pause_s
         The minimum time between two answers.
 
@@ -41,29 +47,41 @@ async def watch_summaries(
     RequestError
         UNAVAILABLE when the server stops.
     """
-    lists = compute_on_change(
-        runtime,
-        compute,
-        pause_s=pause_s,
-        timeout_s=CLOCK_INTERVAL_S,
-        min_revision=runtime.durable_revision(),
-    )
+    reader = _Reader()
+    with runtime.calls.call():
+        first = await known()
+    if response := reader.next_response(first):
+        yield response
+    lists = compute_on_change(runtime, compute, pause_s=pause_s, timeout_s=CLOCK_INTERVAL_S)
     async with aclosing(lists):
-        sent: dict[str, bytes] = {}
-        head = b""
         async for found in lists:
-            # A message is shared by all readers of an equal list, so it is never changed.
-            summaries = {each.stream: each.SerializeToString() for each in found.summaries}
-            response = overview_pb2.WatchStreamSummariesResponse(list=found, streams=summaries)
-            del response.list.summaries[:]
-            response.list.revision = 0  # moves with changes of other streams
-            now = response.SerializeToString()
-            changed = [name for name in summaries if sent.get(name) != summaries[name]]
-            if now == head and not changed:
-                continue
-            head, sent = now, summaries
-            response.revision = response.list.revision = found.revision
-            response.list.summaries.extend(
-                overview_pb2.StreamSummary.FromString(summaries[name]) for name in changed
-            )
-            yield response
+            if response := reader.next_response(found):
+                yield response
+
+
+class _Reader:
+    """What one reader has been sent."""
+
+    def __init__(self) -> None:
+        self._summaries: dict[str, bytes] = {}
+        self._head = b""
+
+    def next_response(
+        self, found: overview_pb2.ListStreamSummariesResponse
+    ) -> overview_pb2.WatchStreamSummariesResponse | None:
+        """Return what the reader does not have of a list; None where it has all. O(page)."""
+        # A message is shared by all readers of an equal list, so it is never changed.
+        summaries = {each.stream: each.SerializeToString() for each in found.summaries}
+        response = overview_pb2.WatchStreamSummariesResponse(list=found, streams=summaries)
+        del response.list.summaries[:]
+        response.list.revision = 0  # moves with changes of other streams
+        head = response.SerializeToString()
+        changed = [name for name in summaries if self._summaries.get(name) != summaries[name]]
+        if head == self._head and not changed:
+            return None
+        self._head, self._summaries = head, summaries
+        response.revision = response.list.revision = found.revision
+        response.list.summaries.extend(
+            overview_pb2.StreamSummary.FromString(summaries[name]) for name in changed
+        )
+        return response
