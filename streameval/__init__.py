@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from streameval._time.window import Window
     from streameval._time.windowed import WindowedEvaluator
     from streameval._uncertainty.compare import Comparison, compare, holm
+    from streameval._uncertainty.fall import Fall, find_fall
     from streameval._uncertainty.interval import Interval
 
 
@@ -86,6 +87,7 @@ __all__ = [
     "DriftDetector",
     "DriftedSegment",
     "Evaluator",
+    "Fall",
     "GroupRanking",
     "Interval",
     "InvalidInputError",
@@ -116,6 +118,7 @@ __all__ = [
     "compare_paired",
     "dominates",
     "evaluate_by",
+    "find_fall",
     "format_pr_curve",
     "format_pr_score_curve",
     "functional",
@@ -140,6 +143,7 @@ _EXPORTS = {
     "DriftDetector": "streameval._drift.detector",
     "DriftedSegment": "streameval._drift.alarm",
     "Evaluator": "streameval._evaluator",
+    "Fall": "streameval._uncertainty.fall",
     "GroupRanking": "streameval._breakdown.groups",
     "Interval": "streameval._uncertainty.interval",
     "InvalidInputError": "streameval._common.errors",
@@ -170,6 +174,7 @@ _EXPORTS = {
     "compare_paired": "streameval._paired_evaluator",
     "dominates": "streameval._metrics.roc_pr_space",
     "evaluate_by": "streameval._breakdown.groups",
+    "find_fall": "streameval._uncertainty.fall",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
     "format_pr_score_curve": "streameval._metrics.ranked_retrieval_curves",
     "functional": "streameval.functional",

@@ -7,6 +7,7 @@
   cut into cells by `pair_cuts`), none of them twice (`pair_ids`). `pair_counts` has all of a
   span of time, as bytes by `pair_codec`; `pair_comparison` answers, `pair_clusters` allows
   for clusters, `pair_verdict` says it in a sentence.
+- `fall`: since when a series of figures is lower.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
   `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window,
   `weighted_variance` by weights.

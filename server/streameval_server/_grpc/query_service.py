@@ -138,7 +138,10 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             found = await self._runtime.queries.run(
                 ("summaries", query, is_known_only),
                 partial(
-                    *(stream_list, self.summaries, partial(covers, streams), query),
+                    stream_list,
+                    self.summaries,
+                    partial(covers, streams),
+                    query,
                     is_known_only=is_known_only,
                 ),
             )

@@ -7,5 +7,5 @@
   threshold does.
 - `projections`: what a window will read once its labels are in.
 - `overview`, `series`, `comparison`, `ranking`: many streams, over time, against another
-  selection, and by segment.
+  selection, and by segment. `falls`: since when a figure is lower.
 """

@@ -26,6 +26,7 @@ from streameval._common import quoted
 from streameval._metric_registry import MONITORED_NAMES, PROJECTED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
+from streameval_server._queries.falls import fall_message
 from streameval_server._queries.metrics import (
     MetricSelection,
     requested_costs,
@@ -132,7 +133,7 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
     end_us = 0
     cut = spans(resolved, request.step_us, request.next_us)
     if request.min_positives:
-        cut = _merged(cut, resolved, starts, request.min_positives)
+        cut = merged(cut, resolved, starts, request.min_positives)
     for start_us, end_us in cut:
         if len(response.snapshots) == request.page_size:
             response.next_page_token = _token(start_us, request.fingerprint)
@@ -143,6 +144,9 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
             projected = engine.projection(source, row, request.metrics.level, names)
             message.projection.CopyFrom(projected)
         response.snapshots.append(message)
+    fall = fall_message(response.snapshots, request.metrics.names[0], request.metrics.level)
+    if fall is not None:
+        response.fall.CopyFrom(fall)
     return response
 
 
@@ -186,7 +190,7 @@ def _boundary(grid: Grid, time_us: int) -> int:
     return time_us if start_us == time_us else grid.end_of(time_us)
 
 
-def _merged(
+def merged(
     steps: Iterator[tuple[int, int]], resolved: ResolvedSelection, starts: list[int], least: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the shortest runs of steps with `least` positives; the last may have fewer.

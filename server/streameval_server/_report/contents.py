@@ -1,7 +1,7 @@
 """Everything that a report says, computed at one revision and one time.
 
 Cost: as GetSnapshot with a projection, GetCurve, GetHistogram, GetReliability, RankSegments and
-ListWindows with at most 41 rows, of one window.
+ListWindows with at most 41 rows, of one window, and the last for each of the first segments.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from streameval_server._ingest.unary_call import info_message
 from streameval_server._model.errors import RequestError
 from streameval_server._queries.alarms import status_message
 from streameval_server._queries.curves import CurveRequest, curve
+from streameval_server._queries.falls import fall_message
 from streameval_server._queries.histogram import HistogramRequest, histogram
 from streameval_server._queries.metrics import MetricSelection
 from streameval_server._queries.ranking import RankingRequest, ranking
 from streameval_server._queries.reliability import ReliabilityRequest, reliability
 from streameval_server._queries.selection import AllTime, Between, HalfLife, Selection
-from streameval_server._queries.series import part_of, spans
+from streameval_server._queries.series import merged, part_of, spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,9 @@ STEPS_S = (
     *(86_400, 172_800, 604_800),
 )
 TARGET_ROWS = 40
+MAX_FALL_SEGMENTS = 6
+MIN_FALL_POSITIVES = 20
+"""Segments that are said to be lower since a time, and positives of a step: as on the page."""
 MIN_POSITIVE_SHARE = 0.05
 """Below this share of positives the bins of calibration have equal counts, not equal widths."""
 
@@ -58,6 +62,8 @@ class Contents:
     reliability : GetReliabilityResponse or None
         Of scores on the probability scale.
     ranking : RankSegmentsResponse or None
+    falls : tuple of Fall or None
+        Since when each of the first segments of the ranking is lower.
         Of streams with segment keys.
     alarms : AlarmStatus or None
         Of streams that declare alarms.
@@ -73,6 +79,7 @@ class Contents:
     histogram: query_pb2.GetHistogramResponse
     reliability: query_pb2.GetReliabilityResponse | None
     ranking: query_pb2.RankSegmentsResponse | None
+    falls: tuple[query_pb2.Fall | None, ...]
     alarms: alarm_pb2.AlarmStatus | None
     projection: types_pb2.Projection | None
 
@@ -97,6 +104,7 @@ def contents(engine: QueryEngine, selection: Selection, level: float) -> Content
     snapshot = engine.snapshot(resolved, MetricSelection(level=level, is_default=True))
     now = types_pb2.TimeRange()
     now.end_time.FromMicroseconds(resolved.now_us)
+    ranked = _ranking(engine, resolved, level)
     return Contents(
         stream=info_message(view.info),
         now=now,
@@ -105,7 +113,8 @@ def contents(engine: QueryEngine, selection: Selection, level: float) -> Content
         curve=curve(engine, CurveRequest(selection, kinds.CURVE_KIND_OPERATING_POINTS, MAX_POINTS)),
         histogram=histogram(engine, HistogramRequest(selection, BINS, None, None)),
         reliability=_reliability(engine, selection, snapshot, level),
-        ranking=_ranking(engine, resolved, level),
+        ranking=ranked,
+        falls=tuple(_falls(engine, selection, ranked, level)),
         alarms=None if view.alarms is None else status_message(view.info, view.alarms),
         projection=_projection(engine, resolved, snapshot, level),
     )
@@ -123,7 +132,11 @@ def _projection(
 
 
 def _rows(
-    engine: QueryEngine, selection: Selection, resolved: ResolvedSelection, level: float
+    engine: QueryEngine,
+    selection: Selection,
+    resolved: ResolvedSelection,
+    level: float,
+    min_positives: int = 0,
 ) -> Iterator[types_pb2.Snapshot]:
     """Yield the steps of the window; of all time, of the panes that are kept."""
     if isinstance(selection.span, HalfLife):
@@ -141,7 +154,10 @@ def _rows(
     step_s = next((each for each in STEPS_S if each >= target_s), STEPS_S[-1])
     metrics = MetricSelection(names=(HEADLINE,), level=level)
     starts = [pane.start_us for pane in covered.panes]
-    for span_us in spans(covered, step_s * 1_000_000, start_us):
+    steps = spans(covered, step_s * 1_000_000, start_us)
+    if min_positives:
+        steps = merged(steps, covered, starts, min_positives)
+    for span_us in steps:
         yield engine.snapshot(part_of(covered, starts, span_us), metrics, hull=False)
 
 
@@ -167,3 +183,16 @@ def _ranking(
         return None
     whole = replace(resolved.selection, segment=None)
     return ranking(engine, RankingRequest(whole, "", HEADLINE, level))
+
+
+def _falls(
+    engine: QueryEngine,
+    selection: Selection,
+    ranked: query_pb2.RankSegmentsResponse | None,
+    level: float,
+) -> Iterator[query_pb2.Fall | None]:
+    """Yield since when each of the first segments is lower, in steps of at least 20 positives."""
+    for each in ranked.segments[:MAX_FALL_SEGMENTS] if ranked is not None else ():
+        part = replace(selection, segment=(each.segment.key, each.segment.value))
+        rows = list(_rows(engine, part, engine.resolve(part), level, MIN_FALL_POSITIVES))
+        yield fall_message(rows, HEADLINE, level)

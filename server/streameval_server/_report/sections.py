@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import BY_NAME, HEADLINE
@@ -342,12 +343,17 @@ def segments(found: Contents) -> Markup | None:
             "Labelled",
         )
     ]
+    heads.append(("Lower since about", False))
     return section(
         title,
         tag("p", note, class_="note") if note else None,
         tag(
             "div",
-            table("At the window's prevalence", heads, _segment_rows(ranked[:MAX_SEGMENTS])),
+            table(
+                "At the window's prevalence",
+                heads,
+                _segment_rows(ranked[:MAX_SEGMENTS], found.falls),
+            ),
             class_="scroll",
             tabindex=0,
             role="region",
@@ -356,8 +362,10 @@ def segments(found: Contents) -> Markup | None:
     )
 
 
-def _segment_rows(ranked: Sequence[query_pb2.RankedSegment]) -> Iterator[list[object]]:
-    for each in ranked:
+def _segment_rows(
+    ranked: Sequence[query_pb2.RankedSegment], falls: Sequence[query_pb2.Fall | None]
+) -> Iterator[list[object]]:
+    for each, fall in zip_longest(ranked, falls[: len(ranked)]):
         value = each.segment.value
         shown = "(no value)" if value == "" else "(other values)" if value == "__other__" else value
         limits = each.difference.interval
@@ -383,4 +391,12 @@ def _segment_rows(ranked: Sequence[query_pb2.RankedSegment]) -> Iterator[list[ob
             words.percent(each.coverage.labelled_share)
             if each.HasField("coverage")
             else words.NOTHING,
+            "" if fall is None else _fall_words(fall),
         ]
+
+
+def _fall_words(fall: query_pb2.Fall) -> str:
+    """Return when a segment fell, most likely, and the range in which it did."""
+    first, last = fall.since.start_time, fall.since.end_time
+    since = words.moment(fall.step.start_time)
+    return since if first == last else f"{since} ({words.moment(first)} to {words.moment(last)})"

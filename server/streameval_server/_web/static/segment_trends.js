@@ -7,7 +7,6 @@ import { HEADLINE } from "./metrics.js";
 import { axis, line, tooltip } from "./plot.js";
 import { windowBetween } from "./route.js";
 import { intervals, measures, numbers, periods, words } from "./sheet.js";
-import { fallOf } from "./since.js";
 import { bandShape, shapes, tickOf } from "./time_chart.js";
 import { positivesOf, stepOf, trimmed } from "./time_rows.js";
 
@@ -31,7 +30,7 @@ export class SegmentTrends {
     this.trends = [];
   }
 
-  /** Load the steps of the first segments of a ranking; return those that fell, by name: {since, by}. */
+  /** Load the steps of the first segments of a ranking; return those that fell, by name: {since, by, range}. */
   async load(reader, snapshot, ranked, wholeRows) {
     const [start, end] = await reader.span(snapshot);
     const first = wholeRows.length ? wholeRows[0].start : start;
@@ -40,16 +39,15 @@ export class SegmentTrends {
     this.trends = await Promise.all(chosen.map((each) => this.loadOne(reader, each, first, end)));
     this.element.hidden = !this.trends.some(({ rows }) => rows.filter(({ value }) => value.value !== undefined).length > 1);
     this.draw();
-    return new Map(this.trends.filter(({ fall }) => fall).map(({ segment, fall }) => [segmentName(segment), { since: fall.step.start, by: fall.by }]));
+    return new Map(this.trends.filter(({ fall }) => fall).map(({ segment, fall }) => [segmentName(segment), fall]));
   }
 
   async loadOne(reader, { segment, numPositiveRef }, start, end) {
     const step = `${stepOf((end - start) / 1000, TARGET_ROWS)}s`;
-    const { snapshots } = await reader.read("windows", { step, minPositives: positivesOf(Number(numPositiveRef)), metrics: [HEADLINE] },
+    const { snapshots, fall } = await reader.read("windows", { step, minPositives: positivesOf(Number(numPositiveRef)), metrics: [HEADLINE] },
       reader.select(windowBetween(start, end), segment));
     const rows = trimmed(snapshots, 0, Date.now()).rows.map((each) => ({ ...each, value: metric(each.snapshot, HEADLINE) }));
-    const steps = rows.map((each) => ({ start: each.start, value: each.value.value, ...each.value.interval }));
-    return { segment, rows, fall: fallOf(steps) };
+    return { segment, rows, fall: fall && { by: fall.difference, since: new Date(fall.step.startTime), range: [fall.since.startTime, fall.since.endTime].map((at) => new Date(at)) } };
   }
 
   draw() {
@@ -95,7 +93,7 @@ function option(colours, width, perRow, trends, whole) {
     const left = column * cell + 40;
     const isLast = index + perRow >= trends.length;
     grids.push({ left, width: cell - 54, top: row * ROW_HEIGHT + 26, height: ROW_HEIGHT - 46, outerBoundsMode: "none" });
-    const note = fall ? `, fell by ${figure(-fall.by, 2)} since about ${moment(fall.step.start)}` : "";
+    const note = fall ? `, fell by ${figure(-fall.by, 2)} since about ${moment(fall.since)}` : "";
     titles.push({
       left: left - 4, top: row * ROW_HEIGHT + 2, text: `{name|${escaped(segmentName(segment))}}{note|${note}}`,
       textStyle: { rich: { name: { fontSize: 12, fontWeight: 600, color: colours.ink }, note: { fontSize: 12, color: fall ? colours.b : colours.muted } }, width: cell - 50, overflow: "truncate" },

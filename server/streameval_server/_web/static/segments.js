@@ -60,7 +60,7 @@ export class SegmentsCard {
     this.show();
   }
 
-  /** Say since when segments are lower: from their name to {since}. */
+  /** Say since when segments are lower: from their name to {since, by, range}. */
   fell(falls) {
     this.falls = falls;
     this.show();
@@ -115,8 +115,14 @@ export class SegmentsCard {
       h("td", { class: "number", "data-title": "p" }, pValue(each.pValue)),
       h("td", { class: "number", "data-title": "Positives" }, count(Number(each.numPositiveRef))),
       h("td", { class: "number", "data-title": "Labelled" }, percent(each.coverage?.labelledShare)),
-      h("td", { "data-title": "Lower since about" }, fall ? moment(fall.since) : ""));
+      h("td", { "data-title": "Lower since about" }, fall ? fallTime(fall) : ""));
   }
+}
+
+/** When a segment fell, most likely, and between which steps with 95 % confidence. */
+function fallTime({ since, range: [first, last] }) {
+  const range = first.getTime() === last.getTime() ? null : h("span", { class: "limits" }, ` ${moment(first)} to ${moment(last)}`);
+  return [moment(since), range];
 }
 
 function reachOf(ranked) {
