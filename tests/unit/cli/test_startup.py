@@ -209,12 +209,12 @@ def test_completion_prints_a_script() -> None:
     assert done.stdout.split() == ["health"]
 
 
-def test_metrics_are_completed() -> None:
-    """The names for `top --metric` come from the registry."""
+def test_orders_are_completed() -> None:
+    """The names for `top --order`, with those of the registry."""
     done = run(
         *("-m", "streameval"),
         _STREAMEVAL_COMPLETE="complete_bash",
-        COMP_WORDS="streameval top host:1 --metric auc_r",
+        COMP_WORDS="streameval top host:1 --order auc_r",
         COMP_CWORD="4",
     )
     assert "auc_roc" in done.stdout.split()
