@@ -243,6 +243,8 @@ def test_a_stream_that_fails_says_why_in_its_row(
             other = page.locator(ROWS, has_text=name_of(number))
             expect(other.locator(".value .at")).to_have_text(re.compile(r"0\.\d{3}"))
             expect(other.locator(".spark svg")).to_be_visible()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.close()
 
 
