@@ -31,7 +31,8 @@ from streameval._uncertainty.pair_comparison import (
     check_compared,
     flags_of,
 )
-from streameval._uncertainty.pair_counts import PairCounts, PairRows, PairShape
+from streameval._uncertainty.pair_counts import PairCounts, PairShape
+from streameval._uncertainty.pair_rows import PairRows
 from streameval._uncertainty.pair_verdict import verdict_of
 
 __all__ = [

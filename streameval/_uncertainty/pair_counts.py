@@ -27,13 +27,10 @@ from streameval._uncertainty.pair_grid import PairGrid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray
     from streameval._counts.resolution import Scale
     from streameval._uncertainty.pair_cuts import Thresholds
-
-    GroupCodes = npt.NDArray[np.uint16]
+    from streameval._uncertainty.pair_rows import PairRows, SideRows
 
 _MODEL_CELLS_PER_CELL = 2
 """Distinct scores that each model keeps, for each entry that the grid may have."""
@@ -64,39 +61,6 @@ class PairShape(NamedTuple):
     def model_cells(self) -> int:
         """The most distinct scores of each model."""
         return _MODEL_CELLS_PER_CELL * self.max_cells
-
-
-class PairRows(NamedTuple):
-    """Cases that are added or removed.
-
-    Attributes
-    ----------
-    positive : bool[n]
-    a, b : float64[n]
-        Finite, without -0.0.
-    signs : int64[n]
-        1 to add the case, -1 to remove it.
-    groups : uint16[n] or None
-        The groups of their clusters, where the pair has any.
-    units : int64[n] or None
-        The weight of each, in units of 2**-16 and above 0; None where each weighs 1. A pair
-        with groups has no weights.
-    """
-
-    positive: BoolArray
-    a: FloatArray
-    b: FloatArray
-    signs: IntArray
-    groups: GroupCodes | None
-    units: IntArray | None = None
-
-    def at(self, rows: IntArray) -> PairRows:
-        """Return some of the rows, by index."""
-        groups = None if self.groups is None else self.groups[rows]
-        units = None if self.units is None else self.units[rows]
-        return PairRows(
-            self.positive[rows], self.a[rows], self.b[rows], self.signs[rows], groups, units
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,8 +123,8 @@ class PairCounts:
         if not rows.signs.size:
             return self
         models = (
-            _model_changed(self.models[0], rows, rows.a),
-            _model_changed(self.models[1], rows, rows.b),
+            _model_changed(self.models[0], rows.side("a")),
+            _model_changed(self.models[1], rows.side("b")),
         )
         grid = self.grid.merged(
             [self._change_of(rows)], self.shape.max_cells, thresholds=thresholds, is_signed=True
@@ -223,12 +187,14 @@ def _weights_of(rows: PairRows, chosen: BoolArray) -> PairWeights | None:
     return PairWeights.of_units(rows.units[chosen], rows.signs[chosen])
 
 
-def _model_changed(model: State, rows: PairRows, scores: FloatArray) -> State:
+def _model_changed(model: State, rows: SideRows) -> State:
     """Return a model's own scores after a change."""
+    if (rows.signs > 0).all():
+        return merge_states([model, _state_of(rows, rows.positive, ~rows.positive)], revision=0)
     for sign in (1, -1):
         chosen = rows.signs == sign
         if chosen.any():
-            part = _state_of(scores, rows, chosen)
+            part = _state_of(rows, chosen & rows.positive, chosen & ~rows.positive)
             if sign > 0:
                 model = merge_states([model, part], revision=0)
             else:
@@ -236,11 +202,12 @@ def _model_changed(model: State, rows: PairRows, scores: FloatArray) -> State:
     return model
 
 
-def _state_of(scores: FloatArray, rows: PairRows, chosen: BoolArray) -> State:
-    """Return the scores and weights of some rows."""
-    classes = chosen & rows.positive, chosen & ~rows.positive
-    if rows.units is None:
-        positives, negatives = (Run.of(scores[each]) for each in classes)
-        return State(counts=ScoreCounts(positives, negatives))
-    runs = [WeightedRun.of(scores[each], rows.units[each]) for each in classes]
-    return with_weights(State(), WeightedCounts(*runs), unit=1)
+def _state_of(rows: SideRows, positive: BoolArray, negative: BoolArray) -> State:
+    """Return the scores and weights of some rows of each class."""
+    scores, units = rows.scores, rows.units
+    if units is None:
+        return State(counts=ScoreCounts(Run.of(scores[positive]), Run.of(scores[negative])))
+    positives, negatives = (
+        WeightedRun.of(scores[each], units[each]) for each in (positive, negative)
+    )
+    return with_weights(State(), WeightedCounts(positives, negatives), unit=1)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray, IntArray
 from streameval._common.errors import InvalidInputError
+from streameval._counts.run import Run
 from streameval._uncertainty.pair_cells import PairCells
 
 
@@ -105,30 +106,30 @@ NO_THRESHOLDS: Thresholds = (None, None)
 
 
 def cuts_of(
-    negatives: PairCells,
-    positives: PairCells,
+    negatives: Sequence[PairCells],
+    positives: Sequence[PairCells],
     cells: int,
     thresholds: Thresholds = NO_THRESHOLDS,
 ) -> PairCuts:
     """Return cuts of each model into at most `cells` cells; there are cases. O(n log n)."""
-    counts = (negatives.counts, positives.counts)
-    return PairCuts(
-        _axis_cuts((negatives.a, positives.a), counts, cells, thresholds[0]),
-        _axis_cuts((negatives.b, positives.b), counts, cells, thresholds[1]),
+    a, b = (
+        _axis_cuts(_counts_by_score(negatives, name), _counts_by_score(positives, name), cells, cut)
+        for name, cut in zip("ab", thresholds)
     )
+    return PairCuts(a, b)
+
+
+_Counts: TypeAlias = "tuple[FloatArray, IntArray]"
+"""Distinct scores, ascending, and how many cases have each."""
 
 
 def _axis_cuts(
-    scores: tuple[FloatArray, FloatArray],
-    counts: tuple[IntArray, IntArray],
-    cells: int,
-    threshold: float | None,
+    negatives: _Counts, positives: _Counts, cells: int, threshold: float | None
 ) -> AxisCuts:
-    distinct, codes = np.unique(np.concatenate(scores), return_inverse=True)
-    n, p = (
-        np.bincount(codes[rows], weights=each, minlength=len(distinct))
-        for rows, each in zip((slice(len(scores[0])), slice(len(scores[0]), None)), counts)
-    )
+    distinct = np.union1d(negatives[0], positives[0])
+    n, p = np.zeros((2, len(distinct)))
+    for table, (scores, counts) in ((n, negatives), (p, positives)):
+        table[np.searchsorted(distinct, scores)] = counts
     # Halfway through the cases of each score, from the best one down.
     above_p, above_n = (each[::-1].cumsum()[::-1] - each / 2 for each in (p, n))
     position = (
@@ -150,3 +151,15 @@ def _axis_cuts(
     if is_between:
         edges[np.searchsorted(starts[1:], least)] = threshold
     return AxisCuts(edges, distinct[(starts + ends) // 2])
+
+
+def _counts_by_score(parts: Sequence[PairCells], name: str) -> _Counts:
+    """Return the counts of one model's scores, whatever repeats. O(n log n)."""
+    scores = np.concatenate([getattr(part, name) for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    if (counts == 1).all():
+        run = Run.of(scores)
+        return run.scores, run.multiplicities()
+    distinct, codes = np.unique(scores, return_inverse=True)
+    # Sums below 2^53 are exact. One of 0 has its place: a cell may begin there.
+    return distinct, np.bincount(codes, weights=counts).astype(np.int64)

@@ -15,6 +15,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from streameval._counts.run import Run
 from streameval._uncertainty.pair_cells import PairCells, summed
 from streameval._uncertainty.pair_clusters import PairGroups, summed_groups
 from streameval._uncertainty.pair_cuts import NO_THRESHOLDS, PairCuts, cuts_of
@@ -80,6 +83,8 @@ class PairGrid:
         """
         grids = (self, *others)
         known = [grid.cuts for grid in grids if grid.cuts is not None]
+        if not known and max_cells is not None and _is_surely_above(grids, max_cells):
+            return _summed(grids, _cuts_of(grids, max_cells, thresholds))
         cuts = known[0] if known and all(known[0].same(each) for each in known) else None
         has_cuts = is_signed and bool(known)
         total = _summed(grids, cuts, is_signed=has_cuts)
@@ -90,8 +95,7 @@ class PairGrid:
         # Cells with different cuts have to be cut anew.
         is_refitted = bool(known) and cuts is None
         if is_refitted or max(len(total.negatives), len(total.positives)) > max_cells:
-            cells = math.isqrt(max_cells)
-            cuts = cuts_of(total.negatives, total.positives, cells, thresholds)
+            cuts = _cuts_of((total,), max_cells, thresholds)
             return _summed((total,), cuts, is_signed=has_cuts)
         return total
 
@@ -106,6 +110,32 @@ class PairGrid:
             if self.cuts is not None:
                 assert (self.cuts.a.cut(cells.a) == cells.a).all()
                 assert (self.cuts.b.cut(cells.b) == cells.b).all()
+
+
+def _is_surely_above(grids: Sequence[PairGrid], max_cells: int) -> bool:
+    """Whether the sum exceeds the cap by the scores of one model alone. O(n log n).
+
+    Only of additions that weigh 1, of which none cancels another.
+    """
+    for name in ("negatives", "positives"):
+        parts: list[PairCells] = [getattr(grid, name) for grid in grids]
+        if any(part.weights is not None or (part.counts < 1).any() for part in parts):
+            return False
+    return any(
+        sum(map(len, parts)) > max_cells
+        and len(Run.of(np.concatenate([part.a for part in parts]))) > max_cells
+        for parts in ([grid.negatives for grid in grids], [grid.positives for grid in grids])
+    )
+
+
+def _cuts_of(grids: Sequence[PairGrid], max_cells: int, thresholds: Thresholds) -> PairCuts:
+    """Return cuts of the sum of grids, whose entries may repeat. O(n log n)."""
+    return cuts_of(
+        [grid.negatives for grid in grids],
+        [grid.positives for grid in grids],
+        math.isqrt(max_cells),
+        thresholds,
+    )
 
 
 def _summed(

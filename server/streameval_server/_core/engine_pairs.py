@@ -81,7 +81,15 @@ class EnginePairs:
         for pair in pairs:
             pair.on_time(due_us, entry.revision)
             if entry.rows is not None:
-                pair.take(entry.stream, entry.rows, entry.revision, entry.received_us, due_us)
+                joins = streams[entry.stream].joins
+                pair.take(
+                    entry.stream,
+                    entry.rows,
+                    entry.revision,
+                    entry.received_us,
+                    due_us,
+                    ids=None if joins is None else joins.table,
+                )
             else:
                 self._take_thresholds(pair, entry.revision, streams)
         return pairs
@@ -102,6 +110,8 @@ class EnginePairs:
     def _delete(self, key: str) -> None:
         gone: PairState = self._pairs.pop(key)
         gone.last_view = None
+        for links in gone.links.values():
+            links.detach()
         for name in (gone.info.a, gone.info.b):
             left = tuple(pair for pair in self._by_stream[name] if pair is not gone)
             if left:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streameval._joining import SlotArray
     from streameval._time import Effects
     from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.pair_links import SlotLinks
 
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
 _MIN_REWRITE_ROWS = 1_024
@@ -60,12 +61,19 @@ class TrackedTable(JoinTable):
         Maximum number of ids that one `pop_due` returns; None for no limit.
     removed : list of bytes
         Ids that the last checkpoint has and that were removed since.
+    links : list of SlotLinks
+        Of the pairs that the table's stream is in.
+    last_found : (sequence of bytes, int64[n]) or None
+        The ids that were found last and their slots, those of added ones among them; kept
+        where there are links.
     """
 
     def __init__(self, keys: int = 0) -> None:
         super().__init__(keys)
         self.budget: int | None = None
         self.removed: list[bytes] = []
+        self.links: list[SlotLinks] = []
+        self.last_found: tuple[Sequence[bytes], SlotArray] | None = None
         self._changed = np.zeros(0, dtype=np.bool_)
         self._in_checkpoint = np.zeros(0, dtype=np.bool_)
 
@@ -86,6 +94,8 @@ class TrackedTable(JoinTable):
         """Find slots, and mark them as changed: a caller that finds an id may change it."""
         slots = super().find(ids)
         self._changed[slots[slots >= 0]] = True
+        if self.links:
+            self.last_found = (ids, slots)
         return slots
 
     def find_one(self, id_: bytes) -> int:
@@ -99,6 +109,8 @@ class TrackedTable(JoinTable):
         """Add ids, and mark them as changed."""
         slots = super().add(ids)
         self._changed[slots] = True
+        for links in self.links:
+            links.forget(slots)
         return slots
 
     def drop(self, slots: SlotArray) -> None:

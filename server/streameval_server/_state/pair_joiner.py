@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
     from streameval_server._model.pair_settings import PairSettings
+    from streameval_server._state.pair_links import StreamSlots
 
 TALLIES = (
     "repeated_predictions",
@@ -103,6 +104,19 @@ class CountedRows(NamedTuple):
             joined_units = np.concatenate([part.every_unit() for part in parts])
         event_us, positive, a, b, signs, codes = map(np.concatenate, columns)
         return cls(event_us, positive, a, b, signs, codes, joined_units)
+
+    def ordered(self) -> CountedRows:
+        """Return the rows in order of a's scores, in which they are counted. O(n log n)."""
+        order = np.argsort(self.a)
+        return CountedRows(
+            self.event_us[order],
+            self.positive[order],
+            self.a[order],
+            self.b[order],
+            self.signs[order],
+            self.codes[order],
+            None if self.units is None else self.units[order],
+        )
 
     def every_unit(self) -> IntArray:
         """Return the weight of each row in units. O(n)."""
@@ -179,11 +193,24 @@ class PairJoiner:
     # -- operations; each ends with `settle`
 
     def predict(
-        self, side: int, rows: Predictions, now_us: int, *, is_told_again: bool = False
+        self,
+        side: int,
+        rows: Predictions,
+        now_us: int,
+        *,
+        found: StreamSlots | None = None,
+        is_told_again: bool = False,
     ) -> None:
         """Take predictions of one stream: `BY_A` or `BY_B`. O(n).
 
-        `is_told_again`: they came with labels, so that repeated ones are none of a producer's.
+        Parameters
+        ----------
+        side, rows, now_us
+            Of the stream.
+        found
+            The ids in the table of their stream, if they are known.
+        is_told_again
+            Whether they came with labels, so that repeated ones are none of a producer's.
         """
         if len(set(rows.ids)) < len(rows.ids):  # the first prediction of an id counts
             backwards = range(len(rows.ids) - 1, -1, -1)
@@ -193,7 +220,7 @@ class PairJoiner:
             rows = rows.at(np.sort(np.fromiter(first.values(), np.int64)))
         ids, scores, event_us, codes = rows
         table = self.ids.table
-        slots = self._found_or_added(ids, event_us)
+        slots = self._found_or_added(ids, event_us, found)
         states = table.state[slots]
         fresh = (states & side) == 0
         if not fresh.all():
@@ -218,12 +245,20 @@ class PairJoiner:
         )
         counting = slots[is_shared & ((states & LABELLED) != 0)]
         self._count(counting, 1)
-        self._schedule(counting, np.full(counting.size, now_us + self._relabel_ttl_us))
+        self._schedule_all(counting, now_us + self._relabel_ttl_us)
 
     def label(
-        self, ids: Sequence[bytes], positive: BoolArray, now_us: int, units: IntArray | None
+        self,
+        ids: Sequence[bytes],
+        positive: BoolArray,
+        now_us: int,
+        units: IntArray | None,
+        *,
+        found: StreamSlots | None = None,
     ) -> None:
         """Take labels of either stream; `units` is None where each weighs 1. O(n).
+
+        `found`: as of predictions.
 
         An id keeps the weight of its first label: a label with another one is a mere repeat.
         """
@@ -238,7 +273,7 @@ class PairJoiner:
             self.tally["repeated_labels"] += int((~same).sum())
             ids, positive, units = _chosen(ids, positive, units, same)
         if len(set(ids)) == len(ids):
-            self._label(ids, positive, positive, now_us, units)
+            self._label(ids, positive, positive, now_us, units, found=found)
             return
         first: dict[bytes, bool] = {}
         now: dict[bytes, bool] = {}
@@ -280,10 +315,12 @@ class PairJoiner:
         last: BoolArray,
         now_us: int,
         units: IntArray | None,
+        *,
+        found: StreamSlots | None = None,
     ) -> None:
         """Take the first and the last label of each of distinct ids."""
         table = self.ids.table
-        slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64))
+        slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64), found)
         states = table.state[slots]
         before = states & LABELLED
         label = np.where(last, POSITIVE, NEGATIVE).astype(np.uint8)
@@ -298,7 +335,7 @@ class PairJoiner:
             table.set_units(slots, units)
         self._count(slots[is_shared & changed], 1)
         counting = slots[is_shared & (changed | (before != told))]
-        self._schedule(counting, np.full(counting.size, now_us + self._relabel_ttl_us))
+        self._schedule_all(counting, now_us + self._relabel_ttl_us)
 
     def retract(self, ids: Sequence[bytes]) -> None:
         """Forget ids, whatever is known of them. O(n)."""
@@ -351,10 +388,23 @@ class PairJoiner:
         table.drop(slots)
         return slots.size
 
-    def _found_or_added(self, ids: Sequence[bytes], event_us: IntArray) -> SlotArray:
+    def _found_or_added(
+        self, ids: Sequence[bytes], event_us: IntArray, found: StreamSlots | None
+    ) -> SlotArray:
         """Return the slots of distinct ids; new ones have an empty state and are scheduled."""
         table = self.ids.table
-        slots = table.find(ids)
+        if found is None or found.ids is not ids:  # some of a batch's rows
+            return self._with_new(ids, event_us, table.find(ids))
+        linked = found.links.pair_slots(found.slots, table)
+        is_linked = bool((linked >= 0).all())
+        slots = self._with_new(ids, event_us, table.find_linked(ids, linked))
+        if not is_linked:
+            found.links.put(found.slots, slots, table)
+        return slots
+
+    def _with_new(self, ids: Sequence[bytes], event_us: IntArray, slots: SlotArray) -> SlotArray:
+        """Return slots that were found, with those of new ids, which are added."""
+        table = self.ids.table
         new = np.flatnonzero(slots < 0)
         if new.size:
             added = table.add(ids if new.size == len(ids) else [ids[row] for row in new.tolist()])
@@ -385,6 +435,11 @@ class PairJoiner:
                     units,
                 )
             )
+
+    def _schedule_all(self, slots: SlotArray, due_us: int) -> None:
+        """Let all of these slots fall due at one time."""
+        bucket = min(max(due_us // self.bucket_us, 0), LAST_BUCKET)
+        self.ids.table.schedule(slots, np.full(slots.size, bucket, dtype=np.uint32))
 
     def _schedule(self, slots: SlotArray, due_us: IntArray) -> None:
         if slots.size:

@@ -140,6 +140,14 @@ class PairPanes:
         """Return the shape of a slice's counts of all time."""
         return self.total_shape if number == WHOLE else self.shape
 
+    def total_with_waiting(self) -> PairCounts:
+        """Return the whole's counts of all time, the waiting rows among them. O(n log n)."""
+        counts = self.totals.get(WHOLE) or PairCounts.empty(self.total_shape)
+        if not self.waiting:
+            return counts
+        rows = self._pair_rows(CountedRows.joined(self.waiting).ordered())
+        return counts.changed(rows, self.thresholds)
+
     def add(self, effects: PairEffects) -> None:
         """Take what joining did. O(rows) amortised."""
         for rows in effects.counted:
@@ -161,13 +169,14 @@ class PairPanes:
         waiting, self.waiting, self.num_waiting = self.waiting, [], 0
         if not waiting:
             return
-        rows = CountedRows.joined(waiting)
+        rows = CountedRows.joined(waiting).ordered()
+        pair_rows = self._pair_rows(rows)
         oldest_us = self.panes.grid.oldest_us
         self.beyond_retention += int((rows.signs[rows.event_us < oldest_us] > 0).sum())
-        for number, part in self.by_slice(rows):
+        for number, part in self._by_slice(rows, pair_rows):
             self._count_into(self.totals, number, self.shape_of(number), part)
             self.revisions[number] = self.revision
-        for start, number, part in self.by_pane(rows):
+        for start, number, part in self._by_pane(rows, pair_rows):
             pane = self.panes.at(start)
             self._count_into(pane.counts, number, self.shape, part)
             pane.revision = self.revision
@@ -180,21 +189,21 @@ class PairPanes:
         table[number] = after
         self._counts_bytes += after.nbytes - (0 if before is None else before.nbytes)
 
-    def by_slice(self, rows: CountedRows) -> Iterator[tuple[int, PairRows]]:
+    def _by_slice(self, rows: CountedRows, all_rows: PairRows) -> Iterator[tuple[int, PairRows]]:
         """Yield the rows of the whole and of each slice."""
-        all_rows = self._pair_rows(rows)
         yield WHOLE, all_rows
         for numbers, own in slices_by_key(self._segment_codes(rows)):
             assert own is None  # the keys of a pair are declared when it is made
             for number, at in _groups(numbers):
                 yield number, all_rows.at(at)
 
-    def by_pane(self, rows: CountedRows) -> Iterator[tuple[int, int, PairRows]]:
+    def _by_pane(
+        self, rows: CountedRows, all_rows: PairRows
+    ) -> Iterator[tuple[int, int, PairRows]]:
         """Yield the rows of each pane that is kept, by its start and slice."""
         kept = np.flatnonzero(rows.event_us >= self.panes.grid.oldest_us)
         if not kept.size:
             return
-        all_rows = self._pair_rows(rows)
         starts = self.panes.grid.starts_of(rows.event_us[kept])
         for start, at in _groups(starts):
             of_pane = kept[at]
@@ -205,7 +214,8 @@ class PairPanes:
 
     def _pair_rows(self, rows: CountedRows) -> PairRows:
         groups = rows.codes[:, 0] if self._has_groups else None
-        return PairRows(rows.positive, rows.a, rows.b, rows.signs, groups, rows.units)
+        by_b = np.argsort(rows.b)
+        return PairRows(rows.positive, rows.a, rows.b, rows.signs, groups, rows.units, by_b)
 
     def _segment_codes(self, rows: CountedRows | PredictedRows) -> CodeArray:
         return rows.codes[:, 1:] if self._has_groups else rows.codes

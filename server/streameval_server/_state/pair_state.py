@@ -28,11 +28,12 @@ from streameval_server._model.rows import (
     RetractionRows,
     event_column,
 )
-from streameval_server._state.pair_joiner import CountedRows, PairJoiner, Predictions
+from streameval_server._state.pair_joiner import PairJoiner, Predictions
+from streameval_server._state.pair_links import SlotLinks
 from streameval_server._state.pair_panes import PairPanes
 from streameval_server._state.pair_table import BY_A, BY_B
 from streameval_server._state.pair_view import Evidence, PairView
-from streameval_server._state.segments import WHOLE, Segments, segment_codes
+from streameval_server._state.segments import Segments, segment_codes
 
 if TYPE_CHECKING:
     from streameval._common import IntArray
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows
+    from streameval_server._state.join_table import TrackedTable
 
 _PAIR_BYTES = 8_192
 """Memory of a pair besides its counts and ids."""
@@ -67,6 +69,8 @@ class PairState:
     revision : int
         Log revision of its last change.
     joiner : PairJoiner
+    links : dict of int to SlotLinks
+        By side, `BY_A` or `BY_B`: from each stream's ids to the joiner's.
     counts : PairPanes
     segments : Segments
     evidence : dict of str to Evidence
@@ -80,6 +84,7 @@ class PairState:
         self.info = info
         self.revision = info.create_revision
         self.joiner = PairJoiner(info.settings)
+        self.links = {side: SlotLinks() for side in (BY_A, BY_B)}
         self.counts = PairPanes(info.settings)
         self.counts.revision = self.revision
         self.counts.advance(now_us)
@@ -90,8 +95,20 @@ class PairState:
 
     # -- changing
 
-    def take(self, stream: str, rows: Rows, revision: int, received_us: int, due_us: int) -> None:
-        """Take rows of one of the streams; those without an id do not concern a pair."""
+    def take(
+        self,
+        stream: str,
+        rows: Rows,
+        revision: int,
+        received_us: int,
+        due_us: int,
+        *,
+        ids: TrackedTable | None,
+    ) -> None:
+        """Take rows of one of the streams; those without an id do not concern a pair.
+
+        `ids`: the stream's, which has taken the rows; None without them.
+        """
         if not isinstance(rows, PredictionRows | LabelRows | RetractionRows):
             return
         self.last_view = None
@@ -100,17 +117,19 @@ class PairState:
         side = BY_A if stream == self.info.a else BY_B
         joiner = self.joiner
         joiner.settle(due_us)
+        found = None if ids is None else self.links[side].found(ids)
         if isinstance(rows, PredictionRows):
             event_us = event_column(rows.event_us, rows.size, received_us)
             predictions = Predictions(rows.ids, rows.scores, event_us, self._codes(rows))
-            joiner.predict(side, predictions, received_us)
+            joiner.predict(side, predictions, received_us, found=found)
         elif isinstance(rows, LabelRows):
             if rows.scores is not None:
                 event_us = event_column(rows.event_us, rows.size, received_us)
                 codes = np.zeros((rows.size, joiner.ids.table.codes.shape[1]), dtype=np.uint16)
                 predictions = Predictions(rows.ids, rows.scores, event_us, codes)
                 joiner.predict(side, predictions, received_us, is_told_again=True)
-            joiner.label(rows.ids, rows.labels, received_us, unless_one(rows.units))
+            units = unless_one(rows.units)
+            joiner.label(rows.ids, rows.labels, received_us, units, found=found)
         else:
             joiner.retract(rows.ids)
         joiner.settle(due_us)
@@ -187,10 +206,7 @@ class PairState:
 
     def _look(self, now_us: int) -> None:
         """Note whether the evidence suffices. O(entries log entries)."""
-        counts = self.counts.totals.get(WHOLE) or PairCounts.empty(self.counts.total_shape)
-        if self.counts.waiting:
-            rows = next(self.counts.by_slice(CountedRows.joined(self.counts.waiting)))[1]
-            counts = counts.changed(rows, self.counts.thresholds)
+        counts = self.counts.total_with_waiting()
         if min(counts.num_positives, counts.num_negatives) < MIN_ANYTIME_POSITIVES:
             self.evidence.clear()
             return
@@ -220,6 +236,7 @@ class PairState:
             + self.segments.memory_bytes
             + self.counts.memory_bytes
             + self.joiner.ids.memory_bytes
+            + sum(each.memory_bytes for each in self.links.values())
         )
 
     @property
@@ -255,6 +272,8 @@ class PairState:
     def _check(self) -> None:
         """Assert all invariants. O(everything)."""
         self.joiner.ids.table._check()
+        for links in self.links.values():
+            links._check(self.joiner.ids.table)
         assert len(self.joiner.ids) <= self.info.settings.max_pending
         assert not self.joiner.effects.counted
         assert not self.joiner.effects.predicted

@@ -1,7 +1,7 @@
 """The ids of a pair, and their segments of a checkpoint.
 
 An id has a score of each stream that has predicted it, and its label. Its time, segments and
-cluster are those of its first prediction. 160 B an id of 12 bytes, as in a stream, and 8 B.
+cluster are those of its first prediction. 160 B an id of 12 bytes, as in a stream, and 16 B.
 """
 
 from __future__ import annotations
@@ -51,11 +51,15 @@ class PairTable(TrackedTable):
     ----------
     score_b : float64[capacity]
         b's; `score` is a's. nan where there is none.
+    serial : int64[capacity]
+        A number that each id has alone, as long as it is kept; 0 of a free slot.
     """
 
     def __init__(self, keys: int = 0) -> None:
         super().__init__(keys)
         self.score_b = np.empty(0)
+        self.serial: IntArray = np.empty(0, dtype=np.int64)
+        self._last_serial = 0
         self._dict: dict[bytes, int] = {}
         self._shards = [self._dict] * len(self._shards)
 
@@ -63,7 +67,7 @@ class PairTable(TrackedTable):
     def memory_bytes(self) -> int:
         """Memory, with the second score. O(1)."""
         shared = (len(self._shards) - 1) * sys.getsizeof(self._dict)
-        return super().memory_bytes + self.score_b.nbytes - shared
+        return super().memory_bytes + self.score_b.nbytes + self.serial.nbytes - shared
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Return each id's slot, -1 for ids that the table does not have; mark them. O(n)."""
@@ -74,9 +78,32 @@ class PairTable(TrackedTable):
         self._changed[slots[slots >= 0]] = True
         return slots
 
+    def find_linked(self, ids: Sequence[bytes], linked: SlotArray) -> SlotArray:
+        """Return each id's slot, where `linked` has it or else as `find`; mark them. O(n)."""
+        missing = np.flatnonzero(linked < 0)
+        if missing.size == linked.size:
+            return self.find(ids)
+        if missing.size:
+            linked[missing] = self.find([ids[row] for row in missing.tolist()])
+        self._changed[linked[linked >= 0]] = True
+        return linked
+
+    def add(self, ids: Sequence[bytes]) -> SlotArray:
+        """Add ids, each with a serial number."""
+        slots = super().add(ids)
+        self.serial[slots] = np.arange(1, slots.size + 1) + self._last_serial
+        self._last_serial += slots.size
+        return slots
+
+    def drop(self, slots: SlotArray) -> None:
+        """Remove slots."""
+        self.serial[slots] = 0
+        super().drop(slots)
+
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)
-        self.score_b.resize(capacity, refcheck=False)
+        for column in (self.score_b, self.serial):
+            column.resize(capacity, refcheck=False)
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
@@ -86,6 +113,8 @@ class PairTable(TrackedTable):
         assert ((states & LABELLED) != LABELLED).all()
         assert (states != 0).all()
         assert (states < FREE_SLOT).all()
+        assert len(set(self.serial[slots].tolist())) == slots.size
+        assert ((self.serial == 0) == (self.state == FREE_SLOT)).all()
         for scores, bit in ((self.score, BY_A), (self.score_b, BY_B)):
             assert (np.isnan(scores[slots]) == ((states & bit) == 0)).all()
 

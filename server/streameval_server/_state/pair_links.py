@@ -1,0 +1,121 @@
+"""From the slots of a stream's ids to those of its pair, so that an id is looked up once.
+
+A stream has found the slots of a batch's ids when its pair takes the batch. The pair's slot of
+an id is kept beside the stream's from its prediction on, so that its label needs no second
+look-up. A link holds as long as both tables keep the id: a stream's slot loses its link when
+it is given to another id, and each id of a pair has a serial number that no other ever has.
+
+Links are derived: a checkpoint has none, and an id without one is looked up. 12 B a slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from streameval._common import IntArray
+    from streameval._joining import SlotArray
+    from streameval_server._state.join_table import TrackedTable
+    from streameval_server._state.pair_table import PairTable
+
+
+class StreamSlots(NamedTuple):
+    """A batch's ids in the table of their stream.
+
+    Attributes
+    ----------
+    ids : sequence of bytes
+        The batch's own: slots of a copy are not known.
+    slots : int64[n]
+        -1 where the stream has no slot of the id.
+    links : SlotLinks
+        Of the stream and the pair.
+    """
+
+    ids: Sequence[bytes]
+    slots: SlotArray
+    links: SlotLinks
+
+
+class SlotLinks:
+    """The pair's slots of a stream's ids.
+
+    Attributes
+    ----------
+    table : TrackedTable or None
+        The stream's, which clears the links of slots that it gives to new ids.
+    """
+
+    def __init__(self) -> None:
+        self.table: TrackedTable | None = None
+        self._slots, self._serials = _no_links()
+
+    def found(self, table: TrackedTable) -> StreamSlots | None:
+        """Return what the stream found last; None at first, and where ids had no column. O(1)."""
+        if table is not self.table:
+            self.detach()
+            self.table = table
+            table.links.append(self)
+            return None
+        return None if table.last_found is None else StreamSlots(*table.last_found, self)
+
+    def detach(self) -> None:
+        """Forget all links, and the stream's table. O(1)."""
+        if self.table is not None:
+            self.table.links.remove(self)
+        self.table = None
+        self._slots, self._serials = _no_links()
+
+    def forget(self, slots: SlotArray) -> None:
+        """Clear the links of slots that are given to new ids. O(n)."""
+        if self._serials.size:
+            self._serials[slots[slots < self._serials.size]] = 0
+
+    def pair_slots(self, slots: SlotArray, pair: PairTable) -> SlotArray:
+        """Return the pair's slots; -1 where there is no link. O(n)."""
+        if not self._serials.size:
+            return np.full(slots.size, -1, dtype=np.int64)
+        known = (slots >= 0) & (slots < self._serials.size)
+        at = np.where(known, slots, 0)
+        linked = self._slots[at].astype(np.int64)
+        holds = known & (self._serials[at] > 0)
+        holds &= pair.serial[linked] == self._serials[at]
+        return np.where(holds, linked, -1)
+
+    def put(self, slots: SlotArray, linked: SlotArray, pair: PairTable) -> None:
+        """Link slots to the pair's of the same ids; those that are -1 have none. O(n)."""
+        assert self.table is not None
+        capacity = self.table.state.size
+        if capacity > self._serials.size:
+            self._slots.resize(capacity, refcheck=False)
+            self._serials.resize(capacity, refcheck=False)
+        kept = (slots >= 0) & (linked >= 0)
+        if not kept.all():
+            slots, linked = slots[kept], linked[kept]
+        self._slots[slots] = linked
+        self._serials[slots] = pair.serial[linked]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the links. O(1)."""
+        return self._slots.nbytes + self._serials.nbytes
+
+    def _check(self, pair: PairTable) -> None:
+        """Assert that links are between slots of one id. O(n)."""
+        if self.table is None:
+            return
+        assert any(each is self for each in self.table.links)
+        slots = self.table.used()
+        linked = self.pair_slots(slots, pair)
+        slots, linked = slots[linked >= 0], linked[linked >= 0]
+        assert self.table.ids(slots) == pair.ids(linked)
+
+
+def _no_links() -> tuple[npt.NDArray[np.int32], IntArray]:
+    return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
