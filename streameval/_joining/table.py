@@ -144,15 +144,19 @@ class JoinTable(ExpiryIndex):
         The caller fills their columns and schedules them.
         """
         slots = self._take_slots(len(ids))
-        shards, shard_of, mask, kept = self._shards, _SHARD_OF_HASH, _HASH_MASK, self._ids
-        for slot, id_ in zip(slots.tolist(), ids, strict=True):
-            kept[slot] = id_
-            shards[shard_of[hash(id_) & mask]][id_] = slot
+        self._enter(ids, slots)
         self._id_bytes += _memory_of(ids)
         if self.units is not None:
             self.units[slots] = WEIGHT_UNITS
             self.total_units += WEIGHT_UNITS * slots.size
         return slots
+
+    def _enter(self, ids: Sequence[bytes], slots: SlotArray) -> None:
+        """Put ids into their slots, and into the dict. O(n)."""
+        shards, shard_of, mask, kept = self._shards, _SHARD_OF_HASH, _HASH_MASK, self._ids
+        for slot, id_ in zip(slots.tolist(), ids, strict=True):
+            kept[slot] = id_
+            shards[shard_of[hash(id_) & mask]][id_] = slot
 
     def keep_units(self) -> IntArray:
         """Return `units`, from now on a column. O(1), O(capacity) at first."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from streameval._joining import SlotArray
     from streameval._time import Effects
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.pair_links import SlotLinks
 
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
 _MIN_REWRITE_ROWS = 1_024
@@ -52,6 +51,13 @@ _REMOVED_BYTES = 72
 """Memory of a removed id that the last checkpoint has."""
 
 
+class DerivedSlots(Protocol):
+    """What is kept beside the slots of a table."""
+
+    def forget(self, slots: SlotArray) -> None:
+        """Clear what is kept of slots that are given to new ids."""
+
+
 class TrackedTable(JoinTable):
     """A join table that tracks changes.
 
@@ -61,7 +67,7 @@ class TrackedTable(JoinTable):
         Maximum number of ids that one `pop_due` returns; None for no limit.
     removed : list of bytes
         Ids that the last checkpoint has and that were removed since.
-    links : list of SlotLinks
+    links : list of DerivedSlots
         Of the pairs that the table's stream is in.
     last_found : (sequence of bytes, int64[n]) or None
         The ids that were found last and their slots, those of added ones among them; kept
@@ -72,7 +78,7 @@ class TrackedTable(JoinTable):
         super().__init__(keys)
         self.budget: int | None = None
         self.removed: list[bytes] = []
-        self.links: list[SlotLinks] = []
+        self.links: list[DerivedSlots] = []
         self.last_found: tuple[Sequence[bytes], SlotArray] | None = None
         self._changed = np.zeros(0, dtype=np.bool_)
         self._in_checkpoint = np.zeros(0, dtype=np.bool_)

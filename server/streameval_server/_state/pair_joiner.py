@@ -220,7 +220,7 @@ class PairJoiner:
             rows = rows.at(np.sort(np.fromiter(first.values(), np.int64)))
         ids, scores, event_us, codes = rows
         table = self.ids.table
-        slots = self._found_or_added(ids, event_us, found)
+        slots = self._of_predictions(ids, event_us, found)
         states = table.state[slots]
         fresh = (states & side) == 0
         if not fresh.all():
@@ -320,7 +320,7 @@ class PairJoiner:
     ) -> None:
         """Take the first and the last label of each of distinct ids."""
         table = self.ids.table
-        slots = self._found_or_added(ids, np.full(len(ids), now_us, dtype=np.int64), found)
+        slots = self._of_labels(ids, now_us, found)
         states = table.state[slots]
         before = states & LABELLED
         label = np.where(last, POSITIVE, NEGATIVE).astype(np.uint8)
@@ -388,22 +388,27 @@ class PairJoiner:
         table.drop(slots)
         return slots.size
 
-    def _found_or_added(
+    def _of_predictions(
         self, ids: Sequence[bytes], event_us: IntArray, found: StreamSlots | None
     ) -> SlotArray:
-        """Return the slots of distinct ids; new ones have an empty state and are scheduled."""
+        """Return the slots of distinct ids, and link the stream's to them."""
         table = self.ids.table
-        if found is None or found.ids is not ids:  # some of a batch's rows
-            return self._with_new(ids, event_us, table.find(ids))
-        linked = found.links.pair_slots(found.slots, table)
-        is_linked = bool((linked >= 0).all())
-        slots = self._with_new(ids, event_us, table.find_linked(ids, linked))
-        if not is_linked:
+        slots = self._with_new(ids, event_us, table.find(ids))
+        if found is not None and found.ids is ids:
             found.links.put(found.slots, slots, table)
         return slots
 
+    def _of_labels(self, ids: Sequence[bytes], now_us: int, found: StreamSlots | None) -> SlotArray:
+        """Return the slots of distinct ids, by the stream's links where they are known."""
+        table = self.ids.table
+        if found is None or found.ids is not ids:  # some of a batch's rows
+            slots = table.find(ids)
+        else:
+            slots = table.find_linked(ids, found.links.pair_slots(found.slots, table))
+        return self._with_new(ids, np.full(len(ids), now_us, dtype=np.int64), slots)
+
     def _with_new(self, ids: Sequence[bytes], event_us: IntArray, slots: SlotArray) -> SlotArray:
-        """Return slots that were found, with those of new ids, which are added."""
+        """Return the slots found; new ids are added, with an empty state, and scheduled."""
         table = self.ids.table
         new = np.flatnonzero(slots < 0)
         if new.size:

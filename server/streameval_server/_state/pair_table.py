@@ -95,6 +95,15 @@ class PairTable(TrackedTable):
         self._last_serial += slots.size
         return slots
 
+    def _enter(self, ids: Sequence[bytes], slots: SlotArray) -> None:
+        self._dict.update(zip(ids, slots.tolist(), strict=True))
+        first, last = (int(slots[0]), int(slots[-1])) if slots.size else (0, -1)
+        if last - first == slots.size - 1 and (np.diff(slots) == 1).all():
+            self._ids[first : last + 1] = ids
+            return
+        for slot, id_ in zip(slots.tolist(), ids, strict=True):
+            self._ids[slot] = id_
+
     def drop(self, slots: SlotArray) -> None:
         """Remove slots."""
         self.serial[slots] = 0
