@@ -37,7 +37,7 @@ _SCRIPTS = {
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
 }
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
-_START_S = 60.0
+_START_S = 180.0
 
 
 def fetch(directory: Path) -> Path:
