@@ -12,7 +12,8 @@ From the bottom up:
 - `state`: one immutable revision with its cached answers. `packed_counts`, `packed_run`: its
   counts as bytes, and one class of them; `opened_counts`: which of them are open. `merge`: sums
   and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there. `codec`:
-  a state as bytes; `evaluator_codec`: one that may have clusters or weights.
+  a state as bytes; `evaluator_codec`: one that may have clusters or weights. `state_decoder`:
+  many of them, verified together (`encoded_states`) and opened later (`encoded_counts`).
 - `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
   each group beside the whole's, and states with clusters as bytes.
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
@@ -47,6 +48,7 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
+from streameval._counts.encoded_counts import EncodedCounts
 from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.merge import check_mergeable, merge_states
@@ -56,8 +58,8 @@ from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
-from streameval._counts.state import State, empty_state
-from streameval._counts.state_decoder import StateDecoder
+from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
+from streameval._counts.state_decoder import StateDecoder, closed_state
 from streameval._counts.weight_columns import check_weights_allowed
 from streameval._counts.weights import (
     MAX_WEIGHT,
@@ -74,12 +76,14 @@ __all__ = [
     "EMPTY_RUN",
     "MAX_BITS",
     "MAX_TOTAL",
+    "MAX_UNPACKED_BYTES",
     "MAX_WEIGHT",
     "MAX_WEIGHTED_CASES",
     "OPENED",
     "WEIGHT_UNITS",
     "ClusterChecksums",
     "ClusterCounts",
+    "EncodedCounts",
     "Layout",
     "Run",
     "Scale",
@@ -98,6 +102,7 @@ __all__ = [
     "check_mergeable",
     "check_scores",
     "check_weights_allowed",
+    "closed_state",
     "cluster_checksums",
     "coarse_cells",
     "concatenate_parts",

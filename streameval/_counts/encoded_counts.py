@@ -56,7 +56,12 @@ class EncodedCounts:
     @property
     def memory_bytes(self) -> int:
         """Memory. O(1)."""
-        return _OBJECT_BYTES + len(self._data)
+        return self.memory_of(self._data)
+
+    @staticmethod
+    def memory_of(data: bytes) -> int:
+        """Return the memory of counts in these bytes. O(1)."""
+        return _OBJECT_BYTES + len(data)
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are. O(n)."""

@@ -42,8 +42,8 @@ T = TypeVar("T")
 LABELS = (True, False)
 """Both classes, positives first."""
 
-_MAX_UNPACKED_BYTES = 1_024
-"""Counts that were read as bytes are not packed below this: it would save little."""
+MAX_UNPACKED_BYTES = 1_024
+"""Counts that were read as bytes are not packed up to this memory: it would save little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class State:
         those of cells below one bit; so do counts as bytes that take little.
         """
         stored = self.stored
-        is_small = stored is not None and stored.memory_bytes <= _MAX_UNPACKED_BYTES
+        is_small = stored is not None and stored.memory_bytes <= MAX_UNPACKED_BYTES
         is_packed = is_small or isinstance(stored, PackedCounts)
         is_plain = self.weighted is None and self.clusters is None and not is_packed
         if is_plain and self.resolution is not None and self.resolution >= 1:

@@ -20,7 +20,7 @@ from sortedcontainers import SortedDict
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from streameval._common.arrays import IntArray
 
@@ -149,6 +149,13 @@ class Grid:
         return self.start_of(start_us), self.end_of(end_us - 1)
 
 
+@lru_cache
+def _first_grid(tiers: tuple[Tier, ...]) -> tuple[Grid, int]:
+    """Return the grid at 1970, and until when it is constant."""
+    grid = Grid.at(tiers, 0)
+    return grid, grid.until_us
+
+
 @dataclass(frozen=True, slots=True)
 class Pane(Generic[T]):
     """One pane, [start_us, end_us), and its content."""
@@ -182,8 +189,7 @@ class Panes(Generic[T]):
         self.now_us = 0
         self.tiers = tiers
         self._make = make
-        self.grid = Grid.at(tiers, 0)
-        self.until_us = self.grid.until_us
+        self.grid, self.until_us = _first_grid(tiers)
         self._contents: SortedDict[int, T] = SortedDict()
 
     def __len__(self) -> int:
@@ -213,6 +219,10 @@ class Panes(Generic[T]):
         """Return the content of the pane that starts there, or None. O(1)."""
         content: T | None = self._contents.get(start_us)
         return content
+
+    def update(self, contents: Mapping[int, T]) -> None:
+        """Put many contents where panes start. O(panes log panes)."""
+        self._contents.update(contents)
 
     def put(self, start_us: int, content: T) -> None:
         """Replace the content of the pane that starts there. O(log panes)."""

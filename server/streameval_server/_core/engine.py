@@ -596,7 +596,7 @@ class Engine:
         decoder = StateDecoder()
         for name, own_parts in streams.items():
             own = parts.of(own_parts)
-            state = stream_parts.restore_stream(limits, revision, own, decoder.decode)
+            state = stream_parts.restore_stream(limits, revision, own, decoder)
             engine._streams[name] = state
             engine._schedule(name, state)
             engine._measure(name, state)

@@ -12,7 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.storage import PartRow
@@ -76,7 +76,7 @@ class LazyParts(Mapping[str, bytes]):
             name = next(iter(self.makers))
             yield name, self.makers.pop(name)()
 
-    def of(self, names: Mapping[str, str]) -> LazyParts:
+    def of(self, names: Mapping[str, str]) -> Mapping[str, bytes]:
         """Return some of the parts under other names, given the name here for each."""
         return LazyParts({other: self.makers[name] for other, name in names.items()})
 
@@ -111,8 +111,7 @@ class Checkpoint:
     unchanged: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartEntry:
+class PartEntry(NamedTuple):
     """A manifest's entry for a part: the revision that wrote it, and how to verify it."""
 
     revision: int
@@ -221,7 +220,7 @@ class StoredParts(LazyParts):
         self._storage = storage
         self._entries = entries
 
-    def of(self, names: Mapping[str, str]) -> LazyParts:
+    def of(self, names: Mapping[str, str]) -> Mapping[str, bytes]:
         """Return some of the parts under other names, and read the small ones of them now.
 
         Raises
@@ -237,6 +236,8 @@ class StoredParts(LazyParts):
                 left -= entry.length
                 together[name] = entry
         read = _read_parts(self._storage, together) if together else {}
+        if len(read) == len(names):
+            return {other: read[name] for other, name in names.items()}
         return LazyParts(
             {
                 other: _constant(read[name]) if name in read else self.makers[name]
@@ -271,8 +272,12 @@ def read_base(storage: Storage) -> Manifest | None:
     return None if data is None else Manifest.from_bytes(data)
 
 
-def _entry(numbers: list[object]) -> PartEntry:
-    revision, length, crc32 = map(_integer, numbers)
+def _entry(numbers: list[int]) -> PartEntry:
+    revision, length, crc32 = numbers
+    if not (type(revision) is type(length) is type(crc32) is int):
+        raise ValueError(f"{numbers!r} are not a part's numbers")
+    if not (0 <= revision < 1 << 63 and 0 <= length < 1 << 63 and 0 <= crc32 < 1 << 63):
+        raise ValueError(f"{numbers!r} are not a part's numbers")
     return PartEntry(revision, length, crc32)
 
 

@@ -304,11 +304,19 @@ class SqliteStorage:
             connection = self._opened()
             for start in range(0, len(keys), _MAX_SELECT_PARTS):
                 wanted = keys[start : start + _MAX_SELECT_PARTS]
-                pieces: list[list[tuple[int, bytes]]] = [[] for _ in wanted]
+                whole = [b""] * len(wanted)
+                # Nearly all parts are of one piece.
+                pieces: dict[int, list[tuple[int, bytes]]] = {}
                 rows = connection.execute(_selection(len(wanted)), list(chain(*wanted)))
                 for place, piece, data in rows:
-                    pieces[place].append((piece, _blob(data, wanted[place][0])))
-                found += [b"".join(data for _, data in sorted(each)) for each in pieces]
+                    blob = _blob(data, wanted[place][0])
+                    if piece:
+                        pieces.setdefault(place, []).append((piece, blob))
+                    else:
+                        whole[place] = blob
+                for place, others in pieces.items():
+                    whole[place] += b"".join(data for _, data in sorted(others))
+                found += whole
         return found
 
     def part_keys(self) -> list[PartKey]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts import ScoreCounts, State, merge_states
+from streameval._counts import EncodedCounts, ScoreCounts, State, merge_states
 from streameval_server._state.cell_table import CellTable
 from streameval_server._state.pending_cases import (
     UnsortedCases,
@@ -376,6 +376,11 @@ def piece_bytes(change: Addition) -> int:
         # What it takes once it is merged, which no reader counts.
         return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def encoded_bytes(data: bytes) -> int:
+    """Return the memory of an accumulator whose state is kept as these bytes. O(1)."""
+    return OVERHEAD_BYTES + _PACKED_STATE_BYTES + EncodedCounts.memory_of(data)
 
 
 def _state_bytes(state: State) -> int:

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
-from streameval._counts import decode_evaluator, encode_evaluator
+from streameval._counts import (
+    MAX_UNPACKED_BYTES,
+    EncodedCounts,
+    closed_state,
+    decode_evaluator,
+    encode_evaluator,
+)
 from streameval._time import CoverageCell
-from streameval_server._state.accumulator import Accumulator
+from streameval_server._state.accumulator import Accumulator, encoded_bytes
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.deferred_rows import DeferredRows
 from streameval_server._state.delays import Delays
@@ -22,7 +28,7 @@ from streameval_server._state.views import PaneView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval._counts import Scale, State
+    from streameval._counts import Scale, State, StateDecoder
     from streameval._time import Effects
     from streameval_server._state.accumulator import StreamUsage
     from streameval_server._state.deferred_rows import CodedCases
@@ -80,8 +86,6 @@ class PaneContent:
 
     Attributes
     ----------
-    parts : dict of int to Part
-        By the number of the slice.
     revision : int
         Log revision of the last change.
     is_open : bool
@@ -91,12 +95,13 @@ class PaneContent:
     """
 
     __slots__ = (
+        "_encoded",
         "_frozen",
         "_make_part",
+        "_parts",
         "_usage",
         "deferred",
         "is_open",
-        "parts",
         "revision",
     )
 
@@ -104,17 +109,83 @@ class PaneContent:
         self._make_part = make
         self._usage = usage
         self._frozen: dict[int, PaneView] | None = None
-        self.parts: dict[int, Part] = {}
+        self._parts: dict[int, Part] = {}
+        # The counts of the whole as bytes, while it is the only slice and nothing has read it.
+        self._encoded: bytes | None = None
         self.revision = usage.revision
         self.is_open = False
         self.deferred = _NONE_DEFERRED
+
+    def restore(
+        self, data: bytes, revision: int, scale: Scale, decoder: StateDecoder | None
+    ) -> None:
+        """Take the parts that a `PartsEncoder` wrote. O(cells), or O(1) if they may wait.
+
+        Most panes that a start reads are of one slice and not asked for soon: their counts stay
+        bytes, which the decoder verifies, until `parts` is read.
+
+        Parameters
+        ----------
+        data, scale
+            As for `parts_from_bytes`.
+        revision
+            The checkpoint's.
+        decoder
+            Verifies many states later; None decodes each now.
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are not exactly that.
+        """
+        self.revision = revision
+        if decoder is not None and data[: _PART.size] == _PART.pack(
+            WHOLE, max(len(data) - _PART.size, 0), 0, 0
+        ):
+            encoded = data[_PART.size :]
+            if decoder.defer(encoded):
+                self._encoded = encoded
+                return
+        decode = decode_evaluator if decoder is None else decoder.decode
+        self._parts = parts_from_bytes(data, scale, decode)
+
+    @property
+    def parts(self) -> dict[int, Part]:
+        """The slices by their numbers. O(1)."""
+        if self._encoded is not None:
+            state = closed_state(self._encoded)
+            self._parts = {WHOLE: Part(Accumulator(state), EMPTY_COVERAGE[state.scale])}
+            self._encoded = None
+        return self._parts
+
+    @property
+    def num_parts(self) -> int:
+        """How many slices there are. O(1)."""
+        return len(self._parts) if self._encoded is None else 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the slices and the deferred rows, an upper bound. O(slices).
+
+        Counts as bytes take what they will take once they are read.
+        """
+        memory_bytes = self.deferred.memory_bytes
+        if self._encoded is not None:
+            return memory_bytes + encoded_bytes(self._encoded)
+        return memory_bytes + sum(part.memory_bytes for part in self._parts.values())
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the counts are bytes that packing would leave as they are. O(1)."""
+        encoded = self._encoded
+        return encoded is not None and EncodedCounts.memory_of(encoded) <= MAX_UNPACKED_BYTES
 
     def defer(self, rows: CodedCases | Effects) -> int:
         """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
         if self.deferred is _NONE_DEFERRED:
             self.deferred = DeferredRows()
         return self.deferred.add(
-            rows, slices=self._usage.num_slices, existing=max(len(self.parts) - 1, 0)
+            rows, slices=self._usage.num_slices, existing=max(self.num_parts - 1, 0)
         )
 
     def pop_deferred(self, max_cells: int) -> list[CodedCases | Effects]:

@@ -9,7 +9,7 @@ closed; before a removal all panes are closed.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from streameval._counts import empty_state
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from streameval._common import IntArray
-    from streameval._counts import State
+    from streameval._counts import Scale, State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import StreamUsage
@@ -50,6 +50,8 @@ class PaneStore:
         All-time counts by the number of the slice. Slices lack the open panes' counts; the
         whole always exists and has everything.
     panes : Panes of PaneContent
+    new_pane : callable
+        Makes an empty pane.
     floor_us : int
         Event times before this are in no pane, even within the retention.
     key_revisions : dict of int to int
@@ -65,20 +67,14 @@ class PaneStore:
         self.key_revisions: dict[int, int] = {}
         self._usage = usage
         groups = settings.cluster_groups or None
-        bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
-        whole_of_pane = empty_state(
-            resolution=self.bits,
-            scale=self.scale,
-            max_cells=limits.pane_cells,
-            cluster_groups=groups,
-        )
+        cells, max_cells = limits.pane_cells, limits.max_cells
+        bounded = _empty_state(self.bits, self.scale, cells, None)
+        whole_of_pane = _empty_state(self.bits, self.scale, cells, groups)
         self._new_part = partial(_new_part, whole_of_pane, bounded, usage)
-        whole = empty_state(
-            resolution=None, scale=self.scale, max_cells=limits.max_cells, cluster_groups=groups
-        )
-        self.slices = {WHOLE: _part(whole)}
+        self.slices = {WHOLE: _part(_empty_state(None, self.scale, max_cells, groups))}
         self.has_clusters = groups is not None
         usage.memory_bytes = self.whole.memory_bytes
+        self.new_pane = partial(PaneContent, self._new_part, usage)
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
         # Panes that are not open, and may have counts that are not packed; by their last change.
@@ -86,7 +82,7 @@ class PaneStore:
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
-        return Panes(tiers, partial(PaneContent, self._new_part, self._usage))
+        return Panes(tiers, self.new_pane)
 
     # -- changing
 
@@ -223,7 +219,7 @@ class PaneStore:
         Slices that deferred rows will create are counted with these rows.
         """
         found = [
-            len(pane.content.parts) + pane.content.deferred.new_slices
+            pane.content.num_parts + pane.content.deferred.new_slices
             for pane in self.panes
             if pane.end_us > first_us and pane.start_us <= last_us
         ]
@@ -278,10 +274,8 @@ class PaneStore:
         # Panes that coarsened or were restored are new, and others are gone.
         self._unpacked = {}
         for content in self.panes.contents():
-            memory_bytes += content.deferred.memory_bytes
-            for part in content.parts.values():
-                memory_bytes += part.memory_bytes
-            if not content.is_open:
+            memory_bytes += content.memory_bytes
+            if not content.is_open and not content.is_packed:
                 self._unpacked[content] = None
         self._usage.memory_bytes = memory_bytes
 
@@ -290,7 +284,7 @@ class PaneStore:
     @property
     def num_panes(self) -> int:
         """Number of panes of all slices. O(panes)."""
-        return sum(len(pane.content.parts) for pane in self.panes)
+        return sum(content.num_parts for content in self.panes.contents())
 
     def slice_numbers(self) -> set[int]:
         """Return the numbers of all slices. O(slices)."""
@@ -326,6 +320,12 @@ class PaneStore:
             tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
             names,
         )
+
+
+@lru_cache
+def _empty_state(bits: int | None, scale: Scale, max_cells: int, groups: int | None) -> State:
+    """Return the empty state of all streams with these settings. O(1)."""
+    return empty_state(resolution=bits, scale=scale, max_cells=max_cells, cluster_groups=groups)
 
 
 def _new_part(whole: State, bounded: State, usage: StreamUsage, number: int) -> Part:

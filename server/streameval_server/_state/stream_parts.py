@@ -35,9 +35,10 @@ from streameval_server._state.stream_state import StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streameval._counts import State, StateDecoder
+    from streameval._counts import StateDecoder
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
+    from streameval_server._state.pane_content import PaneContent
 
 _LENGTHS = struct.Struct("<III")
 
@@ -212,7 +213,7 @@ def restore_stream(
     limits: Limits,
     revision: int,
     parts: Mapping[str, bytes],
-    decode: Callable[[bytes], State] = decode_evaluator,
+    decoder: StateDecoder | None = None,
 ) -> StreamState:
     """Return the stream that a checkpoint at `revision` has.
 
@@ -220,8 +221,8 @@ def restore_stream(
     ----------
     parts
         By their names without the stream's, as `split_part` gives them.
-    decode
-        As `parts_from_bytes` takes it.
+    decoder
+        Verifies the counts of many streams later, by `verify_states`; None decodes them now.
 
     Raises
     ------
@@ -229,7 +230,7 @@ def restore_stream(
         When they are not what `checkpoint_parts` and `join_parts` yielded.
     """
     try:
-        return _restored(limits, revision, parts, decode)
+        return _restored(limits, revision, parts, decoder)
     except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
         raise _unreadable(error) from error
 
@@ -256,8 +257,9 @@ def _restored(
     limits: Limits,
     revision: int,
     parts: Mapping[str, bytes],
-    decode: Callable[[bytes], State],
+    decoder: StateDecoder | None,
 ) -> StreamState:
+    decode = decode_evaluator if decoder is None else decoder.decode
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
     settings = StreamSettings.of_fields(fields["settings"])
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
@@ -275,15 +277,15 @@ def _restored(
     if "delays_since_us" in fields:
         state.counts.keep_delays(settings, fields["delays_since_us"])
     segments: dict[int, bytes] = {}
+    panes: dict[int, PaneContent] = {}
     for part, data in parts.items():
         kind, _, number = part.partition("/")
         if kind == SLICE_PART:
             store.slices.update(parts_from_bytes(data, settings.scale, decode))
             store.key_revisions[int(number)] = revision
         elif kind == PANE_PART:
-            content = store.panes.at(int(number))
-            content.revision = revision
-            content.parts = parts_from_bytes(data, settings.scale, decode)
+            content = panes[int(number)] = store.new_pane()
+            content.restore(data, revision, settings.scale, decoder)
         elif kind == DELAY_PART:
             if state.counts.delays is None:
                 raise CorruptStateError("there are label delays, and none since when")
@@ -292,6 +294,7 @@ def _restored(
             segments[int(number)] = data
         else:
             _restore_small(state, kind, data, revision)
+    store.panes.update(panes)
     store.recount_memory()
     if joins:
         state.joins = Joins(settings)

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts import decode_evaluator, encode_evaluator
+from streameval._counts import decode_evaluator, encode_evaluator, encoded_states
+from streameval._counts.codec import HEADER
 from streameval._counts.encoded_counts import EncodedCounts
+from streameval._counts.encoded_states import are_valid
 from streameval._counts.merge import merge_states
 from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.packed_counts import PackedCounts
@@ -144,6 +146,24 @@ def test_what_is_refused_alone_is_refused_among_others(index: int) -> None:
         altered[at] ^= 0x41
         assert refusal_among(bytes(altered), others) == refusal(bytes(altered))
         assert refusal_among(valid[:at], others) == refusal(valid[:at])
+
+
+def test_no_state_is_valid_that_decoding_refuses() -> None:
+    """Whatever is wrong with others; and small states of every kind are found valid together."""
+    good = small_states()
+    assert encoded_states.HEAD.itemsize == 6 + HEADER.size
+    assert are_valid(good).all()
+    assert not are_valid([]).size
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        among = [bytearray(each) for each in good]
+        for place in rng.choice(len(among), 2, replace=False).tolist():
+            each = among[place]
+            each[int(rng.integers(0, len(each)))] ^= 1 << int(rng.integers(0, 8))
+        mixed = [bytes(each) for each in among] + [good[0][: int(rng.integers(0, 80))], b""]
+        valid = are_valid(mixed).tolist()
+        assert not any(ok and refusal(data) is not None for data, ok in zip(mixed, valid))
+        assert [ok for data, ok in zip(mixed, valid) if data in good] == [True] * 3
 
 
 def test_many_states_are_verified_in_pieces() -> None:
