@@ -189,8 +189,10 @@ class ExpiryIndex(ABC):
         self._bucket_bytes += bucket.memory_bytes
 
     def _leave(self, slots: SlotArray) -> None:
-        """Count the entries of slots as stale; sweep some buckets when most entries are."""
+        """Unschedule slots, whose entries are stale; sweep some buckets when most entries are."""
         self._stale += int(np.count_nonzero(self.due[slots] != UNLISTED_BUCKET))
+        # Before a sweep, which removes what it counted.
+        self.due[slots] = UNLISTED_BUCKET
         if self._stale > len(self) + _MIN_STALE_ENTRIES:
             self._sweep(_MAX_SWEPT_ENTRIES_PER_SLOT * slots.size)
 

@@ -182,7 +182,6 @@ class JoinTable(ExpiryIndex):
         self._leave(slots)
         if self.units is not None:
             self.total_units -= int(self.units[slots].sum())
-        self.due[slots] = UNLISTED_BUCKET
         self.state[slots] = FREE_SLOT
         self._dropped.frombytes(slots.astype(np.intc).tobytes())
         self._purge(_MAX_PURGED_IDS_PER_DROP)

@@ -156,6 +156,30 @@ def test_many_buckets_that_are_due_are_taken_at_once() -> None:
         joiner._check()
 
 
+def test_a_sweep_removes_the_entries_of_those_that_made_it_begin() -> None:
+    """Stale entries are counted as long as they are listed, however early buckets are swept."""
+    rng = np.random.default_rng(3)
+    table = JoinTable()
+    with patch("streameval._joining.expiry_index._MIN_STALE_ENTRIES", 4):
+        for step in range(300):
+            new = [each for each in ids_below(12, rng) if table.find_one(each) < 0]
+            slots = table.add(new)
+            table.state[slots] = 1
+            table.schedule(slots, np.full(len(new), step // 20, dtype=np.uint32))
+            known = table.find(ids_below(12, rng))
+            known = known[known >= 0]
+            if step % 3:
+                table.drop(known)
+            else:
+                table.schedule(known, rng.integers(step // 20, 20, known.size).astype(np.uint32))
+            table._check()
+
+
+def ids_below(number: int, rng: np.random.Generator) -> list[bytes]:
+    """Return about half of these ids."""
+    return [b"%d" % each for each in np.flatnonzero(rng.random(number) < 0.5)]
+
+
 def test_whole_buckets_are_taken_up_to_max_slots() -> None:
     """No bucket more than needed, though buckets have stale entries."""
     table = JoinTable(keys=1)
