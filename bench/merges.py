@@ -3,9 +3,10 @@
     python bench/merges.py [--quick]
 
 States of 1,000 cases are merged into a stream of each sender, one after the other, each
-call answered when its merge is durable and visible. "clients" are threads with a
-`streameval.client.Client` each; "calls" are gRPC calls of one event loop with requests
-that were encoded beforehand, so that the sender costs less. Processor time of the server
+call answered when its merge is durable and visible; or many by one call, answered when
+they are durable. "clients" are threads with a `streameval.client.Client` each; "calls" are
+gRPC calls of one event loop with requests that were encoded beforehand, so that the sender
+costs less. Processor time of the server
 says what a machine with cores to spare reaches; the rate of the clock shares two cores
 with the sender. The peer is a grpc.aio server that reads each merge and drops it: no log,
 check or count. Rounds alternate; the table shows medians.
@@ -31,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 from scale import state
 
-from streameval.client import Client
+from streameval.client import Client, Merge
 from streameval.client._delivery.merge_upload import Upload
 from streameval.v1 import ingest_pb2_grpc
 
@@ -57,6 +58,19 @@ def by_clients(address: str, ev: Evaluator, senders: int, each: int) -> None:
         list(pool.map(send, range(senders), [next(_sources) for _ in range(senders)]))
 
 
+def by_merge_many(address: str, ev: Evaluator, senders: int, each: int) -> None:
+    """Merge with a client for each sender, which does not wait for answers."""
+
+    def send(number: int, source: str) -> None:
+        with Client(address) as client:
+            client.stream(f"merges/{number}").merge_many(
+                Merge(ev, source, epoch) for epoch in range(1, each + 1)
+            )
+
+    with ThreadPoolExecutor(senders) as pool:
+        list(pool.map(send, range(senders), [next(_sources) for _ in range(senders)]))
+
+
 def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
     """Merge with encoded requests, from one event loop."""
 
@@ -77,7 +91,35 @@ def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
     asyncio.run(send_all())
 
 
-WAYS = {"clients": by_clients, "calls": by_calls}
+def by_streams(address: str, ev: Evaluator, senders: int, each: int) -> None:
+    """Merge with encoded requests of a MergeMany call for each sender, from one event loop."""
+
+    async def send(stub: ingest_pb2_grpc.IngestServiceStub, name: str, source: str) -> None:
+        uploads = (
+            Upload(name, ev, source=source, epoch=epoch, at=None, segments=None)
+            for epoch in range(1, each + 1)
+        )
+        requests = [request for upload in uploads for request in upload.stream_requests()]
+        async for answer in stub.MergeMany(iter(requests)):
+            assert not answer.refused
+            if answer.num_settled == each:
+                return
+
+    async def send_all() -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = ingest_pb2_grpc.IngestServiceStub(channel)
+            names = [(f"merges/{number}", next(_sources)) for number in range(senders)]
+            await asyncio.gather(*(send(stub, *name) for name in names))
+
+    asyncio.run(send_all())
+
+
+WAYS = {
+    "clients": by_clients,
+    "clients, merge_many": by_merge_many,
+    "calls": by_calls,
+    "calls of MergeMany": by_streams,
+}
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -17,7 +17,7 @@ from streameval._common.extras import needs_extra as _needs_extra
 with _needs_extra("client"):
     from streameval.client._async_client import AsyncClient
     from streameval.client._client import Client
-    from streameval.client._delivery.merge_upload import MergeState
+    from streameval.client._delivery.merge_upload import Merge, MergeState
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._errors import (
         AccessError,
@@ -27,10 +27,12 @@ with _needs_extra("client"):
         DeadlineError,
         FencedError,
         InvalidRequestError,
+        MergesRefusedError,
         NotFoundError,
         OutOfRangeError,
         PreconditionError,
         RefusedBatch,
+        RefusedMerge,
         ResourceExhaustedError,
         RowsLostError,
         UnavailableError,
@@ -79,7 +81,9 @@ __all__ = [
     "Disagreement",
     "FencedError",
     "InvalidRequestError",
+    "Merge",
     "MergeState",
+    "MergesRefusedError",
     "NotFoundError",
     "OutOfRangeError",
     "PairComparison",
@@ -90,6 +94,7 @@ __all__ = [
     "PreconditionError",
     "RankedSegment",
     "RefusedBatch",
+    "RefusedMerge",
     "ResourceExhaustedError",
     "RowsLostError",
     "SegmentRanking",

@@ -729,6 +729,114 @@ class MergeRequest(_message.Message):
 Global___MergeRequest: _TypeAlias = MergeRequest  # noqa: Y015
 
 @_typing.final
+class MergeManyRequest(_message.Message):
+    """A merge, or a piece of one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """A piece of the states, at most 1 MiB. The merge is complete when its pieces
+    have header.total_bytes together: usually in the message of the header.
+    """
+    @_builtins.property
+    def header(self) -> Global___MergeHeader:
+        """Begins a merge; absent in its further pieces. The merge before it must be
+        complete.
+        """
+
+    def __init__(
+        self,
+        *,
+        header: Global___MergeHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeManyRequest: _TypeAlias = MergeManyRequest  # noqa: Y015
+
+@_typing.final
+class MergeManyResponse(_message.Message):
+    """What became of merges since the answer before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUM_SETTLED_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    DUPLICATES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    num_settled: _builtins.int
+    """The first merges of this call that are settled, in the order in which they were
+    sent: durable, duplicates, or refused.
+    """
+    revision: _builtins.int
+    """Log revision that includes those that are durable."""
+    @_builtins.property
+    def duplicates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those newly settled whose epoch was not above the source's last; they changed
+        nothing. Counted from 1 in the order in which they were sent.
+        """
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___MergeRefused]:
+        """Those newly settled that were refused; they changed nothing."""
+
+    def __init__(
+        self,
+        *,
+        num_settled: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        duplicates: _abc.Iterable[_builtins.int] | None = ...,
+        refused: _abc.Iterable[Global___MergeRefused] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "num_settled", b"num_settled", "refused", b"refused", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeManyResponse: _TypeAlias = MergeManyResponse  # noqa: Y015
+
+@_typing.final
+class MergeRefused(_message.Message):
+    """A merge that was refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Which: counted from 1 in the order in which they were sent in this call."""
+    reason: _builtins.str
+    """As the reason of Merge's error, for instance INVALID_MERGE, or SOURCE_STOPPED
+    when an earlier merge of the same source into the same stream was refused.
+    """
+    @_builtins.property
+    def refusal(self) -> _status_pb2.Refusal:
+        """Why."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        refusal: _status_pb2.Refusal | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "reason", b"reason", "refusal", b"refusal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeRefused: _TypeAlias = MergeRefused  # noqa: Y015
+
+@_typing.final
 class MergeHeader(_message.Message):
     """Names what is merged."""
 

@@ -80,13 +80,21 @@ class MergeInbox:
         if self.header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
-            self._check(request.header)
-            self.header = request.header
-            self._chunks = ChunkJoiner(request.header.total_bytes, _invalid)
+            self.begin(request.header)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data", "DATA_EXPECTED")
-        self._chunks.add(request.data)
+        self.add(request.data)
+
+    def begin(self, header: ingest_pb2.MergeHeader) -> None:
+        """Accept the header. Raises RequestError, after which the header is kept."""
+        self.header = header
+        self._check(header)
+        self._chunks = ChunkJoiner(header.total_bytes, _invalid)
+
+    def add(self, data: bytes) -> None:
+        """Accept the next piece of the states. Raises RequestError. O(bytes)."""
+        self._chunks.add(data)
 
     def _check(self, header: ingest_pb2.MergeHeader) -> None:
         limits = self._limits

@@ -24,7 +24,7 @@ from streameval_server._core.transaction import Transaction
 from streameval_server._log.catalog import NEW
 from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
-from streameval_server._log.entries import IMPORTS, Kind, Outcome, Status
+from streameval_server._log.entries import IMPORTS, Kind, Outcome
 from streameval_server._log.failpoints import NOTED, failpoint
 from streameval_server._log.log_time import LogTime
 from streameval_server._model.errors import (
@@ -448,8 +448,7 @@ class Committer:
             if is_refused:
                 left = self._headroom_bytes
                 error = batch_too_large_for_memory(item_growth, left) if left else None
-                failed = Outcome(item, Status.FAILED, error=error or state_full(self._limits))
-                transaction.outcomes.append(failed)
+                transaction.outcomes.append(item.fail(error or state_full(self._limits)))
                 continue
             growth += item_growth
             rows += 0 if item.rows is None else item.rows.size
@@ -463,7 +462,8 @@ class Committer:
                 failpoint("commit.after")
             except StorageError as error:
                 failpoint("commit.failed")
-                result.outcomes = [_failed(outcome.item) for outcome in transaction.outcomes]
+                failed = [outcome.item.fail(storage_failed()) for outcome in transaction.outcomes]
+                result.outcomes = failed
                 self._fail(error, result)
                 return
             self._advance(transaction.entries, transaction.rows[-1].crc32, transaction.nbytes)
@@ -521,7 +521,7 @@ class Committer:
             item = self._queue.popleft()
             self._drained_bytes += item.nbytes
             self._drained_memory += item.memory_bytes
-            result.outcomes.append(_failed(item))
+            result.outcomes.append(item.fail(storage_failed()))
 
     def recover(self) -> StepResult:
         """Open the storage again, read what proved durable, and serve; FAILED if it cannot.
@@ -560,7 +560,3 @@ class Committer:
         failpoint("recover.done")
         result.pushed = bool(entries)
         return result
-
-
-def _failed(item: Item) -> Outcome:
-    return Outcome(item, Status.FAILED, error=storage_failed())

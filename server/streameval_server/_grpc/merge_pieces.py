@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from streameval_server._batch.merge import MergeInbox
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from streameval.v1 import ingest_pb2
-    from streameval_server._batch.merge import MergeInbox
     from streameval_server._model.limits import Limits
+
+R = TypeVar("R")
 
 MAX_PIECE_S = 30.0
 """Longest time for the next piece."""
@@ -40,6 +42,7 @@ class MergePieces:
     """
 
     def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._max_bytes = _MAX_MERGES * limits.max_merge_bytes
         self._max_token_bytes = _MAX_TOKEN_MERGES * limits.max_merge_bytes
         self._bytes: Counter[str] = Counter()
@@ -57,28 +60,67 @@ class MergePieces:
         """
         mine, pieces = 0, aiter(requests)
         try:
-            while True:
-                try:
-                    async with asyncio.timeout(MAX_PIECE_S):
-                        request = await anext(pieces, None)
-                except TimeoutError:
-                    raise RequestError(
-                        Code.ABORTED,
-                        f"the merge's next piece did not come within {MAX_PIECE_S:g} s: "
-                        "send the merge again",
-                        reason="MERGE_SLOW",
-                        retry_after_s=RETRY_AFTER_S,
-                    ) from None
-                if request is None:
-                    return
+            while (request := await _next_piece(pieces)) is not None:
                 mine += len(request.data)
-                self._bytes[token_id] += len(request.data)
-                self._check(token_id)
+                self._hold(token_id, len(request.data))
                 inbox.feed(request)
         finally:
-            self._bytes[token_id] -= mine
-            if not self._bytes[token_id]:
-                del self._bytes[token_id]
+            self._free(token_id, mine)
+
+    async def merges(
+        self, requests: AsyncIterator[ingest_pb2.MergeManyRequest], token_id: str
+    ) -> AsyncIterator[tuple[MergeInbox, RequestError | None]]:
+        """Yield each merge of a call once it is complete, and why it is refused, if it is.
+
+        A merge whose header is refused is read to its end, so that the next one can be found.
+        The pieces of one that waits for more are held as by `collect`; between merges a call
+        may rest.
+
+        Raises
+        ------
+        RequestError
+            As `collect`; INVALID_ARGUMENT when it is unclear where a merge ends.
+        """
+        pieces = aiter(requests)
+        incoming: _Incoming | None = None
+        held = 0
+        try:
+            while True:
+                request = await (anext(pieces, None) if incoming is None else _next_piece(pieces))
+                if request is None:
+                    if incoming is not None:
+                        raise _misplaced("data", f"the last merge lacks {incoming.left} bytes")
+                    return
+                if request.HasField("header"):
+                    if incoming is not None:
+                        message = f"a merge begins, but the one before lacks {incoming.left} bytes"
+                        raise _misplaced("header", message)
+                    incoming = _Incoming(request.header, self._limits)
+                elif incoming is None:
+                    raise _misplaced("header", "a merge must begin with its header")
+                incoming.add(request.data)
+                if incoming.left:
+                    size = 0 if incoming.refusal else len(request.data)
+                    held += size
+                    self._hold(token_id, size)
+                    continue
+                self._free(token_id, held)
+                held = 0
+                yield incoming.inbox, incoming.refusal
+                incoming = None
+        finally:
+            self._free(token_id, held)
+
+    def _hold(self, token_id: str, size: int) -> None:
+        """Count bytes of a token; raise RequestError when there are too many."""
+        self._bytes[token_id] += size
+        self._check(token_id)
+
+    def _free(self, token_id: str, size: int) -> None:
+        """Discount bytes of a token that were held."""
+        self._bytes[token_id] -= size
+        if not self._bytes[token_id]:
+            del self._bytes[token_id]
 
     def _check(self, token_id: str) -> None:
         if self._bytes[token_id] > self._max_token_bytes or self._bytes.total() > self._max_bytes:
@@ -88,3 +130,57 @@ class MergePieces:
                 reason="MERGES_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )
+
+
+class _Incoming:
+    """A merge of a call whose pieces arrive.
+
+    Attributes
+    ----------
+    inbox : MergeInbox
+    refusal : RequestError or None
+        Why its header is refused; then its pieces are dropped.
+    left : int
+        Bytes that are still to come.
+    """
+
+    def __init__(self, header: ingest_pb2.MergeHeader, limits: Limits) -> None:
+        self.inbox = MergeInbox(limits)
+        self.refusal: RequestError | None = None
+        self.left = header.total_bytes
+        try:
+            self.inbox.begin(header)
+        except RequestError as error:
+            self.refusal = error
+
+    def add(self, data: bytes) -> None:
+        """Accept the next piece. Raises RequestError."""
+        if self.refusal is None:
+            self.inbox.add(data)
+        self.left = max(self.left - len(data), 0)
+
+
+async def _next_piece(pieces: AsyncIterator[R]) -> R | None:
+    """Return the next request of a merge; None at the end.
+
+    Raises
+    ------
+    RequestError
+        ABORTED when it does not come in time.
+    """
+    try:
+        async with asyncio.timeout(MAX_PIECE_S):
+            return await anext(pieces, None)
+    except TimeoutError:
+        raise RequestError(
+            Code.ABORTED,
+            f"the merge's next piece did not come within {MAX_PIECE_S:g} s: send the merge again",
+            reason="MERGE_SLOW",
+            retry_after_s=RETRY_AFTER_S,
+        ) from None
+
+
+def _misplaced(field: str, message: str) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, message, reason="INVALID_MERGE", violations=((field, message),)
+    )

@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
+from streameval_server._ingest.merge_session import merge_item
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import PAIR_KINDS, Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
@@ -126,13 +127,7 @@ class UnaryCall:
         RequestError
             As `Committer.submit`.
         """
-        rows, payload = prepared
-        assert inbox.header is not None
-        stream = inbox.header.stream
-        item = Item(self, Kind.MERGE, Format.MERGE, stream, "", 0, 0, payload, rows)
-        item.nbytes = len(payload)
-        item.settings = inbox.settings
-        self._committer.submit(item)
+        self._committer.submit(merge_item(self, inbox, prepared))
 
     def import_stream(self, name: str, payload: bytes, file: StreamFile) -> None:
         """Submit an exported stream; `file` is its checked content.

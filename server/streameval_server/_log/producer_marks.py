@@ -33,7 +33,7 @@ MAX_REFUSALS = 16_384
 
 MAX_PRODUCER_CHECKSUMS = 1_024
 """Checksums that are kept of one producer, the newest: as many batches as it may have sent
-without reading an answer (`_grpc.ingest_service`)."""
+without reading an answer (`_grpc.answered_stream`)."""
 
 MAX_CHECKSUMS = 262_144
 """Checksums that are kept of all producers together: 1 MiB."""

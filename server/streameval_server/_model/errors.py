@@ -159,6 +159,16 @@ def no_stream(name: str) -> RequestError:
     return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
 
 
+def source_stopped(stream: str, source: str) -> RequestError:
+    """Return the error of a merge after one of the same source that was refused in its call."""
+    return RequestError(
+        Code.FAILED_PRECONDITION,
+        f"an earlier merge of source {source} into stream {stream} was refused in this call: "
+        "correct that one, and send this one again after it",
+        reason="SOURCE_STOPPED",
+    )
+
+
 def storage_failed() -> RequestError:
     """Return the error of a call while the storage does not work; its item's fate is unknown."""
     return RequestError(

@@ -22,6 +22,7 @@ from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.async_transport import is_cancelling
+from streameval.client._wire.merge_calls import AsyncMergeCall
 from streameval.client._wire.transport import from_rpc_error
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.async_transport import AsyncTransport
     from streameval.client._wire.calls import Call
+    from streameval.client._wire.merge_calls import MergeCall
     from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
@@ -94,7 +96,10 @@ class AsyncConnection(BaseConnection):
     ) -> ingest_pb2.MergeResponse:
         return await self.transport.merge(upload.requests(), timeout_s)
 
-    async def _sleep(self, seconds: float) -> None:
+    def open_merges(self, timeout_s: float | None) -> MergeCall:
+        return AsyncMergeCall(self.transport, timeout_s)
+
+    async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def _stop(self) -> None:

@@ -38,6 +38,7 @@ from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
+from streameval.client._wire.merge_calls import BlockingMergeCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from streameval.client._delivery.merge_upload import Upload
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import Call, PagedCall
+    from streameval.client._wire.merge_calls import MergeCall
     from streameval.client._wire.transport import Transport
     from streameval.v1 import ingest_pb2
 
@@ -163,7 +165,7 @@ class BaseConnection:
                 pause_s = upload.pause_s(error, left)
                 if pause_s is None:
                     raise
-                await self._sleep(pause_s)
+                await self.pause(pause_s)
                 continue
             self.record_revision(response.revision)
             return response.revision
@@ -195,7 +197,12 @@ class BaseConnection:
     ) -> ingest_pb2.MergeResponse:
         raise NotImplementedError
 
-    async def _sleep(self, seconds: float) -> None:
+    def open_merges(self, timeout_s: float | None) -> MergeCall:
+        """Begin a MergeMany call that lasts no longer than `timeout_s`; raise ClientError."""
+        raise NotImplementedError
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a call is repeated."""
         raise NotImplementedError
 
     async def _stop(self) -> None:
@@ -265,7 +272,10 @@ class Connection(BaseConnection):
     ) -> ingest_pb2.MergeResponse:
         return self.transport.merge(upload.requests(), timeout_s)
 
-    async def _sleep(self, seconds: float) -> None:
+    def open_merges(self, timeout_s: float | None) -> MergeCall:
+        return BlockingMergeCall(self.transport, timeout_s)
+
+    async def pause(self, seconds: float) -> None:
         time.sleep(seconds)
 
     async def _stop(self) -> None:

@@ -58,6 +58,19 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         """Send a merge; return the response, or raise the server's error."""
         return await self._unary(self._method("IngestService", "Merge"), requests, timeout_s)
 
+    def merge_many(self, timeout_s: float | None) -> Any:
+        """Open a stream of merges; return its call, which is to be given to `end_stream`."""
+        call = self._method("IngestService", "MergeMany")(
+            timeout=timeout_s, metadata=self.metadata, wait_for_ready=self.wait_for_ready
+        )
+        self._streams.add(call)
+        return call
+
+    def end_stream(self, call: Any) -> None:
+        """End a stream, if it has not ended."""
+        self._streams.discard(call)
+        call.cancel()
+
     async def _unary(
         self, method: Callable[..., Awaitable[R]], request: Any, timeout_s: float | None
     ) -> R:
@@ -71,7 +84,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         except asyncio.CancelledError:
-            raise self._cancelled() from None
+            raise self.cancelled() from None
         self._has_answered = True
         return response
 
@@ -92,12 +105,11 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         except asyncio.CancelledError:
-            raise self._cancelled() from None
+            raise self.cancelled() from None
         finally:
-            self._streams.discard(responses)
-            responses.cancel()
+            self.end_stream(responses)
 
-    def _cancelled(self) -> BaseException:
+    def cancelled(self) -> BaseException:
         """Return the error of a cancelled call. Closing a channel cancels its calls."""
         if self._closed and not is_cancelling():
             return ClosedError("the client is closed")

@@ -150,6 +150,10 @@ class BaseTransport(Generic[C]):
         self._channel, self._replaced = None, []
         return channels
 
+    def record_answer(self) -> None:
+        """Record that the server has answered."""
+        self._has_answered = True
+
     def _method(self, service: Service, method: str) -> Any:
         # One stub serves both kinds of channels.
         stub: Callable[[Any], Any] = _STUBS[service]
@@ -213,6 +217,17 @@ class Transport(BaseTransport[grpc.Channel]):
         """Send a merge; return the response, or raise the server's error."""
         return self._unary(self.ingest().Merge, requests, timeout_s)
 
+    def merge_many(
+        self, requests: Iterator[ingest_pb2.MergeManyRequest], timeout_s: float | None
+    ) -> Any:
+        """Open a stream of merges; return its call."""
+        return self.ingest().MergeMany(
+            requests,
+            timeout=timeout_s,
+            metadata=self.metadata,
+            wait_for_ready=self.wait_for_ready,
+        )
+
     def upload(
         self,
         method_of: Callable[[admin_pb2_grpc.AdminServiceStub], Callable[..., R]],
@@ -231,7 +246,7 @@ class Transport(BaseTransport[grpc.Channel]):
                 wait_for_ready=self.wait_for_ready,
             )
         except grpc.RpcError as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         self._has_answered = True
         return response
 
@@ -247,11 +262,11 @@ class Transport(BaseTransport[grpc.Channel]):
                 self._has_answered = True
                 yield response
         except grpc.RpcError as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         finally:
             responses.cancel()
 
-    def _failure(self, error: grpc.RpcError) -> ClientError:
+    def failure(self, error: grpc.RpcError) -> ClientError:
         """Return the error of a failed call. Closing a channel cancels its calls."""
         failure = from_rpc_error(error)
         if failure.code == "CANCELLED" and self._closed:

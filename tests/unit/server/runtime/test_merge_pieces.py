@@ -75,3 +75,113 @@ def test_a_merge_whose_next_piece_does_not_come_is_ended(monkeypatch: pytest.Mon
         assert pieces._bytes == {}
 
     asyncio.run(run())
+
+
+def header(size: int = 4, **fields) -> pb.MergeHeader:
+    """Return the header of a merge of some bytes."""
+    named = {"stream": "s", "source": "x", "epoch": 1, "total_bytes": size} | fields
+    return pb.MergeHeader(**named)
+
+
+async def sent(*requests: pb.MergeManyRequest) -> AsyncIterator[pb.MergeManyRequest]:
+    """Yield requests."""
+    for request in requests:
+        yield request
+
+
+def test_merges_of_one_call_are_told_apart() -> None:
+    """By the length that each header announces; one whose header is refused is skipped."""
+
+    async def run() -> None:
+        pieces = MergePieces(LIMITS)
+        requests = sent(
+            pb.MergeManyRequest(header=header(), data=b"abcd"),
+            pb.MergeManyRequest(header=header(epoch=2)),
+            pb.MergeManyRequest(data=b"ef"),
+            pb.MergeManyRequest(data=b"gh"),
+            pb.MergeManyRequest(header=header(epoch=0), data=b"ij"),
+            pb.MergeManyRequest(data=b"kl"),
+            pb.MergeManyRequest(header=header(101, epoch=3), data=bytes(50)),
+            pb.MergeManyRequest(data=bytes(51)),
+            pb.MergeManyRequest(header=header(0, epoch=4)),
+        )
+        found = []
+        async for inbox, refusal in pieces.merges(requests, "a"):
+            assert pieces._bytes == {}
+            assert inbox.header is not None
+            text = inbox._chunks.joined() if refusal is None else refusal.reason
+            found.append((inbox.header.epoch, text))
+        assert found == [
+            (1, b"abcd"),
+            (2, b"efgh"),
+            (0, "INVALID_MERGE"),
+            (3, "MERGE_TOO_LARGE"),
+            (4, b""),
+        ]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("requests", "text"),
+    [
+        ([pb.MergeManyRequest(data=b"x")], "must begin with its header"),
+        ([pb.MergeManyRequest(header=header(), data=b"abc")], "the last merge lacks 1 bytes"),
+        (
+            [
+                pb.MergeManyRequest(header=header(), data=b"abc"),
+                pb.MergeManyRequest(header=header()),
+            ],
+            "a merge begins, but the one before lacks 1 bytes",
+        ),
+        ([pb.MergeManyRequest(header=header(), data=b"abcde")], "more than the 4 bytes announced"),
+    ],
+)
+def test_a_call_ends_where_it_is_unclear_where_a_merge_ends(
+    requests: list[pb.MergeManyRequest], text: str
+) -> None:
+    """INVALID_ARGUMENT; the merges before it have been taken."""
+
+    async def run() -> None:
+        pieces = MergePieces(LIMITS)
+        good = pb.MergeManyRequest(header=header(), data=b"abcd")
+        merges = pieces.merges(sent(good, *requests), "a")
+        _, refusal = await anext(merges)
+        assert refusal is None
+        with pytest.raises(RequestError, match=text):
+            await anext(merges)
+        assert pieces._bytes == {}
+
+    asyncio.run(run())
+
+
+def test_pieces_of_a_stream_share_the_room_of_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of single merges; a rest between merges may last, one within a merge may not."""
+    monkeypatch.setattr(merge_pieces, "MAX_PIECE_S", 0.01)
+    resting = asyncio.Event()
+
+    async def requests(size: int) -> AsyncIterator[pb.MergeManyRequest]:
+        yield pb.MergeManyRequest(header=header(), data=b"abcd")
+        await resting.wait()
+        yield pb.MergeManyRequest(header=header(100), data=bytes(size))
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        pieces = MergePieces(LIMITS)
+        merges = pieces.merges(requests(90), "a")
+        await anext(merges)
+        coming = asyncio.ensure_future(anext(merges))
+        await asyncio.wait((coming,), timeout=0.05)
+        assert not coming.done()
+        resting.set()
+        with pytest.raises(RequestError, match="next piece did not come"):
+            await coming
+        assert pieces._bytes == {}
+        pieces._bytes["a"] = 150
+        merges = pieces.merges(requests(90), "a")
+        await anext(merges)
+        with pytest.raises(RequestError, match="too many merges are in progress"):
+            await anext(merges)
+        assert pieces._bytes == {"a": 150}
+
+    asyncio.run(run())

@@ -27,13 +27,13 @@ from streameval.v1 import (
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.committer import StepResult
 from streameval_server._core.engine import Engine
-from streameval_server._grpc.ingest_service import _MAX_UNREAD_BATCHES, _Stream
+from streameval_server._grpc.answered_stream import MAX_UNREAD_REQUESTS, AnsweredStream
+from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import Doorbell
 from streameval_server._runtime import runtime
 from streameval_server._runtime.runtime import Runtime
-from streameval_server._security.access import Guard
 from streameval_server._state import counts
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ class DeafContext:
 def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
     """Acks accumulate as one number, and unread refusals stop the server from reading."""
     read = 0
-    total = 5 * _MAX_UNREAD_BATCHES
+    total = 5 * MAX_UNREAD_REQUESTS
 
     async def requests() -> AsyncIterator[bytes]:
         nonlocal read
@@ -380,21 +380,26 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         runtime = Runtime(None, Limits())
         await runtime.start(on_serving=lambda _: None)
         context = DeafContext()
-        stream = _Stream(runtime, Limits(), Guard(None).authorise(None))
-        reading = asyncio.create_task(stream.read(requests()))
+        stream: AnsweredStream[bytes] = AnsweredStream(runtime)
+        session = IngestSession(runtime.core.committer, Limits(), stream.wake)
+
+        def feed(frame: bytes) -> None:
+            session.feed(frame, runtime.now_us())
+
+        reading = asyncio.create_task(stream.read(session, requests(), feed))
 
         async def write() -> None:
-            async for reply in stream.replies():
+            async for reply in stream.replies(session):
                 await context.write(reply)
 
         writing = asyncio.create_task(write())
         # Wait until the server has stopped reading and everything is settled.
-        while read < _MAX_UNREAD_BATCHES or not stream._session.idle:
+        while read < MAX_UNREAD_REQUESTS or not session.idle:
             await asyncio.sleep(0)
         for _ in range(1000):
             await asyncio.sleep(0)
-        assert read <= 2 * _MAX_UNREAD_BATCHES
-        assert len(stream._session._replies) <= 2 * _MAX_UNREAD_BATCHES
+        assert read <= 2 * MAX_UNREAD_REQUESTS
+        assert len(session._replies) <= 2 * MAX_UNREAD_REQUESTS
         context.listens.set()
         await writing
         await reading
