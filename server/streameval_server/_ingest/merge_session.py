@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 MAX_WAITING_MERGES = 1_024
 """Merges of one stream that are not reported, at most: even an empty one takes memory."""
 
+MAX_STOPPED_SOURCES = 16_384
+"""Sources that a stream stops at most; then it ends, and the client begins another."""
+
+_MAX_NAME_CHARACTERS = 1_024
+"""More than any valid name of a stream or a source has."""
+
 _PASSING = frozenset({Code.ABORTED, Code.UNAVAILABLE, Code.INTERNAL})
 
 
@@ -111,13 +117,17 @@ class MergeSession:
         header = checked.inbox.header
         assert header is not None
         key, error = (header.stream, header.source), checked.error
-        if key in self._refused:
+        if error is None and key in self._refused:
             error = source_stopped(*key)
         if error is not None and _is_passing(error):
             raise error
+        if len(self._refused) + len(self._stopped) >= MAX_STOPPED_SOURCES:
+            raise _too_many_refused()
         merge = _Merge(self, self._num_fed + 1)
         if error is not None:
-            self._refused.add(key)
+            # A name that is refused itself cannot be that of a later merge that counts.
+            if max(len(header.stream), len(header.source)) <= _MAX_NAME_CHARACTERS:
+                self._refused.add(key)
             merge.error, merge.is_settled = error, True
         elif checked.prepared is None:
             # A lower or equal epoch is durable.
@@ -200,6 +210,16 @@ def merge_item(owner: Owner, inbox: MergeInbox, prepared: tuple[MergeRows, bytes
 def _is_passing(error: RequestError) -> bool:
     """Whether the same merge may succeed later."""
     return error.retry_after_s is not None or error.code in _PASSING
+
+
+def _too_many_refused() -> RequestError:
+    return RequestError(
+        Code.ABORTED,
+        f"merges of {MAX_STOPPED_SOURCES} sources were refused in this call: begin another one "
+        "and send those that are not settled",
+        reason="SOURCES_STOPPED",
+        retry_after_s=0.0,
+    )
 
 
 def _refusal(number: int, error: RequestError) -> ingest_pb2.MergeRefused:

@@ -208,6 +208,30 @@ def test_a_merge_submitted_after_a_failed_one_does_not_overtake_it() -> None:
     assert epochs_in(core) == [9]
 
 
+def test_refused_names_and_sources_take_no_memory_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long name is neither kept nor repeated; a stream with too many stopped sources ends."""
+    core = open_core(MemoryStorage(), Limits())
+    session = MergeSession(core.committer, core.limits)
+    error = RequestError(Code.INVALID_ARGUMENT, "too long", reason="INVALID_MERGE")
+    for _ in range(2):
+        long = MergeInbox(core.limits)
+        long.header = pb.MergeHeader(stream="s", source="x" * 100_000, epoch=1)
+        session.feed(CheckedMerge(long, error=error))
+    (answer,) = session.replies()
+    assert [each.refusal.message for each in answer.refused] == ["too long", "too long"]
+    assert session._refused == set()
+    monkeypatch.setattr(merge_session, "MAX_STOPPED_SOURCES", 2)
+    for source in "ab":
+        session.feed(checked(core, 1, source=source, is_good=False))
+    with pytest.raises(RequestError, match="begin another one") as caught:
+        session.feed(checked(core, 1, source="c"))
+    assert caught.value.retry_after_s == 0.0
+    (answer,) = session.replies()
+    assert (answer.num_settled, len(answer.refused)) == (4, 2)
+
+
 def test_a_session_is_full_of_bytes_or_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until they are settled and reported."""
     core = open_core(MemoryStorage(), Limits(max_inflight_bytes=1_000))
