@@ -171,6 +171,7 @@ def test_an_async_client_takes_both_kinds_of_iterables(address: str, client: Cli
                 await stream.merge_many([*merges("d", 1, first=36), 3])
 
     asyncio.run(run())
+    client.stream("many/async").merge(Evaluator(), source="reader", epoch=1)  # all is visible
     assert counted(client, "many/async") == dict.fromkeys(range(1, 37), 1)
 
 
