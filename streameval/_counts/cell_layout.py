@@ -20,6 +20,8 @@ from streameval._counts.keys import HALF_KEY, from_key, to_key
 from streameval._counts.resolution import MAX_BITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
 
@@ -163,15 +165,21 @@ class NumberLayout:
             places += below
         return places
 
-    def places_of(self, other: NumberLayout) -> IntArray:
-        """Return this layout's place for each place of another layout, which it covers. O(n)."""
-        places = np.arange(other.width)
-        if self.span.below and other.span.below:
-            places[: other.num_below] += other.span.below[0] - self.span.below[0]
-        if self.span.above and other.span.above:
-            moved = other.span.above[0] - self.span.above[0]
-            places[other.num_below :] += self.num_below - other.num_below + moved
-        return places
+    def slices_of(self, other: NumberLayout) -> Iterator[tuple[slice, slice]]:
+        """Yield the places here and there of the numbers of another layout, which it covers. O(1).
+
+        Examples
+        --------
+        >>> whole = NumberLayout(Span((-5, -4), (7, 9)))
+        >>> list(whole.slices_of(NumberLayout(Span((-4, -4), (8, 9)))))
+        [(slice(1, 2, None), slice(0, 1, None)), (slice(3, 5, None), slice(1, 3, None))]
+        """
+        start = 0
+        for ends in (other.span.below, other.span.above):
+            if ends:
+                first, size = self.place_of(ends[0]), ends[1] - ends[0] + 1
+                yield slice(first, first + size), slice(start, start + size)
+                start += size
 
     def numbers(self, places: IntArray) -> IntArray:
         """Return the number at each of some ascending places. O(n)."""

@@ -146,11 +146,13 @@ class CellSums:
     def __add__(self, other: CellSums) -> CellSums | None:
         """Return the sum of both, of the same resolution; None if it would be sparse. O(width)."""
         layout = NumberLayout(self.layout.span.union(other.layout.span))
-        if layout.is_sparse(self.num_cells + other.num_cells):
+        # The cells are counted for tables only that are not cheap for any number of them.
+        if layout.is_sparse(0) and layout.is_sparse(self.num_cells + other.num_cells):
             return None
         sums = np.zeros((2, layout.width), dtype=np.int64)
         for each in (self, other):
-            sums[:, layout.places_of(each.layout)] += each.sums
+            for rows, own in layout.slices_of(each.layout):
+                sums[:, rows] += each.sums[:, own]
         return CellSums(layout, self.bits, sums)
 
     def counts(self, scale: Scale) -> ScoreCounts:
@@ -175,28 +177,32 @@ class CellSums:
 
 
 def sum_cells(
-    parts: Sequence[tuple[PackedCounts | ScoreCounts, int]], bits: int, scale: Scale
+    parts: Sequence[tuple[PackedCounts | ScoreCounts | CellSums, int]], bits: int, scale: Scale
 ) -> CellSums | None:
     """Return the sum of counts at a resolution; None if a table would be sparse. O(S + W).
 
     Parameters
     ----------
-    parts : sequence of (PackedCounts or ScoreCounts, int)
-        Counts, not all empty, and the resolution of their cells, at least that of the result.
+    parts : sequence of (PackedCounts, ScoreCounts or CellSums, int)
+        Counts, not all empty, or tables of them, and the resolution of their cells, at
+        least that of the result.
     bits : int
         Significant bits of the result, at least 1.
     scale : {"plain", "probability"}
     """
     by_bits: dict[int, list[PackedCounts | ScoreCounts]] = {}
+    tables: list[CellSums | None] = []
     for part, own_bits in parts:
-        if len(part):
+        if isinstance(part, CellSums):
+            tables.append(part)
+        elif len(part):
             by_bits.setdefault(own_bits, []).append(part)
+    tables += (CellSums.of(same, own_bits, scale) for own_bits, same in by_bits.items())
     whole: CellSums | None = None
-    for own_bits, same in by_bits.items():
-        sums = CellSums.of(same, own_bits, scale)
-        if sums is None:
+    for table in tables:
+        if table is None:
             return None
-        sums = sums.at(bits)
+        sums = table.at(bits)
         whole = sums if whole is None else whole + sums
         if whole is None:
             return None

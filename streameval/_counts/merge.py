@@ -21,10 +21,12 @@ from streameval._counts.state import (
     is_probability,
     with_weights,
 )
+from streameval._counts.table_counts import TableCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._counts.cell_sums import CellSums
     from streameval._counts.packed_counts import PackedCounts
     from streameval._counts.resolution import Scale
 
@@ -32,11 +34,20 @@ _MIN_TABLE_STATES = 3
 """Fewer states than this are opened and merged without a table."""
 
 
-def merge_states(states: Sequence[State], *, revision: int) -> State:
+def merge_states(states: Sequence[State], *, revision: int, max_table_width: int = 0) -> State:
     """Return the sum of several states.
 
     The result has the lowest resolution of all (exact counts as the highest) and
     the smallest cap on cells. It is the same to the bit in any order of the states.
+
+    Parameters
+    ----------
+    states : sequence of State
+    revision : int
+        The result's.
+    max_table_width : int
+        Keep the counts as a table of at most this many rows, from which further sums are
+        taken, instead of runs; where no table was used they are runs.
 
     Raises
     ------
@@ -75,8 +86,9 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         revision=revision,
         clusters=_merged_clusters(states),
     )
-    if len(states) >= _MIN_TABLE_STATES and resolution is not None and resolution >= 1:
-        cells = _sum_in_table(states, resolution, whole)
+    is_wide = len(states) >= _MIN_TABLE_STATES or any(map(_table_of, states))
+    if is_wide and resolution is not None and resolution >= 1:
+        cells = _sum_in_table(states, resolution, whole, max_table_width)
         if cells is not None:
             return cells
     if len(states) == 2 and all(state.resolution == resolution for state in states):
@@ -193,16 +205,25 @@ def _merged_clusters(states: Sequence[State]) -> ClusterCounts | None:
     return merge_clusters(tables) if tables else None
 
 
-def _sum_in_table(states: Sequence[State], resolution: int, whole: State) -> State | None:
+def _table_of(state: State) -> CellSums | None:
+    """Return the table that a state keeps its counts as, if any. O(1)."""
+    return state.stored.sums if isinstance(state.stored, TableCounts) else None
+
+
+def _sum_in_table(
+    states: Sequence[State], resolution: int, whole: State, max_table_width: int
+) -> State | None:
     """Return `whole` with the sum of states, within its cap; None if a table would not do.
 
-    O(S + W) for S cells in all and a table of W rows. Packed states are not opened.
+    O(S + W) for S cells in all and a table of W rows. Packed states are not opened, nor tables.
     """
-    parts: list[tuple[PackedCounts | ScoreCounts, int]] = []
+    parts: list[tuple[PackedCounts | ScoreCounts | CellSums, int]] = []
     for state in states:
         # Read once: another thread may pack the state meanwhile.
-        packed = state.packed
-        if packed is not None:
+        packed, table = state.packed, _table_of(state)
+        if table is not None:
+            parts.append((table, table.bits))
+        elif packed is not None:
             parts.append((packed, packed.bits))
         elif state.resolution is None:
             parts.append((_at(state, resolution, whole.scale), resolution))
@@ -213,6 +234,17 @@ def _sum_in_table(states: Sequence[State], resolution: int, whole: State) -> Sta
         sums = sums.fitted(whole.max_cells)
     if sums is None:
         return None
+    if sums.layout.width <= max_table_width:
+        return State.closed(
+            TableCounts(sums, whole.scale),
+            missed_positives=whole.missed_positives,
+            missed_negatives=whole.missed_negatives,
+            resolution=sums.bits,
+            scale=whole.scale,
+            max_cells=whole.max_cells,
+            revision=whole.revision,
+            clusters=whole.clusters,
+        )
     return replace(whole, counts=sums.counts(whole.scale), resolution=sums.bits)
 
 

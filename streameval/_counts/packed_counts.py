@@ -21,6 +21,7 @@ from streameval._counts.packed_run import (
     counts_of,
     numbers_of,
     pack_run,
+    size_of,
 )
 from streameval._counts.run import EMPTY_RUN, Run
 
@@ -71,7 +72,7 @@ class PackedCounts:
 
     def __len__(self) -> int:
         """Return how many distinct scores there are, by class. O(1)."""
-        return self.run(True).size + self.run(False).size
+        return size_of(self._positives) + size_of(self._negatives)
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are. O(1)."""

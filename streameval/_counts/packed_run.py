@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _NARROW, _WIDE = struct.Struct("<BBiiiiqII"), struct.Struct("<BBqqqqqII")
 """Headers of numbers below 2^31, as up to 20 bits have, and of others: the widths first."""
 
+_SIZE, _SIZE_AT, _WIDE_SIZE_AT = struct.Struct("<I"), _NARROW.size - 8, _WIDE.size - 8
+"""The number of cells, the last field but one of both headers."""
+
 _IS_WIDE = 0x80
 """Added to the first byte of a wide header."""
 
@@ -94,6 +97,12 @@ class PackedRun(NamedTuple):
             return Span((self.first, self.before), (self.after, self.last))
         ends = self.first, self.last
         return Span(None, ends) if self.first >= 0 else Span(ends, None)
+
+
+def size_of(data: bytes) -> int:
+    """Return how many cells the bytes of a class have. O(1)."""
+    size: int = _SIZE.unpack_from(data, _WIDE_SIZE_AT if data[0] & _IS_WIDE else _SIZE_AT)[0]
+    return size
 
 
 def pack_run(run: Run, bits: int, scale: Scale) -> bytes:

@@ -9,7 +9,7 @@ what a query needs is computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -35,6 +35,7 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from streameval._common.arrays import IntArray
     from streameval._counts.opened_counts import ClosedCounts
 
 T = TypeVar("T")
@@ -260,7 +261,9 @@ class State:
     @property
     def num_derived(self) -> int:
         """How many things were computed from the counts and are cached here. O(1)."""
-        return len(self.__dict__) + len(self._open_counts.ranks_cache) + len(self._answers)
+        counts: ScoreCounts | None = self.__dict__.get("counts")
+        ranks = 0 if counts is None else len(counts.ranks_cache)
+        return len(self.__dict__) + ranks + len(self._answers)
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.
@@ -268,20 +271,19 @@ class State:
         O(cached objects).
         """
         cached = [self.__dict__.get("groups"), self.__dict__.get("cumulative")]
-        ranks = self._open_counts.ranks_cache
-        return _bytes_of([*cached, *ranks, *list(self._answers.values())])
+        return _bytes_of([*cached, *self._open_ranks(), *list(self._answers.values())])
 
-    @property
-    def _open_counts(self) -> ScoreCounts:
-        """The counts; empty ones of a packed state that is not open."""
-        return cast("ScoreCounts", self.__dict__.get("counts") or ScoreCounts())
+    def _open_ranks(self) -> list[tuple[IntArray, IntArray | None]]:
+        """Return the cached ranks, which may be cleared; none of a packed state not open."""
+        counts: ScoreCounts | None = self.__dict__.get("counts")
+        return [] if counts is None else counts.ranks_cache
 
     def forget(self) -> None:
         """Drop what was computed from the counts; the next query computes it again."""
         for name in ("groups", "cumulative"):
             self.__dict__.pop(name, None)
         self._answers.clear()
-        self._open_counts.ranks_cache.clear()
+        self._open_ranks().clear()
 
     def same_content(self, other: State) -> bool:
         """Return whether both have the same counts and settings; revisions may differ. O(n)."""
@@ -421,11 +423,19 @@ def _bytes_of(value: object) -> int:
         return _OBJECT_BYTES + sum(map(_bytes_of, value))
     if isinstance(value, dict):
         return _OBJECT_BYTES + sum(map(_bytes_of, list(value.values())))
-    if is_dataclass(value):
-        return _OBJECT_BYTES + sum(_bytes_of(getattr(value, each.name)) for each in fields(value))
+    kind: Any = type(value)
+    names = _field_names(kind)
+    if names is not None:
+        return _OBJECT_BYTES + sum(_bytes_of(getattr(value, name)) for name in names)
     if hasattr(value, "__dict__") and not callable(value):
         return _OBJECT_BYTES + _bytes_of(vars(value))
     return _OBJECT_BYTES
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of a dataclass's fields; None of another class."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
 
 
 def empty_state(

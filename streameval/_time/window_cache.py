@@ -85,7 +85,7 @@ class WindowCache(PartsCache[K, Window]):
         return _merged(states, self._merged_cells)
 
 
-def _merged(states: Sequence[State], max_cells: int) -> State:
+def _merged(states: Sequence[State], max_cells: int, *, max_table_width: int = 0) -> State:
     """Return the sum of states, of about `max_cells` at a time if all are capped. O(S log S).
 
     Cells are nested, so summing a few states at a time gives the same cells.
@@ -99,7 +99,7 @@ def _merged(states: Sequence[State], max_cells: int) -> State:
             chunk, cells = [], total[0].num_scores
         chunk.append(state)
         cells += state.num_scores
-    return merge_states([*total, *chunk], revision=0)
+    return merge_states([*total, *chunk], revision=0, max_table_width=max_table_width)
 
 
 def _num_cells(state: State) -> int:
@@ -136,7 +136,8 @@ class _PartialSum:
     def sum(self, states: Sequence[State], max_cells: int) -> State:
         """Return the sum of its states, computed once, of about `max_cells` at a time."""
         if self._sum is None:
-            self._sum = _merged(states, max_cells)
+            # A row of a table takes as much as a cell of one class.
+            self._sum = _merged(states, max_cells, max_table_width=self.max_cells)
             # The ranks of its positives would not be used, nor counted as memory.
             self._sum.forget()
         return self._sum

@@ -21,7 +21,7 @@ from streameval._counts.resolution import MAX_BITS, upper_edge
 from streameval._metrics.pr_areas import closed_area
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
 
@@ -56,7 +56,7 @@ def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
     return replace(groups, fp=groups.fp + moved, n=groups.n - moved)
 
 
-def rows_of(groups: Groups, rows: BoolArray) -> Groups:
+def rows_of(groups: Groups, rows: BoolArray | IntArray) -> Groups:
     """Return the chosen groups with their ranks in the whole. O(G)."""
     return replace(
         groups,

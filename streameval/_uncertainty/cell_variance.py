@@ -6,11 +6,9 @@ cell and inside it. A variance is the least mean squared distance from any value
 mean of the greatest squared distances from one fixed value is at least the variance of
 every order, with ties or without.
 
-With x true and y false positives above a case, the influences are sums, over the
-positives that rank below it, of f = y/(x + y)^2 (of a positive) and g = x/(x + y)^2 (of
-a negative). In a cell both are at most an envelope that does not increase with x; so its
-integral over the cell's positives bounds the sum, however these are ordered or tied. All
-is O(G) for G cells that hold positives. (The terms are the derivatives of `influence`.)
+An influence is the sum, over the positives that rank below a case, of terms that
+`cell_limits` bounds for each cell. All is O(G) for G cells that hold positives. (The terms
+are the derivatives of `influence`.)
 """
 
 from __future__ import annotations
@@ -19,24 +17,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.exact import dot
 from streameval._metrics.influence import sums_from
-from streameval._metrics.pr_areas import negatives_factor
 from streameval._uncertainty.cell_orders import rows_of
 from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._metric_registry import Estimator
+    from streameval._metrics.influence import Derivatives
+    from streameval._uncertainty.cell_limits import CellLimits
 
 
 def greatest_variance(
-    groups: Groups,
-    hidden: BoolArray,
-    estimator: Estimator,
-    prevalence: float | None,
-    case: float = 1.0,
+    groups: Groups, limits: CellLimits, estimator: Estimator, prevalence: float | None
 ) -> float:
     """Return a variance that no order of the cases inside the cells exceeds. O(G).
 
@@ -44,123 +38,122 @@ def greatest_variance(
     ----------
     groups : Groups
         As `estimator` takes them.
-    hidden : bool[G]
-        Which groups are cells of several scores; the others are real ties.
+    limits : CellLimits
+        Of these groups, at this prevalence.
     estimator : Estimator
         Of an area in precision-recall space: it has derivatives.
     prevalence : float or None
         Rescales the negatives, and is then held fixed.
-    case : float
-        What one case counts. Where it is a mean, as of decayed counts, nothing is proven.
     """
     assert estimator.derivatives is not None
-    weight = negatives_factor(groups, prevalence)
-    p = groups.p.astype(np.float64)
-    tp = groups.tp.astype(np.float64)
+    tie = estimator.derivatives(rows_of(groups, limits.ties), prevalence)
     # Positives that are not interpolated count themselves.
-    first_tp, last_tp = tp if estimator.counts_misses else tp + case, tp + p
-    least_fp = weight * groups.fp.astype(np.float64)
-    most_fp = least_fp + weight * groups.n
-    # A lone case has no order.
-    real_ties = ~hidden | (groups.p + groups.n <= case)
-    tie = estimator.derivatives(rows_of(groups, real_ties), prevalence)
-
-    def limits(of_cell: FloatArray, of_tie: FloatArray) -> FloatArray:
-        of_cell[real_ties] = of_tie
-        return of_cell
-
-    # Of a positive: the precision at its rank, and f of its own cell and of those below.
-    least_precision = limits(_precision(first_tp, most_fp), tie.value)
-    greatest_precision = limits(_precision(last_tp, least_fp), tie.value)
-    gain = _greatest_gain(tp, last_tp, least_fp, most_fp, case)
-    least_gain = np.multiply(p, _least_gain(last_tp, least_fp, most_fp))
-    positive = _greatest_squares(
-        least_precision
-        + limits(np.zeros_like(p), tie.own_tp)
-        + sums_from(limits(least_gain, tie.per_tp))[1:],
-        greatest_precision
-        + limits(gain.copy(), tie.own_tp)
-        + sums_from(limits(gain, tie.per_tp))[1:],
-        groups.p,
-        groups.P,
-    )
-    # Of a negative: g of its own cell, where it is itself above, and of those below.
-    own_fp = weight * case
-    least_loss = np.multiply(p, _least_loss(first_tp, last_tp, most_fp))
-    least_below = sums_from(limits(least_loss, -tie.per_fp))
-    below = sums_from(limits(_greatest_loss(tp, p, np.maximum(least_fp, own_fp)), -tie.per_fp))
-    least_own = limits(np.zeros_like(p), -tie.own_fp)
-    own = limits(_greatest_loss(tp, p, least_fp + own_fp), -tie.own_fp)
-    scale = weight * groups.N / groups.P
-    negative = _greatest_squares(
-        scale * np.concatenate((least_own + least_below[1:], least_below)),
-        scale * np.concatenate((own + below[1:], below)),
-        np.concatenate((groups.n, negatives_between(groups))),
-        groups.N,
-    )
-    variance = positive / groups.P + negative / groups.N
+    first_tp = limits.above if estimator.counts_misses else limits.above + limits.case
+    called = first_tp + limits.most_fp
+    is_first_empty = bool(called.size) and called[0] == 0
+    if is_first_empty:  # no case is above the first positive, nor a negative in its cell
+        called[0] = 1.0
+    least_precision = first_tp / called
+    called *= called
+    losses = first_tp / called
+    if is_first_empty:
+        least_precision[0] = 1.0
+    greatest_precision = limits.through + limits.least_fp
+    np.divide(limits.through, greatest_precision, out=greatest_precision)
+    slope = 0.0
     if prevalence is None:
-        # The slope is the mean of q (1 - q) over the positives, q the precision.
-        nearest = np.clip(0.5, least_precision, greatest_precision)
-        of_tie = tie.own_tp * p[real_ties] + tie.per_tp * tp[real_ties]
-        slope = limits(nearest * (1 - nearest) * p, of_tie).sum() / groups.P
-        variance += (1 / groups.P + 1 / groups.N) * float(slope) ** 2
+        slope = _slope(limits, tie, least_precision, greatest_precision) / groups.P
+    variance = (
+        _of_positives(groups, limits, tie, least_precision, greatest_precision) / groups.P
+        + _of_negatives(groups, limits, tie, losses) / groups.N
+    )
+    if prevalence is None:
+        variance += (1 / groups.P + 1 / groups.N) * slope**2
     return variance
 
 
-def _greatest_squares(lower: FloatArray, upper: FloatArray, counts: IntArray, total: int) -> float:
-    """Return the greatest unbiased variance of values between these limits. O(n).
+def _slope(limits: CellLimits, tie: Derivatives, lower: FloatArray, upper: FloatArray) -> float:
+    """Return the greatest sum over the positives of q (1 - q), q the precision, in its limits."""
+    nearest = np.minimum(np.maximum(0.5, lower), upper)
+    slopes = 1 - nearest
+    slopes *= nearest
+    slopes *= limits.positives
+    ties = limits.ties
+    slopes[ties] = tie.own_tp * limits.positives[ties] + tie.per_tp * limits.above[ties]
+    return float(slopes.sum())
 
-    `counts` values lie between each pair of limits; those of `total` left out are 0.
+
+def _of_positives(
+    groups: Groups, limits: CellLimits, tie: Derivatives, lower: FloatArray, upper: FloatArray
+) -> float:
+    """Return the greatest variance of the positives' influences, from limits of precision.
+
+    An influence is the precision at the rank, f of the own cell, and f of those below. The
+    limits of precision are changed.
     """
-    centre = dot(counts, (lower + upper) / 2) / total
-    distance = np.maximum(np.abs(lower - centre), np.abs(upper - centre))
-    squares = dot(counts, distance * distance) + (total - int(counts.sum())) * centre**2
-    return float(squares) / (total - 1)
+    ties = limits.ties
+    lower[ties] = upper[ties] = tie.value + tie.own_tp
+    gain = limits.least_gain.copy()
+    gain[ties] = tie.per_tp
+    lower += sums_from(gain)[1:]
+    gain = limits.greatest_gain.copy()
+    gain[ties] = 0.0
+    upper += gain
+    gain[ties] = tie.per_tp
+    upper += sums_from(gain)[1:]
+    left_out = groups.P - int(groups.p.sum())
+    return _greatest_squares(lower, upper, limits.positives, groups.P, left_out)
 
 
-def _precision(tp: FloatArray, fp: FloatArray) -> FloatArray:
-    """Return tp/(tp + fp); 1 above every case."""
-    called = tp + fp
-    return np.divide(tp, called, out=np.ones_like(called), where=called > 0)
+def _of_negatives(
+    groups: Groups, limits: CellLimits, tie: Derivatives, losses: FloatArray
+) -> float:
+    """Return the greatest variance of the negatives' influences, from g at the first positive.
 
-
-def _greatest_gain(
-    tp: FloatArray, last: FloatArray, least: FloatArray, most: FloatArray, case: float
-) -> FloatArray:
-    """Return a limit of the sum of f over a cell's positives, `least` <= y <= `most`.
-
-    The greatest f at x is at y = x, or at the limit next to it. The first group of all
-    adds at most 1/4, and x is at least one case below it.
+    An influence is g of the own cell, where the negative is itself above, and of those below.
     """
-    start, end = np.maximum(tp, case), np.maximum(last, case)
-    at_least, at_most = np.clip(least, start, end), np.clip(most, start, end)
-    total = least * (at_least - start) / ((start + least) * (at_least + least))
-    total += np.log(at_most / at_least) / 4
-    total += most * (end - at_most) / ((at_most + most) * (end + most))
-    total[tp == 0] += 0.25
-    return total
+    ties, size = limits.ties, losses.size
+    # g grows and then falls with x, so the least of a cell is at one of its ends.
+    at_last = limits.through + limits.most_fp
+    at_last *= at_last
+    np.divide(limits.through, at_last, out=at_last)
+    np.minimum(losses, at_last, out=losses)
+    losses *= limits.positives
+    losses[ties] = -tie.per_fp
+    # Negatives of each group, then those between the groups.
+    lower, upper = np.empty(2 * size + 1), np.empty(2 * size + 1)
+    lower[size:] = sums_from(losses)
+    losses = limits.greatest_below.copy()
+    losses[ties] = -tie.per_fp
+    upper[size:] = sums_from(losses)
+    lower[:size] = lower[size + 1 :]
+    upper[:size] = limits.greatest_own
+    lower[ties] -= tie.own_fp
+    upper[ties] = -tie.own_fp
+    upper[:size] += upper[size + 1 :]
+    scale = limits.weight * groups.N / groups.P
+    lower *= scale
+    upper *= scale
+    counts = np.empty(2 * size + 1)
+    counts[:size], counts[size:] = groups.n, negatives_between(groups)
+    return _greatest_squares(lower, upper, counts, groups.N, left_out=0)
 
 
-def _least_gain(last: FloatArray, least: FloatArray, most: FloatArray) -> FloatArray:
-    """Return the least f of a cell's positives: after them all, and at one limit of y."""
-    return np.minimum(least / (last + least) ** 2, most / (last + most) ** 2)
+def _greatest_squares(
+    lower: FloatArray, upper: FloatArray, counts: FloatArray, total: int, left_out: int
+) -> float:
+    """Return the greatest unbiased variance of values between these limits, which it changes. O(n).
 
-
-def _greatest_loss(tp: FloatArray, p: FloatArray, fp: FloatArray) -> FloatArray:
-    """Return a limit of the sum of g over a cell's positives, y >= `fp` > 0.
-
-    The greatest g is at y = fp, where it grows until x = fp; the envelope is constant
-    until there.
+    `counts` values lie between each pair of limits; those of `total` that are left out are 0.
     """
-    last = tp + p
-    peak = np.clip(fp, tp, last)
-    total = (peak - tp) / (4 * fp)
-    total += np.log((last + fp) / (peak + fp)) + fp / (last + fp) - fp / (peak + fp)
-    return total
-
-
-def _least_loss(first: FloatArray, last: FloatArray, fp: FloatArray) -> FloatArray:
-    """Return the least g of a cell's positives, at one end: it grows and then falls with x."""
-    with np.errstate(invalid="ignore"):  # no negative is above the first of all cases
-        return np.nan_to_num(np.minimum(first / (first + fp) ** 2, last / (last + fp) ** 2))
+    middle = lower + upper
+    middle /= 2
+    middle *= counts
+    centre = float(middle.sum()) / total
+    lower -= centre
+    upper -= centre
+    distance = np.maximum(np.abs(lower, out=lower), np.abs(upper, out=upper), out=upper)
+    distance *= distance
+    distance *= counts
+    squares = float(distance.sum()) + left_out * centre**2
+    return squares / (total - 1)

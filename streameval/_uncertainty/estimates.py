@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metric_registry import BY_NAME
+from streameval._metrics.pr_areas import negatives_factor
+from streameval._uncertainty.cell_limits import CellLimits
 from streameval._uncertainty.cell_orders import hides_order, rows_of
 from streameval._uncertainty.cell_variance import greatest_variance
 from streameval._uncertainty.limits import (
@@ -31,7 +33,7 @@ from streameval._uncertainty.unseen_cases import with_unseen_cases
 if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
-    from streameval._metric_registry import Estimator
+    from streameval._metric_registry import Estimator, IntervalKind
 
 
 def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Figure:
@@ -71,20 +73,22 @@ def estimator_of(name: str) -> Estimator:
 def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False) -> Limits:
     """Return the limits that miss with probability `alpha`; nan with too few. O(1)."""
     kind = BY_NAME[name].interval
-    if kind == "wilson":
-        too_few = figure.positives + figure.negatives < 2
-    else:
-        too_few = min(figure.positives, figure.negatives) < 2
-    if (
-        figure.refused is not None
-        or too_few
-        or (anytime and figure.positives < MIN_ANYTIME_POSITIVES)
-    ):
+    if _has_no_limits(figure, kind, anytime=anytime):
         return UNDEFINED
     if kind == "wilson":
         return proportion_limits(figure, alpha, anytime=anytime)
     seen = _seen_limits(figure, name, alpha, anytime=anytime)
     return with_unseen_cases(seen, figure, figure, name, alpha, anytime=anytime)
+
+
+def _has_no_limits(figure: Figure, kind: IntervalKind | None, *, anytime: bool) -> bool:
+    """Return whether a figure is refused, or has too few cases for limits. O(1)."""
+    if kind == "wilson":
+        too_few = figure.positives + figure.negatives < 2
+    else:
+        too_few = min(figure.positives, figure.negatives) < 2
+    is_early = anytime and figure.positives < MIN_ANYTIME_POSITIVES
+    return figure.refused is not None or too_few or is_early
 
 
 def _seen_limits(figure: Figure, name: str, alpha: float, *, anytime: bool) -> Limits:
@@ -98,11 +102,16 @@ def limits_between(
     figures: tuple[Figure, ...], name: str, alpha: float, *, anytime: bool = False
 ) -> Limits:
     """Return the least lower and the greatest upper limit between `hidden_figures`. O(1)."""
-    if math.isnan(limits_of(figures[0], name, alpha, anytime=anytime)[0]):
+    kind = BY_NAME[name].interval
+    if _has_no_limits(figures[0], kind, anytime=anytime):
         return UNDEFINED
-    if BY_NAME[name].interval == "influence-logit":
+    first = _seen_limits(figures[0], name, alpha, anytime=anytime)
+    if math.isnan(first[0]):
+        return UNDEFINED
+    if kind == "influence-logit":
         figures += tuple(precision_turns(figures[0], figures[-1], alpha, anytime=anytime))
-    limits = [_seen_limits(each, name, alpha, anytime=anytime) for each in figures]
+    limits = [_seen_limits(each, name, alpha, anytime=anytime) for each in figures[1:]]
+    limits.append(first)
     outermost = min(lower for lower, _ in limits), max(upper for _, upper in limits)
     ordered = sorted(figures, key=lambda each: each.estimate)
     return with_unseen_cases(outermost, ordered[0], ordered[-1], name, alpha, anytime=anytime)
@@ -144,7 +153,18 @@ def hidden_figures(
     counted = estimator.counted(groups)
     if counted is not groups:  # the misses are a real tie
         hidden = np.append(hidden, False)
-    greatest = greatest_variance(counted, hidden, estimator, prevalence, weight) * weight
+    # Without misses all areas have the same groups. The first area leaves the limits for the
+    # next one, which takes them away: the view would keep them for as long as it lives.
+    left: list[CellLimits] = view.cached(
+        ("cell limits", prevalence, weight, counted is not groups), list
+    )
+    try:
+        limits = left.pop()
+    except IndexError:
+        factor = negatives_factor(groups, prevalence)
+        limits = CellLimits.of(counted, hidden, factor, weight)
+        left.append(limits)
+    greatest = greatest_variance(counted, limits, estimator, prevalence) * weight
     return (
         replace(figure, estimate=lowest, variance=greatest),
         replace(figure, estimate=highest, variance=greatest),

@@ -321,9 +321,8 @@ class QueryEngine:
             resolution=window.resolution,
             weights=weights_message(window),
         )
-        for pane in resolved.states:
-            # A pane may keep coarse cells, by which panes are compared.
-            self._derived.use(pane.state)
+        # A pane may keep coarse cells, by which panes are compared.
+        self._derived.use_all(pane.state for pane in resolved.states)
         text = dependence_warning_of(message.metrics)
         if text is not None:
             message.warnings.append(text)

@@ -82,7 +82,8 @@ class CellTable:
 
     def _widen(self, layout: Layout) -> None:
         sums = np.zeros((2, layout.width), dtype=np.int32)
-        sums[:, layout.places_of(self._layout)] = self._sums
+        for rows, own in layout.slices_of(self._layout):
+            sums[:, rows] = self._sums[:, own]
         self._layout, self._sums = layout, sums
 
     def add_to(self, state: State) -> State:

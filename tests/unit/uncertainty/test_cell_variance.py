@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._metrics.pr_areas import negatives_factor
+from streameval._uncertainty.cell_limits import CellLimits
 from streameval._uncertainty.cell_orders import hides_order
 from streameval._uncertainty.cell_variance import greatest_variance
 from streameval._uncertainty.estimates import estimator_of, variance_of
@@ -23,7 +25,9 @@ def greatest(ev, name, prevalence):
     groups = estimator.counted(view.groups)
     hidden = hides_order(view.groups, view.resolution, view.scale)
     misses = np.zeros(groups.p.size - hidden.size, dtype=np.bool_)
-    return greatest_variance(groups, np.append(hidden, misses), estimator, prevalence)
+    hidden = np.append(hidden, misses)
+    limits = CellLimits.of(groups, hidden, negatives_factor(groups, prevalence), 1.0)
+    return greatest_variance(groups, limits, estimator, prevalence)
 
 
 def tied_and_strict_orders(cells):
@@ -101,6 +105,7 @@ def test_it_is_the_variance_where_nothing_is_hidden(name, prevalence):
     assert variance <= greatest(fine, name, prevalence) <= 1.01 * variance
     groups = estimator_of(name).counted(exact._view().groups)
     ties = np.zeros(groups.p.size, dtype=np.bool_)
-    assert greatest_variance(groups, ties, estimator_of(name), prevalence) == pytest.approx(
+    limits = CellLimits.of(groups, ties, negatives_factor(groups, prevalence), 1.0)
+    assert greatest_variance(groups, limits, estimator_of(name), prevalence) == pytest.approx(
         variance, rel=1e-12
     )

@@ -1,0 +1,79 @@
+"""Sums that are kept as tables: the same whole as from the states that they were taken of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator
+from streameval._counts.merge import merge_states
+from streameval._counts.state import State
+from streameval._counts.table_counts import TableCounts
+
+WIDEST = 1 << 20
+
+
+def panes(seed: int, *, scale: str, max_cells: int | None) -> list[State]:
+    """Return panes of several resolutions and sizes, with both signs, ties and misses."""
+    rng = np.random.default_rng(seed)
+    states = []
+    for pane in range(6):
+        evaluator = Evaluator(
+            resolution=int(rng.choice([5, 9, 12])), scale=scale, max_cells=max_cells
+        )
+        size = int(rng.choice([1, 30, 400]))
+        scores = rng.logistic(size=size) * 4 - 6 * (seed % 3 == 1)
+        if scale == "probability":
+            scores = 1 / (1 + np.exp(-scores))
+        # Cells next to 0 and 1 would make a table of few cells wide.
+        scores = np.clip(
+            np.round(scores, 3), *((0.01, 0.99) if scale == "probability" else (-40, 40))
+        )
+        scores[np.abs(scores) < 0.05] = 0.05
+        evaluator.add_cases(labels=rng.random(size) < 0.4, scores=scores)
+        evaluator.add_misses(pane % 2)
+        states.append(evaluator._view())
+    return states
+
+
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+@pytest.mark.parametrize("max_cells", [None, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sum_from_a_table_is_the_sum_of_the_states(
+    seed: int, scale: str, max_cells: int | None
+) -> None:
+    """To the bit, at the same resolution, with the right ranks; the table is not opened."""
+    states = panes(seed, scale=scale, max_cells=max_cells)
+    for state in states[::2]:
+        state.pack()
+    rest = merge_states(states[:-1], revision=0, max_table_width=WIDEST)
+    assert isinstance(rest.stored, TableCounts)
+    for newest in (states[-1], states[0]):
+        want = merge_states([*states[:-1], newest], revision=0)
+        found = merge_states([rest, newest], revision=0)
+        found._check()
+        assert "counts" not in rest.__dict__
+        assert found.same_content(want)
+        assert Evaluator._of(found).to_bytes() == Evaluator._of(want).to_bytes()
+        assert (found.groups.fp == want.groups.fp).all()
+    assert rest.same_content(merge_states(states[:-1], revision=0))
+
+
+def test_a_table_says_what_it_counts_without_being_opened() -> None:
+    """Its cases by class, its distinct scores by class, its memory."""
+    states = panes(3, scale="plain", max_cells=None)
+    rest = merge_states(states, revision=0, max_table_width=WIDEST)
+    whole = merge_states(states, revision=0)
+    assert (rest.P, rest.N, rest.num_scores) == (whole.P, whole.N, whole.num_scores)
+    assert rest.stored is not None
+    assert rest.stored.memory_bytes > 16 * rest.num_scores / 2
+    assert "counts" not in rest.__dict__
+
+
+def test_a_table_that_is_too_wide_is_not_kept() -> None:
+    """Nor one of exact counts, which need none."""
+    states = panes(1, scale="plain", max_cells=None)
+    assert merge_states(states, revision=0, max_table_width=3).stored is None
+    exact = Evaluator()
+    exact.add_cases(labels=[1, 0], scores=[0.5, 0.25])
+    assert merge_states([exact._view()] * 3, revision=0, max_table_width=WIDEST).stored is None
