@@ -202,8 +202,10 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     return _run(union, counts)
 
 
-def locate(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
-    """Return the insertion index of each wanted score, and whether the score is present."""
+def locate(
+    ordered: FloatArray | IntArray, wanted: FloatArray | IntArray
+) -> tuple[IntArray, BoolArray]:
+    """Return the insertion index of each wanted value, and whether the value is present."""
     at = np.searchsorted(ordered, wanted)
     if not ordered.size:
         return at, np.zeros(at.size, dtype=np.bool_)

@@ -14,6 +14,7 @@ from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
 from streameval._counts.merge import merge_states
 from streameval._time.parts_cache import PartsCache
 from streameval._time.window import Window
+from streameval._uncertainty.pane_blocks import leave_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -65,10 +66,15 @@ class WindowCache(PartsCache[K, Window]):
         O(S log S) for S distinct scores in all states. When the same states changed in
         the last two calls, S counts only the changed states and the window.
         """
+        return self.get(key, states, lambda: self._window(key, states, start_us, end_us))
+
+    def _window(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
+        """Return the window, which takes over from the one that it replaces."""
+        whole, before = self._sum(key, states), self.latest(key)
+        if before is not None:
+            leave_blocks(before._view(), whole)
         panes = states if self._knows_panes else ()
-        return self.get(
-            key, states, lambda: Window(self._sum(key, states), start_us, end_us, panes)
-        )
+        return Window(whole, start_us, end_us, panes)
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
         same = self.unchanged_parts(key, states)

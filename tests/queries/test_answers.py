@@ -291,7 +291,7 @@ def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
     monkeypatch.setattr(
         window_cache,
         "merge_states",
-        lambda states, revision: computed.append(1) or original(states, revision=revision),
+        lambda states, **options: computed.append(1) or original(states, **options),
     )
     first = snapshot_of(answers)
     view.revision = 8
