@@ -14,7 +14,7 @@
 - `calibration`: the calibration error, and observed against expected positives.
 - `error_costs`: the expected cost of errors at a threshold, from the shares of errors.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores
-  kept few bits.
+  kept few bits; `cell_limits`, `cell_variance`: the greatest variance then.
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.
 """
 
