@@ -13,8 +13,6 @@ From the bottom up:
   counts as bytes, and one class of them; `opened_counts`: which of them are open. `merge`: sums
   and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there;
   `table_counts`: a sum that is kept as its table. `codec`: a state as bytes;
-  and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there;
-  `table_counts`: a sum that is kept as its table. `codec`: a state as bytes;
   `evaluator_codec`: one that may have clusters or weights. `state_decoder`: many of them,
   verified together (`encoded_states`) and opened later (`encoded_counts`).
 - `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
