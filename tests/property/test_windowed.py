@@ -135,11 +135,9 @@ def test_decay_weights_each_pane(events: list[tuple], half_life: int) -> None:
     windowed = filled(events)
     window = windowed.decayed(half_life * HOUR)
     expected = Evaluator(resolution=12)
-    weights = []
     for pane in windowed.panes():
         age = max(timedelta(0), NOON - pane.end)
         weight = round(65_536 * 2.0 ** (-age / (half_life * HOUR)))
-        weights += [weight] if pane.num_cases else []
         points = pane.operating_points()
         for label, counts in ((1, points.tp), (0, points.fp)):
             gained = np.diff(counts) * weight
@@ -148,12 +146,26 @@ def test_decay_weights_each_pane(events: list[tuple], half_life: int) -> None:
             )
     assert window.auc_pr() == pytest.approx(expected.auc_pr(), rel=1e-12, nan_ok=True)
     assert window.auc_roc() == pytest.approx(expected.auc_roc(), rel=1e-12, nan_ok=True)
-    if weights == [65_536] * len(weights):
-        plain = windowed.last(DAY)
-        for name in ("auc_roc", "auc_pr", "average_precision", "prevalence"):
-            ours, theirs = window.interval(name), plain.interval(name)
-            assert ours.lower == pytest.approx(theirs.lower, rel=1e-9, nan_ok=True)
-            assert ours.upper == pytest.approx(theirs.upper, rel=1e-9, nan_ok=True)
+
+
+@given(
+    positives=st.sets(st.integers(0, 63), min_size=2, max_size=20),
+    negatives=st.sets(st.integers(0, 63), min_size=2, max_size=20),
+)
+def test_weights_of_one_have_the_limits_of_cases(positives: set[int], negatives: set[int]) -> None:
+    """AUC-ROC of a decayed window that has the newest pane only, where cells hide no order.
+
+    Where they do, and in precision-recall space, the limits of weights allow for weights that
+    differ, also where all are 1.
+    """
+    events = [(True, each / 64, 0) for each in positives]
+    events += [(False, each / 64, 0) for each in negatives - positives]
+    windowed = filled(events)
+    ours, theirs = (
+        window.interval("auc_roc") for window in (windowed.decayed(HOUR), windowed.last(DAY))
+    )
+    assert ours.lower == pytest.approx(theirs.lower, rel=1e-9, nan_ok=True)
+    assert ours.upper == pytest.approx(theirs.upper, rel=1e-9, nan_ok=True)
 
 
 def test_decayed_intervals_do_not_take_weights_for_cases() -> None:
