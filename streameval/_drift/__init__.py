@@ -2,6 +2,7 @@
 
 - `watches`: what may be watched, and the value from 0 to 1 of each case for it.
 - `reference`: the frozen reference: bands of scores, tables of values, means and limits.
+- `band_index`, `cell_residuals`: the band of a score, and the residual of a cell, by look-up.
 - `side_table`: the sums of all values over many rows; `open_panes`: those of the panes that
   are not observed yet.
 - `evidence`: the arithmetic of bets, without state.
@@ -18,7 +19,13 @@ from streameval._drift.engine import DriftEngine
 from streameval._drift.frozen import FrozenReference, freeze
 from streameval._drift.reference import MIN_CASES, ReferenceCases, cells_of_state
 from streameval._drift.settings import DriftSettings, check_settings
-from streameval._drift.side_table import CLUSTER_GROUPS, MAX_MULTIPLICITY, DriftRows, RowKind
+from streameval._drift.side_table import (
+    CLUSTER_GROUPS,
+    MAX_MULTIPLICITY,
+    CellCases,
+    DriftRows,
+    RowKind,
+)
 from streameval._drift.watches import WATCHES
 
 __all__ = [
@@ -27,6 +34,7 @@ __all__ = [
     "MIN_CASES",
     "WATCHES",
     "Alarm",
+    "CellCases",
     "DriftEngine",
     "DriftRows",
     "DriftSettings",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval._drift.alarm import DriftedSegment, First
     from streameval._drift.frozen import FrozenReference
     from streameval._drift.settings import DriftSettings
-    from streameval._drift.side_table import DriftRows, PaneSums
+    from streameval._drift.side_table import CellCases, DriftRows, PaneSums
 
 MAX_KEPT_ALARMS: Final = 32
 """The most alarms that are kept; of more, the oldest that are acknowledged are dropped."""
@@ -40,6 +40,7 @@ class DriftEngine:
     ----------
     settings : DriftSettings
     frozen : FrozenReference
+    table : SideTable
     panes : OpenPanes
     processes : Processes
     now_us : int
@@ -53,6 +54,7 @@ class DriftEngine:
 
     settings: DriftSettings
     frozen: FrozenReference
+    table: SideTable = field(init=False)
     panes: OpenPanes = field(init=False)
     processes: Processes = field(init=False)
     now_us: int = 0
@@ -61,8 +63,8 @@ class DriftEngine:
     num_alarms: int = 0
 
     def __post_init__(self) -> None:
-        table = SideTable(self.settings.sides, self.frozen.bands, self.settings.flagged_from)
-        self.panes = OpenPanes(len(self.frozen.thetas), table)
+        self.table = SideTable(self.settings.sides, self.frozen.bands, self.settings.flagged_from)
+        self.panes = OpenPanes(len(self.frozen.thetas), self.table)
         self.processes = Processes(
             self.frozen.thetas, len(COMPANIONS), self.settings.pane_us, self.settings.mean_panes
         )
@@ -92,7 +94,11 @@ class DriftEngine:
         parts : sequence of int64[n]
             For each key of segments the part of each row, -1 where it has none.
         """
-        self.panes.add(rows, panes, parts)
+        self.panes.add(self.table.coded(rows), panes, parts)
+
+    def add_cells(self, cases: CellCases, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
+        """Add cases as cells, after `table.index_cells`; else as `add`. O(n x parts)."""
+        self.panes.add(self.table.coded_cells(cases), panes, parts)
 
     @property
     def reads_scores(self) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import IntArray
-    from streameval._drift.side_table import DriftRows, SideTable
+    from streameval._drift.side_table import CodedRows, SideTable
 
 _MAX_CELLS = 1 << 20
 """The most cells that one batch of rows makes at a time."""
@@ -48,20 +48,20 @@ class OpenPanes:
             found = self._panes[index] = PaneSums.empty(*self._shape)
         return found
 
-    def add(self, rows: DriftRows, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
+    def add(self, rows: CodedRows, panes: IntArray | int, parts: Sequence[IntArray]) -> None:
         """Add the values of rows. O(n log n) for the whole and for each key of segments.
 
         Parameters
         ----------
-        rows : DriftRows
+        rows : CodedRows
+            From the table.
         panes : int or int64[n]
             The pane of all rows, or of each.
         parts : sequence of int64[n]
             For each key of segments the part of each row; below 0 is none.
         """
-        codes = self._table.codes(rows)
         if isinstance(panes, int):
-            self._add_some(rows, codes, np.array([panes]), None, parts)
+            self._add_some(rows, np.array([panes]), None, parts)
             return
         order = np.argsort(panes, kind="stable")
         distinct, starts = np.unique(panes[order], return_index=True)
@@ -72,7 +72,6 @@ class OpenPanes:
             chosen = order[starts[first] : starts[first] + int(lengths.sum())]
             self._add_some(
                 rows.take(chosen),
-                codes[chosen],
                 distinct[first : first + step],
                 np.repeat(np.arange(lengths.size), lengths),
                 [part[chosen] for part in parts],
@@ -80,22 +79,21 @@ class OpenPanes:
 
     def _add_some(
         self,
-        rows: DriftRows,
-        codes: IntArray,
+        rows: CodedRows,
         panes: IntArray,
         places: IntArray | None,
         parts: Sequence[IntArray],
     ) -> None:
         """Add rows of some panes; `places` are those of the rows' panes, None where all are 0."""
         table, width = self._table, self._shape[0]
-        self._add_sums(panes, np.zeros_like(panes), table.sums(rows, codes, places, panes.size))
+        self._add_sums(panes, np.zeros_like(panes), table.sums(rows, places, panes.size))
         for part in parts:
             inside = np.flatnonzero(part >= 0)
             at = part[inside] if places is None else places[inside] * width + part[inside]
             used = np.flatnonzero(np.bincount(at, minlength=panes.size * width))
             rank = np.zeros(panes.size * width, dtype=np.int64)
             rank[used] = np.arange(used.size)
-            found = table.sums(rows.take(inside), codes[inside], rank[at], used.size)
+            found = table.sums(rows.take(inside), rank[at], used.size)
             self._add_sums(panes[used // width], used % width, found)
 
     def _add_sums(self, panes: IntArray, parts: IntArray, found: PaneSums) -> None:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streameval._drift.band_index import BandIndex
-from streameval._drift.watches import UNITS, Rows, side_values
+from streameval._counts.cell_layout import cell_keys
+from streameval._counts.resolution import quantise
+from streameval._drift.band_index import INDEX_BYTES, BandIndex, KeyIndex
+from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals, cell_residuals
+from streameval._drift.watches import UNITS, Rows, residual_units, side_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._drift.reference import Bands
-    from streameval._drift.watches import Population, Side
+    from streameval._drift.watches import Side
 
 CLUSTER_GROUPS: Final = 64
 """Clusters are hashed into this many groups, a bit each, to count those of a pane."""
@@ -78,6 +81,61 @@ class DriftRows(NamedTuple):
         )
 
 
+class CellCases(NamedTuple):
+    """Cases whose scores are known as cells of the probability scale.
+
+    Attributes
+    ----------
+    labels : bool[n]
+    keys : int64[n]
+        `cell_keys` of the scores; not changed.
+    counts, groups
+        As of `DriftRows`.
+    """
+
+    labels: BoolArray
+    keys: IntArray
+    counts: IntArray | None = None
+    groups: IntArray | None = None
+
+    def take(self, chosen: IntArray | slice) -> CellCases:
+        """Return some of the cases. O(n)."""
+        return CellCases(
+            self.labels[chosen],
+            self.keys[chosen],
+            None if self.counts is None else self.counts[chosen],
+            None if self.groups is None else self.groups[chosen],
+        )
+
+
+class CodedRows(NamedTuple):
+    """Rows as a `SideTable` sums them.
+
+    Attributes
+    ----------
+    codes : int16[n]
+        The pair of kind and band of each.
+    residuals : float64[n] or uint16[n] or None
+        In units, times the row's count; 0 without a label. None where they are not watched.
+    counts, groups
+        As of `DriftRows`.
+    """
+
+    codes: npt.NDArray[np.int16]
+    residuals: FloatArray | npt.NDArray[np.uint16] | None
+    counts: IntArray | None
+    groups: IntArray | None
+
+    def take(self, chosen: IntArray) -> CodedRows:
+        """Return some of the rows. O(n)."""
+        return CodedRows(
+            self.codes[chosen],
+            None if self.residuals is None else self.residuals[chosen],
+            None if self.counts is None else self.counts[chosen],
+            None if self.groups is None else self.groups[chosen],
+        )
+
+
 class PaneSums(NamedTuple):
     """The rows of one pane, by part (the whole first, then segments) and side.
 
@@ -126,10 +184,15 @@ class SideTable:
     """
 
     def __init__(self, sides: Sequence[Side], bands: Bands, threshold: float) -> None:
-        self._index = BandIndex(bands.edges)
+        self._edges = bands.edges
+        self._index: BandIndex | None = None
+        self._key_index: KeyIndex | None = None
+        self._cell_residuals: CellResiduals | None = None
         self._num_bands = bands.edges.size + 1
         # The lowest score of each band: that of the first only has to lie below all edges.
         lowest = np.append(bands.edges[:1] - 1, bands.edges) if bands.edges.size else np.zeros(1)
+        populations = list(dict.fromkeys(side.population for side in sides))
+        self._population_of = np.array([populations.index(side.population) for side in sides])
         counted, values = [], []
         for kind in RowKind:
             labels = np.full(self._num_bands, kind in {RowKind.POSITIVE, RowKind.POSITIVE_CASE})
@@ -142,92 +205,128 @@ class SideTable:
             found = [side_values(side, rows, threshold, bands.tables) for side in sides]
             counted.append(np.column_stack([each for each, _ in found]))
             values.append(np.column_stack([each for _, each in found]))
-        self._counted: BoolArray = np.concatenate(counted)
-        self._values = np.where(self._counted, np.concatenate(values), 0).astype(np.float64)
+        is_counted = np.concatenate(counted)
+        first_sides = [self._population_of.tolist().index(at) for at in range(len(populations))]
+        self._counted: BoolArray = is_counted[:, first_sides]
+        # As small as they are exact: a server has tables of thousands of streams.
+        self._values = np.where(is_counted, np.concatenate(values), 0).astype(np.uint16)
         self._residuals = [at for at, side in enumerate(sides) if side.value == "residual"]
         self._sides = sides
-        self.num_sides = len(sides)
-        self._populations: dict[Population, list[int]] = {}
-        for at, side in enumerate(sides):
-            self._populations.setdefault(side.population, []).append(at)
+
+    @property
+    def num_sides(self) -> int:
+        """Means that are watched, companions included."""
+        return len(self._sides)
 
     @property
     def num_cells(self) -> int:
         """Pairs of a kind and a band."""
         return len(RowKind) * self._num_bands
 
-    def codes(self, rows: DriftRows) -> IntArray:
-        """Return the cell of each row. O(n)."""
-        codes = self._index.of(rows.scores)
-        codes += rows.kinds.astype(np.int64) * self._num_bands
-        return codes
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        return 2 * INDEX_BYTES + self._values.nbytes + self._counted.nbytes
 
-    def sums(
-        self, rows: DriftRows, codes: IntArray, places: IntArray | None, number: int
-    ) -> PaneSums:
+    def index_cells(self, resolution: int) -> bool:
+        """Prepare for cases as cells of the probability scale; return whether they can be read.
+
+        They can where each edge is that of a cell, and residuals have a table. O(1) but for the
+        first table of a resolution.
+        """
+        if not 1 <= resolution <= MAX_TABLE_BITS:
+            return False
+        edges = self._edges
+        if edges.size and not (
+            edges[0] >= 0
+            and edges[-1] <= 1
+            and np.array_equal(quantise(edges, resolution, "probability"), edges)
+        ):
+            return False
+        self._key_index = KeyIndex(cell_keys(edges, "probability"))
+        self._cell_residuals = cell_residuals(resolution) if self._residuals else None
+        return True
+
+    def coded(self, rows: DriftRows) -> CodedRows:
+        """Return rows as they are summed. O(n)."""
+        if self._index is None:
+            self._index = BandIndex(self._edges)
+        codes = self._index.of(rows.scores)
+        codes += rows.kinds.astype(np.int16) * np.int16(self._num_bands)
+        residuals = None
+        if self._residuals:
+            residuals = residual_units(_LABELS[rows.kinds], rows.scores)
+            times = _HAS_LABEL[rows.kinds]
+            residuals *= times if rows.counts is None else times * rows.counts
+        return CodedRows(codes, residuals, rows.counts, rows.groups)
+
+    def coded_cells(self, cases: CellCases) -> CodedRows:
+        """Return cases, after `index_cells`, as they are summed: at their cells' edges. O(n)."""
+        assert self._key_index is not None
+        codes = self._key_index.of(cases.keys)
+        codes += np.int16(RowKind.NEGATIVE_CASE * self._num_bands)
+        codes += np.multiply(cases.labels, self._num_bands, dtype=np.int16)
+        residuals: FloatArray | npt.NDArray[np.uint16] | None = None
+        if self._cell_residuals is not None:
+            residuals = self._cell_residuals.of(cases.keys, cases.labels)
+            if cases.counts is not None:
+                residuals = residuals.astype(np.float64) * cases.counts
+        return CodedRows(codes, residuals, cases.counts, cases.groups)
+
+    def sums(self, rows: CodedRows, places: IntArray | None, number: int) -> PaneSums:
         """Return the sums of rows by their places, [number, sides]. O(n + number).
 
         Parameters
         ----------
-        rows : DriftRows
-        codes : int64[n]
-            From `codes`.
+        rows : CodedRows
         places : int64[n] or None
             From 0 to `number` - 1; None where all are 0.
         number : int
         """
-        at = codes if places is None else places * self.num_cells + codes
+        at = rows.codes if places is None else places * self.num_cells + rows.codes
         cells = np.bincount(at, rows.counts, minlength=number * self.num_cells)
         table = cells.reshape(number, self.num_cells).astype(np.float64)
-        sums = (table @ self._values).astype(np.int64)
-        counts = (table @ self._counted.astype(np.float64)).astype(np.int64)
+        sums = (table @ self._values.astype(np.float64)).astype(np.int64)
+        sizes = (table @ self._counted.astype(np.float64)).astype(np.int64)
+        counts = sizes[:, self._population_of]
         if self._residuals:
-            self._add_residuals(rows, places, sums, counts)
+            self._set_residuals(rows, places, sums, counts)
         found = PaneSums(sums, counts, np.zeros(sums.shape, dtype=np.uint64))
         if rows.groups is not None:
-            self._add_groups(rows, places, codes, found.groups)
+            self._add_groups(rows, places, found.groups)
         return found
 
-    def _add_residuals(
-        self, rows: DriftRows, places: IntArray | None, sums: IntArray, counts: IntArray
+    def _set_residuals(
+        self, rows: CodedRows, places: IntArray | None, sums: IntArray, counts: IntArray
     ) -> None:
         """Set the sums of residuals, which depend on the score itself."""
-        residuals = _LABELS[rows.kinds]
-        residuals -= rows.scores
-        residuals += 1
-        residuals *= UNITS / 2
-        units = np.rint(residuals, out=residuals)
-        units *= (
-            _HAS_LABEL[rows.kinds]
-            if rows.counts is None
-            else (_HAS_LABEL[rows.kinds] * rows.counts)
-        )
+        assert rows.residuals is not None
         if places is None:
-            total = np.array([units.sum()]).astype(np.int64)
+            total = np.array([rows.residuals.sum()]).astype(np.int64)
         else:
-            total = np.bincount(places, units, minlength=sums.shape[0]).astype(np.int64)
+            weights = np.bincount(places, rows.residuals, minlength=sums.shape[0])
+            total = weights.astype(np.int64)
         for at in self._residuals:
             mirrored = self._sides[at].is_mirrored
             sums[:, at] = counts[:, at] * UNITS - total if mirrored else total
 
     def _add_groups(
         self,
-        rows: DriftRows,
+        rows: CodedRows,
         places: IntArray | None,
-        codes: IntArray,
         groups: npt.NDArray[np.uint64],
     ) -> None:
         """Set the bits of the clusters' groups of each population."""
         assert rows.groups is not None
         at = rows.groups if places is None else places * CLUSTER_GROUPS + rows.groups
         size = groups.shape[0] * CLUSTER_GROUPS
-        for sides in self._populations.values():
-            weights = self._counted[codes, sides[0]].astype(np.float64)
+        for population, is_counted in enumerate(self._counted.T):
+            weights = is_counted[rows.codes].astype(np.float64)
             if rows.counts is not None:
                 weights *= rows.counts
             is_there = np.bincount(at, weights, minlength=size).reshape(-1, CLUSTER_GROUPS) > 0
             bits = np.packbits(is_there, axis=1, bitorder="little").view(np.dtype("<u8"))
-            groups[:, sides] = bits
+            groups[:, self._population_of == population] = bits
 
 
 _PREDICTIONS = frozenset({RowKind.PREDICTION, RowKind.NEGATIVE_CASE, RowKind.POSITIVE_CASE})

@@ -216,4 +216,16 @@ def _values(
     labels = np.zeros(rows.scores.size) if rows.labels is None else rows.labels
     if side.value == "label":
         return labels.astype(np.int64) * UNITS
-    return np.rint((labels - rows.scores + 1) / 2 * UNITS).astype(np.int64)
+    return residual_units(labels.astype(np.float64), rows.scores).astype(np.int64)
+
+
+def residual_units(labels: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return (label - score + 1)/2 in whole units. O(n).
+
+    >>> residual_units(np.array([0.0, 1.0]), np.array([1.0, 0.0])).tolist()
+    [0.0, 65535.0]
+    """
+    units = labels - scores
+    units += 1
+    units *= UNITS / 2
+    return np.rint(units, out=units)

@@ -92,6 +92,9 @@ class StreamCounts:
         Rows that are in no pane, because theirs was no longer kept.
     delays : StreamDelays or None
         How late labels come; None until `keep_delays`.
+    on_cases : callable or None
+        Is given cases as they are counted, all that were collected in their order, and their
+        segment codes; it changes neither.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
@@ -99,6 +102,7 @@ class StreamCounts:
         self._usage = usage
         self.beyond_retention = 0
         self.delays: StreamDelays | None = None
+        self.on_cases: Callable[[UnsortedCases, CodeArray | None], None] | None = None
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
         self._collected = CollectedRows()
@@ -263,7 +267,11 @@ class StreamCounts:
         self._collected_rows = 0
         self._collected = CollectedRows()
         if cases:
-            self._count_cases(cases[0] if len(cases) == 1 else TimedCases.concat(cases))
+            timed = cases[0] if len(cases) == 1 else TimedCases.concat(cases)
+            codes = segment_codes(timed.segments) if timed.segments else None
+            self._count_cases(timed, codes)
+            if self.on_cases is not None:
+                self.on_cases(timed.cases, codes)
         if effects:
             self._count_effects(Effects.concat(effects))
 
@@ -310,10 +318,9 @@ class StreamCounts:
         self._settle_removals(panes.get(panes.grid.start_of(event_us)) if is_kept else None)
         return self.store.parts_at(event_us, codes)
 
-    def _count_cases(self, timed: TimedCases) -> None:
+    def _count_cases(self, timed: TimedCases, codes: CodeArray | None) -> None:
         self._frozen = None
         store = self.store
-        codes = segment_codes(timed.segments) if timed.segments else None
         if codes is not None or store.has_open_panes:
             self._settle_removals(None)
         start = store.common_pane(timed.event_us)

@@ -1,8 +1,9 @@
 """A stream's detector: it waits for its reference, freezes it, then watches.
 
 The rows that come from then on are observed pane by pane, as the log's time passes, so the
-same log gives the same alarms. Pending `rows` are added before anything is observed or
-read, which changes no result.
+same log gives the same alarms. Cases are read as the stream's counts count them, other rows
+from `rows`; all that wait are added before anything is observed or saved. When they are added
+changes no result.
 """
 
 from __future__ import annotations
@@ -14,24 +15,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval import CorruptStateError, InvalidInputError
-from streameval._counts import quantise
-from streameval._drift import DriftEngine, decode_engine, encode_engine
+from streameval._counts import WEIGHT_UNITS, quantise
+from streameval._drift import CellCases, DriftEngine, decode_engine, encode_engine
 from streameval_server._model.alarm_settings import REFERENCE_US
 from streameval_server._state.alarm_reference import freeze_reference
 from streameval_server._state.segments import code_of, key_of
 from streameval_server._state.views import AlarmsView
-from streameval_server._state.watched_rows import ReadRows, WatchedRows, concat
+from streameval_server._state.watched_rows import (
+    ReadRows,
+    WatchedRows,
+    case_rows,
+    cell_cases,
+    concat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval._common import IntArray
-    from streameval._drift import Alarm
+    from streameval._drift import Alarm, DriftRows
+    from streameval._time import CodeArray
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.pending_cases import TimedCases, UnsortedCases
     from streameval_server._state.views import FrozenStream
 
 _MAX_WAITING_ROWS = 4_096
+_CACHED_ROWS = 8_192
+"""Cases that are added at a time, so that their columns stay in the processor's cache."""
+
 _HOUR_US = 3_600_000_000
 """How much later a declared reference is tried again that has too few cases."""
 _DAY_US = 24 * _HOUR_US
@@ -83,6 +95,7 @@ class StreamAlarms:
         self._engine: DriftEngine | None = None
         self._delivered: set[int] = set()
         self._parts: list[IntArray] = []
+        self._reads_cells = False
         # When the engine observes something next, without the rows that wait; these are in
         # panes from the first one on.
         self._next_us: int | None = None
@@ -92,6 +105,49 @@ class StreamAlarms:
 
     # -- changing
 
+    def expect_cases(self, timed: TimedCases, received_us: int) -> None:
+        """Learn of cases that the counts collect next. O(1), O(n) with times or weights."""
+        engine, event_us, units = self._engine, timed.event_us, timed.cases.units
+        assert engine is not None
+        if units is not None:
+            self._left_out += int((units != WEIGHT_UNITS).sum())
+        panes: int | IntArray
+        if isinstance(event_us, int):
+            first = panes = engine.pane_of(event_us, received_us)
+        else:
+            panes = engine.panes_of(event_us, received_us)
+            first = int(panes.min())
+            if int(panes.max()) == first:
+                panes = first
+        self.rows.expect_cases(panes, timed.cases.labels.size)
+        self._first_pane = first if self._first_pane is None else min(first, self._first_pane)
+
+    def observe_cases(self, cases: UnsortedCases, codes: CodeArray | None) -> None:
+        """Add the cases that were expected, now that they are counted. O(n)."""
+        engine = self._engine
+        assert engine is not None
+        panes = self.rows.take_panes(len(cases))
+        if not self.rows.size:
+            self._first_pane = None
+        if cases.units is not None:
+            kept = np.flatnonzero(cases.units == WEIGHT_UNITS)
+            cases = cases.take(kept)
+            codes = None if codes is None else codes[:, kept]
+            panes = panes if isinstance(panes, int) else panes[kept]
+        if not len(cases):
+            return
+        parts = [] if codes is None else self._parts_of(codes)
+        read = cell_cases(cases) if self._reads_cells else self._at_resolution(case_rows(cases))
+        for first in range(0, len(cases), _CACHED_ROWS):
+            some = slice(first, first + _CACHED_ROWS)
+            own = panes if isinstance(panes, int) else panes[some]
+            own_parts = [part[some] for part in parts]
+            if isinstance(read, CellCases):
+                engine.add_cells(read.take(some), own, own_parts)
+            else:
+                engine.add(read.take(some), own, own_parts)
+        self._next_us = engine.due_us
+
     def collected(self, event_us: int | IntArray, received_us: int) -> None:
         """Learn of rows that were just added to `rows`. O(n) where each has its time."""
         engine = self._engine
@@ -100,15 +156,24 @@ class StreamAlarms:
         pane = engine.pane_of(first_us, received_us)
         self._first_pane = pane if self._first_pane is None else min(pane, self._first_pane)
         if self.rows.size >= _MAX_WAITING_ROWS:
-            self.settle()
+            self._add_rows()
 
     def settle(self) -> None:
-        """Add the rows that wait to their panes, without a visible effect. O(rows)."""
+        """Add the rows that wait to their panes, without a visible effect. O(rows).
+
+        The stream must have counted the cases that it has collected.
+        """
+        assert not self.rows.has_cases, "the detector waits for cases that are not counted"
+        self._add_rows()
+
+    def _add_rows(self) -> None:
+        """Add what waits in `rows`. O(rows)."""
         engine = self._engine
         if engine is None or not self.rows.size:
             return
-        parts = self.rows.drain(engine.pane_of)
-        self._first_pane = None
+        parts = self.rows.drain()
+        if not self.rows.has_cases:
+            self._first_pane = None
         self._left_out += sum(part.left_out for part in parts)
         by_pane: dict[int, list[ReadRows]] = {}
         for part in parts:
@@ -124,14 +189,22 @@ class StreamAlarms:
 
     def _add(self, engine: DriftEngine, parts: Sequence[ReadRows], panes: IntArray | int) -> None:
         rows, codes = concat(parts)
-        if engine.reads_scores:
-            scores = quantise(rows.scores, self._resolution, self._settings.scale)
-            rows = rows._replace(scores=scores)
-        known = [
+        engine.add(self._at_resolution(rows), panes, self._parts_of(codes))
+
+    def _at_resolution(self, rows: DriftRows) -> DriftRows:
+        """Return rows with scores as the reference keeps them, where more than bands is read."""
+        assert self._engine is not None
+        if not self._engine.reads_scores:
+            return rows
+        scores = quantise(rows.scores, self._resolution, self._settings.scale)
+        return rows._replace(scores=scores)
+
+    def _parts_of(self, codes: CodeArray) -> list[IntArray]:
+        """Return for each key of segments the part of each row, -1 where it has none. O(n)."""
+        return [
             part_of[np.minimum(own, part_of.size - 1)]
             for part_of, own in zip(self._parts, codes, strict=False)
         ]
-        engine.add(rows, panes, known)
 
     def change(self, change: AlarmChange, received_us: int) -> None:
         """Acknowledge an alarm, or take it as delivered; one that is not there changes nothing."""
@@ -233,9 +306,16 @@ class StreamAlarms:
         )
         self._next_us = self._engine.due_us
         self._resolution = made.resolution
+        self._index_cells()
         self._since_us = now_us
         self._refusal = ""
         self._read_parts(counts.names)
+
+    def _index_cells(self) -> None:
+        """Let cases be read by their cells, where scores are probabilities."""
+        assert self._engine is not None
+        if self._settings.scale == "probability":
+            self._reads_cells = self._engine.table.index_cells(self._resolution)
 
     def _read_parts(self, names: Mapping[tuple[str, str], int]) -> None:
         """Set the part of each code of each key."""
@@ -263,7 +343,8 @@ class StreamAlarms:
         if engine is None:
             return _BYTES + self.rows.memory_bytes
         segments = _SEGMENT_BYTES * len(engine.frozen.segments)
-        return _BYTES + segments + engine.panes.memory_bytes + self.rows.memory_bytes
+        index = engine.table.memory_bytes
+        return _BYTES + segments + index + engine.panes.memory_bytes + self.rows.memory_bytes
 
     def undelivered(self) -> list[Alarm]:
         """Return the open alarms that no webhook has taken. O(alarms)."""
@@ -276,8 +357,8 @@ class StreamAlarms:
         ]
 
     def view(self) -> AlarmsView:
-        """Return the detector as it is now. O(watches)."""
-        self.settle()
+        """Return the detector as it is now; cases that wait would change nothing. O(watches)."""
+        self._add_rows()
         engine = self._engine
         if engine is None:
             waits_for = self._refusal or "the end of its reference, and its labels"
@@ -297,7 +378,7 @@ class StreamAlarms:
         )
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes. O(state)."""
+        """Return everything as bytes, after the cases are counted. O(state)."""
         self.settle()
         fields = {
             "reference_us": self._reference_us,
@@ -341,5 +422,6 @@ class StreamAlarms:
         if lengths[1]:
             found._engine = decode_engine(data[at:])
             found._next_us = found._engine.due_us
+            found._index_cells()
             found._read_parts(names)
         return found

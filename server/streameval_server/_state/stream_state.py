@@ -97,6 +97,7 @@ class StreamState:
         self._usage = StreamUsage(self.revision)
         self.counts = StreamCounts(info.settings, limits, self._usage)
         self.counts.advance(due_us)
+        self.counts.on_cases = self._observe_cases
         self.joins: Joins | None = None
         self.alarms: StreamAlarms | None = None
         if info.settings.alarms is not None:
@@ -141,10 +142,9 @@ class StreamState:
                 received_us if rows.event_us is None else rows.event_us,
                 () if columns is None else (columns,),
             )
-            self.counts.add_cases(timed)
             if self._watched is not None:
-                self._watched.rows.add_cases(timed, received_us)
-                self._watched.collected(timed.event_us, received_us)
+                self._watched.expect_cases(timed, received_us)
+            self.counts.add_cases(timed)
         elif isinstance(rows, MissRows):
             self.counts.miss(
                 rows.positives,
@@ -214,6 +214,11 @@ class StreamState:
             self._watched.rows.add_effects(effects, received_us)
             self._watched.collected(effects.event_us, received_us)
 
+    def _observe_cases(self, cases: UnsortedCases, codes: CodeArray | None) -> None:
+        """Let the detector observe cases that were just counted."""
+        if self.alarms is not None and self.alarms.is_watching:
+            self.alarms.observe_cases(cases, codes)
+
     @property
     def _watched(self) -> StreamAlarms | None:
         """The detector, if it watches; it changes then."""
@@ -227,6 +232,8 @@ class StreamState:
         """Take new settings. O(panes) when retention changes."""
         self.last_view = None
         self._usage.revision = revision
+        # The detector's rows were collected under the old settings.
+        self.counts.count()
         self._declare_alarms(settings, received_us)
         self.counts.reconfigure(settings)
         self.revision = revision
@@ -252,6 +259,7 @@ class StreamState:
         self.set_revision(revision)
         if self.alarms is not None:
             self.alarms.revision = revision
+            self.counts.count()  # which the detector observes
             self.alarms.change(change, received_us)
 
     def change_marks(self, change: MarkChange, revision: int, received_us: int) -> None:

@@ -1,4 +1,8 @@
-"""Rows that wait for a stream's detector: kept as they came, read in bulk.
+"""Rows that wait for a stream's detector.
+
+Cases wait in the stream's counts, which hand them over as they are counted, joined and with the
+keys of their cells; here is only in which panes they are. Other rows are kept as they came and
+read in bulk.
 
 A label counts once, when it comes. A changed label takes itself back, so that the first one
 stays; a retracted one was counted. Rows with a weight are left out: their labels were chosen,
@@ -7,7 +11,6 @@ so their share is no measure of the stream.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -16,13 +19,12 @@ from streameval._counts import WEIGHT_UNITS
 from streameval._drift import (
     CLUSTER_GROUPS,
     MAX_MULTIPLICITY,
+    CellCases,
     DriftRows,
     RowKind,
     cells_of_state,
 )
 from streameval._time import Effect
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
-from streameval_server._state.segments import segment_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
     from streameval._common import IntArray
     from streameval._counts import State
     from streameval._time import CodeArray, Effects
+    from streameval_server._state.pending_cases import UnsortedCases
 
 _NONE: Final = 255
-_CASE_BYTES: Final = 24
-"""Memory of a case that waits: its label, score, and codes of a few keys or its time."""
+_RUN_BYTES: Final = 128
+"""Memory of cases of one pane that wait, besides those."""
 _MERGED_BYTES: Final = 24
 
 
@@ -84,34 +87,68 @@ class ReadRows(NamedTuple):
 
 
 class WatchedRows:
-    """Collects rows, which `drain` reads.
+    """Collects rows, which `drain` reads, and the panes of cases, which `take_panes` does.
 
     Attributes
     ----------
     size : int
-        Rows that wait.
-    memory_bytes : int
-        Memory of their columns.
+        Rows that wait, without cases.
     """
 
     def __init__(self) -> None:
         self._pending: list[Callable[[], ReadRows]] = []
-        self._cases: list[tuple[TimedCases, int]] = []
+        self._pending_bytes = 0
+        # Of cases, in their order: the pane of some number of them, or the pane of each.
+        self._panes: list[tuple[int, int] | IntArray] = []
+        self._panes_bytes = 0
         self.size = 0
-        self.memory_bytes = 0
 
-    def add_cases(self, timed: TimedCases, received_us: int) -> None:
-        """Collect cases. O(1)."""
-        self._cases.append((timed, received_us))
-        size = timed.cases.labels.size
-        self.size += size
-        self.memory_bytes += _CASE_BYTES * size
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, without the cases themselves. O(1)."""
+        return self._pending_bytes + self._panes_bytes
+
+    @property
+    def has_cases(self) -> bool:
+        """Whether cases wait. O(1)."""
+        return bool(self._panes)
+
+    def expect_cases(self, panes: int | IntArray, size: int) -> None:
+        """Expect cases that the counts have collected, of one pane or each of its own. O(1)."""
+        if not isinstance(panes, int):
+            self._panes.append(panes)
+            self._panes_bytes += _RUN_BYTES + panes.nbytes
+            return
+        last = self._panes[-1] if self._panes else None
+        if isinstance(last, tuple) and last[0] == panes:
+            self._panes[-1] = panes, last[1] + size
+            return
+        self._panes.append((panes, size))
+        self._panes_bytes += _RUN_BYTES
+
+    def take_panes(self, size: int) -> int | IntArray:
+        """Return the pane of all cases that wait, or of each, and expect no more. O(n).
+
+        Parameters
+        ----------
+        size : int
+            How many the counts hand over: as many as are expected.
+        """
+        found, self._panes = self._panes, []
+        self._panes_bytes = 0
+        sizes = [each[1] if isinstance(each, tuple) else each.size for each in found]
+        assert sum(sizes) == size, "the counts hand over what the detector expects"
+        if len(found) == 1:
+            return found[0][0] if isinstance(found[0], tuple) else found[0]
+        panes = [np.full(each[1], each[0]) if isinstance(each, tuple) else each for each in found]
+        joined: IntArray = np.concatenate(panes)
+        return joined
 
     def add_effects(self, effects: Effects, received_us: int) -> None:
         """Collect what the joiner did, but for retractions. O(1)."""
         self._pending.append(lambda: _read_effects(effects, received_us))
         self.size += len(effects)
-        self.memory_bytes += effects.nbytes
+        self._pending_bytes += effects.nbytes
 
     def add_merged(
         self, state: State, event_us: int, codes: Sequence[int], received_us: int
@@ -119,40 +156,14 @@ class WatchedRows:
         """Collect cases that were aggregated elsewhere, of one time and segment. O(1)."""
         self._pending.append(lambda: _read_merged(state, event_us, codes, received_us))
         self.size += len(state.counts)
-        self.memory_bytes += len(state.counts) * _MERGED_BYTES
+        self._pending_bytes += len(state.counts) * _MERGED_BYTES
 
-    def drain(self, pane_of: Callable[[int, int], int]) -> list[ReadRows]:
-        """Remove and return all rows. O(n).
-
-        Calls of cases that all have one time are read together by pane: most of what a small
-        batch costs is not its rows. Sums do not depend on the order.
-
-        Parameters
-        ----------
-        pane_of : callable
-            Returns the pane that counts a row, from its time and when it was received.
-        """
-        together: dict[object, list[tuple[TimedCases, int]]] = {}
-        for place, each in enumerate(self._cases):
-            event_us, received_us = each[0].event_us, each[1]
-            has_one = isinstance(event_us, int)
-            key = pane_of(event_us, received_us) if isinstance(event_us, int) else place
-            together.setdefault((has_one, key), []).append(each)
-        parts = [_read_cases(*_joined(cases)) for cases in together.values()]
-        parts += [read() for read in self._pending]
-        self._pending, self._cases = [], []
-        self.size = self.memory_bytes = 0
+    def drain(self) -> list[ReadRows]:
+        """Remove and return all rows but cases. O(n)."""
+        parts = [read() for read in self._pending]
+        self._pending = []
+        self.size = self._pending_bytes = 0
         return parts
-
-
-def _joined(calls: Sequence[tuple[TimedCases, int]]) -> tuple[TimedCases, int]:
-    """Return the cases of calls of one pane as one call, at the time of the first. O(n)."""
-    if len(calls) == 1:
-        return calls[0]
-    timed, received_us = calls[0]
-    cases = UnsortedCases.concat([each.cases for each, _ in calls])
-    segments = tuple(chain.from_iterable(each.segments for each, _ in calls))
-    return TimedCases(cases, timed.event_us, segments), received_us
 
 
 def concat(parts: Sequence[ReadRows]) -> tuple[DriftRows, CodeArray]:
@@ -176,22 +187,20 @@ def concat(parts: Sequence[ReadRows]) -> tuple[DriftRows, CodeArray]:
     return joined, np.concatenate(codes, axis=1)
 
 
-def _read_cases(timed: TimedCases, received_us: int) -> ReadRows:
-    cases = timed.cases
-    size = cases.labels.size
-    counts = None if cases.counts is None else np.minimum(cases.counts, MAX_MULTIPLICITY)
-    read = ReadRows(
-        DriftRows(
-            cases.labels.view(np.uint8) + np.uint8(RowKind.NEGATIVE_CASE),
-            cases.scores,
-            counts,
-            _groups(cases.clusters),
-        ),
-        timed.event_us,
-        received_us,
-        segment_codes(timed.segments) if timed.segments else _no_codes(size),
-    )
-    return _without_weighted(read, cases.units)
+def cell_cases(cases: UnsortedCases) -> CellCases:
+    """Return cases of weight 1 by their cells on the probability scale. O(n)."""
+    keys, _ = cases.keys("probability")
+    return CellCases(cases.labels, keys, _multiplicities(cases), _groups(cases.clusters))
+
+
+def case_rows(cases: UnsortedCases) -> DriftRows:
+    """Return cases of weight 1 with their scores. O(n)."""
+    kinds = cases.labels.view(np.uint8) + np.uint8(RowKind.NEGATIVE_CASE)
+    return DriftRows(kinds, cases.scores, _multiplicities(cases), _groups(cases.clusters))
+
+
+def _multiplicities(cases: UnsortedCases) -> IntArray | None:
+    return None if cases.counts is None else np.minimum(cases.counts, MAX_MULTIPLICITY)
 
 
 def _read_merged(state: State, event_us: int, codes: Sequence[int], received_us: int) -> ReadRows:

@@ -1,4 +1,4 @@
-"""Bands by look-up are those of a search; sums of all sides are those of each row's values."""
+"""Bands and residuals by look-up are those of each score; sums are those of each row's values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts import cell_keys, quantise
 from streameval._drift import (
+    CellCases,
     DriftEngine,
     DriftRows,
     ReferenceCases,
@@ -17,7 +19,8 @@ from streameval._drift import (
     freeze,
 )
 from streameval._drift.band_index import BandIndex
-from streameval._drift.watches import Rows, side_values
+from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals
+from streameval._drift.watches import Rows, residual_units, side_values
 
 ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")
 
@@ -111,3 +114,76 @@ def test_sums_are_those_of_each_row(seed: int) -> None:
                 assert sums.counts[which, place] == count, (side, which)
                 bits = sum(1 << group for group, times in groups.items() if times > 0)
                 assert int(sums.groups[which, place]) == bits, (side, which)
+
+
+def probabilities(rng: np.random.Generator) -> np.ndarray:
+    """Return scores of every kind: both ends to the last double, cells' edges and beside them."""
+    plain = np.array([0.0, 5e-324, 2.0**-56, 2.0**-55, 0.5, 1 - 2.0**-53, 1 - 2.0**-52, 1.0])
+    tiny = np.ldexp(rng.random(300), rng.integers(-80, 1, 300))
+    edges = quantise(rng.random(300), 6, "probability")
+    near = [np.nextafter(edges, 0), edges, np.nextafter(edges, 1)]
+    return np.concatenate(
+        [plain, np.nextafter(plain[1:], 0), tiny, 1 - tiny, rng.random(300), *near]
+    )
+
+
+@pytest.mark.parametrize("resolution", [1, 2, 7, 12, MAX_TABLE_BITS])
+def test_residuals_of_cells_are_those_of_their_edges(resolution: int) -> None:
+    rng = np.random.default_rng(resolution)
+    scores = probabilities(rng)
+    labels = rng.random(scores.size) < 0.5
+    found = CellResiduals(resolution).of(cell_keys(scores, "probability"), labels)
+    edges = quantise(scores, resolution, "probability")
+    assert found.tolist() == residual_units(labels.astype(float), edges).tolist()
+
+
+def engine_of(resolution: int, threshold: float) -> DriftEngine:
+    """Return an engine with every watch and a reference at a resolution."""
+    rng = np.random.default_rng(3)
+    labels = rng.random(600) < 0.4
+    reference = Evaluator(scale="probability", resolution=resolution)
+    scores = 1 / (1 + np.exp(-4 * labels - 3 * rng.normal(size=600)))
+    reference.add_cases(labels=labels, scores=scores)
+    settings = check_settings(
+        watch=ALL,
+        tolerance=0.0,
+        mean_time_to_false_alarm=timedelta(days=365),
+        threshold=threshold,
+        pane=timedelta(minutes=1),
+        maturity=timedelta(0),
+        clusters=True,
+        scale="probability",
+    )
+    return DriftEngine(settings, freeze(ReferenceCases(reference._view()), {}, settings))
+
+
+@pytest.mark.parametrize("resolution", [4, 12])
+@pytest.mark.parametrize("counted", [False, True])
+def test_cases_as_cells_have_the_sums_of_their_edges(resolution: int, counted: bool) -> None:
+    """Of one pane or several, whether or not rows stand for several cases."""
+    rng = np.random.default_rng(resolution)
+    one, other = engine_of(resolution, 0.5), engine_of(resolution, 0.5)
+    assert one.table.index_cells(resolution)
+    scores = probabilities(rng)
+    size = scores.size
+    labels, groups = rng.random(size) < 0.5, rng.integers(0, 64, size)
+    counts = rng.choice([1, 2, 1 << 16], size) if counted else None
+    kinds = labels.astype(np.uint8) + np.uint8(RowKind.NEGATIVE_CASE)
+    for panes in (7, rng.integers(5, 9, size)):
+        cells = CellCases(labels, cell_keys(scores, "probability"), counts, groups)
+        one.add_cells(cells, panes, [])
+        edges = quantise(scores, resolution, "probability")
+        other.add(DriftRows(kinds, edges, counts, groups), panes, [])
+    for (pane, found), (same, wanted) in zip(one.panes.items(), other.panes.items(), strict=True):
+        assert pane == same
+        for column, like in zip(found, wanted, strict=True):
+            assert column.tolist() == like.tolist()
+
+
+def test_cells_are_not_read_where_edges_are_none_of_theirs() -> None:
+    """Of a finer reference, of a threshold within a cell, of resolutions without a table."""
+    engine = engine_of(12, 0.5)
+    found = [engine.table.index_cells(bits) for bits in (12, 14, 11, 53, 0, -3)]
+    assert found == [True, True, False, False, False, False]
+    assert not engine_of(12, 0.3).table.index_cells(12)
+    assert engine_of(12, float(quantise(np.array([0.3]), 12)[0])).table.index_cells(12)

@@ -289,6 +289,55 @@ def test_cuts_views_and_restarts_change_nothing(seed: int) -> None:
     assert len(hashes) == 1
 
 
+def large_batches(seed: int, *, hours: range) -> list[tuple[int, object]]:
+    """Return batches that are counted before they are read; some with times, counts, weights."""
+    rng, rows, found = np.random.default_rng(seed), Rows(seed, falls_at=0), []
+    for hour in hours:
+        at_us = START_US + (60 * hour + 8) * MINUTE_US
+        size = int(rng.choice([1, 50, 5_000]))
+        made = batch(*rows.hour(hour, size), None)
+        if rng.random() < 0.4:
+            made.event_us = at_us - rng.integers(0, 90, size) * MINUTE_US
+        if rng.random() < 0.4:
+            made.counts = rng.integers(1, 4, size)
+            made.total = int(made.counts.sum())
+        if rng.random() < 0.4:
+            made.units = rng.choice([1 << 16, 3 << 15], size)
+        found.append((at_us, made))
+    return found
+
+
+@pytest.mark.parametrize("scale", ["probability", "plain"])
+@pytest.mark.parametrize("seed", range(2))
+def test_when_cases_are_counted_changes_nothing(seed: int, scale: str) -> None:
+    """At once, one entry at a time, in idle time, before each answer: the same bytes."""
+    rng = random.Random(seed)
+    found = sorted(
+        [*cases(seed + 20, hours=60), *large_batches(seed, hours=range(48, 60))],
+        key=lambda each: each[0],
+    )
+    assert SETTINGS.alarms is not None
+    watches = WATCHES if scale == "probability" else WATCHES[:4]
+    alarms = replace(SETTINGS.alarms, watches=watches)
+    log = log_of(*found, settings=replace(SETTINGS, scale=scale, alarms=alarms))
+    states = set()
+    for way in ("whole", "entries", "idle", "viewed"):
+        engine, at = Engine(LIMITS), 0
+        while at < len(log):
+            step = {"whole": len(log), "entries": 1}.get(way, rng.randrange(1, 9))
+            engine.apply(log[at : at + step])
+            at += step
+            if way == "idle":
+                engine.count()
+            if way == "viewed":
+                engine.view("s")
+                engine.alarms()
+        view = alarms_of(engine)
+        states.add((engine.state_hash(), repr(view)))
+    assert len(states) == 1
+    assert view.left_out > 0
+
+
 def merged(hour: int, columns: tuple[np.ndarray, np.ndarray, np.ndarray]) -> MergeRows:
     """Return the same cases as states that were aggregated elsewhere, one for each country."""
     labels, scores, codes = columns
@@ -324,9 +373,11 @@ def test_memory_counts_the_panes_that_wait() -> None:
     alarms = replace(SETTINGS.alarms, maturity_us=48 * 10 * MINUTE_US)
     engine = Engine(LIMITS)
     engine.apply(log_of(*cases(2, hours=60), settings=replace(SETTINGS, alarms=alarms)))
-    watched = engine._streams["s"].alarms
+    state = engine._streams["s"]
+    watched = state.alarms
     assert watched is not None
     before = watched.memory_bytes
+    state.counts.count()
     watched.settle()
     assert watched._engine is not None
     waiting = watched._engine.panes.items()
