@@ -167,7 +167,7 @@ class StreamAlarms:
         self._add_rows()
 
     def _add_rows(self) -> None:
-        """Add what waits in `rows`. O(rows)."""
+        """Add the collected `rows` to their panes. O(rows)."""
         engine = self._engine
         if engine is None or not self.rows.size:
             return

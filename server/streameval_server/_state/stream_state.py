@@ -97,7 +97,6 @@ class StreamState:
         self._usage = StreamUsage(self.revision)
         self.counts = StreamCounts(info.settings, limits, self._usage)
         self.counts.advance(due_us)
-        self.counts.on_cases = self._observe_cases
         self.joins: Joins | None = None
         self.alarms: StreamAlarms | None = None
         if info.settings.alarms is not None:
@@ -142,8 +141,10 @@ class StreamState:
                 received_us if rows.event_us is None else rows.event_us,
                 () if columns is None else (columns,),
             )
-            if self._watched is not None:
-                self._watched.expect_cases(timed, received_us)
+            watched = self._watched
+            self.counts.on_cases = None if watched is None else watched.observe_cases
+            if watched is not None:
+                watched.expect_cases(timed, received_us)
             self.counts.add_cases(timed)
         elif isinstance(rows, MissRows):
             self.counts.miss(
@@ -213,11 +214,6 @@ class StreamState:
         if self._watched is not None and len(effects):
             self._watched.rows.add_effects(effects, received_us)
             self._watched.collected(effects.event_us, received_us)
-
-    def _observe_cases(self, cases: UnsortedCases, codes: CodeArray | None) -> None:
-        """Let the detector observe cases that were just counted."""
-        if self.alarms is not None and self.alarms.is_watching:
-            self.alarms.observe_cases(cases, codes)
 
     @property
     def _watched(self) -> StreamAlarms | None:
