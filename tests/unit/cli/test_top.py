@@ -28,6 +28,7 @@ from streameval._metric_registry import POINT_NAMES
 from streameval.cli._app import app
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading
 from streameval.cli._list_table import FrameState, frame
+from streameval.cli._output import out
 from streameval.client import Client, StreamSummary
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.summaries import RankedStreams
@@ -221,7 +222,7 @@ def test_every_order_is_one_of_the_server() -> None:
     assert next(iter(ORDERS)) == SERVER_DEFAULT_ORDER
 
 
-def test_the_list_is_that_of_the_client() -> None:
+def test_the_list_is_that_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Order, changes with their intervals, and reasons; `streams list` prints the same."""
     with running_server() as address, Client(address) as client:
         rng, now = np.random.default_rng(20_241), datetime.now(UTC)
@@ -251,7 +252,9 @@ def test_the_list_is_that_of_the_client() -> None:
             ]
             assert cells(lines, each.stream)[: len(expected)] == expected
         assert " no positives yet " in next(line for line in lines if line.startswith("one/v1"))
-        listed = CommandRunner(env={"COLUMNS": "120"}).invoke(app, ["streams", "list", address])
+        # Set where the console was made: test runners set COLUMNS before.
+        monkeypatch.setattr(out, "_width", 120)
+        listed = CommandRunner().invoke(app, ["streams", "list", address])
         assert [line.rstrip() for line in listed.stdout.splitlines()][1:] == lines[1:]
         as_json = CommandRunner().invoke(
             app, ["streams", "list", address, "--json", "--limit", "2", "--search", "V1"]
