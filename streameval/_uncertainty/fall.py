@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MAX_P_VALUE = 0.05
 
+_MIN_WIDTH = 1e-70
+"""Of an interval: the squares of quotients of such widths are numbers above 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fall:
@@ -106,21 +109,25 @@ def find_fall(
         message = f"values, lower and upper must be one-dimensional and as long, got {lengths}"
         raise InvalidInputError(message, field="values")
     figures, low, high = columns
-    known = np.flatnonzero(np.isfinite(figures) & (high > low))
+    with np.errstate(over="ignore", invalid="ignore"):
+        widths = high - low
+    known = np.flatnonzero(np.isfinite(figures) & (widths > _MIN_WIDTH) & (widths < 1 / _MIN_WIDTH))
     if known.size < 2:
         return None
-    figures = figures[known]
-    limit = NormalDist().inv_cdf((1 + level) / 2)
-    weights = (2 * limit / (high[known] - low[known])) ** 2
-    before, sum_before = np.cumsum(weights)[:-1], np.cumsum(weights * figures)[:-1]
-    after = weights.sum() - before
-    difference = ((weights * figures).sum() - sum_before) / after - sum_before / before
-    z = difference / np.sqrt(1 / before + 1 / after)
+    figures, widths = figures[known], widths[known]
+    # Parts of the greatest precision: a level near 0 would make all of them 0.
+    narrowest = float(widths.min())
+    weights = (narrowest / widths) ** 2
+    before, after = np.cumsum(weights)[:-1], np.cumsum(weights[::-1])[-2::-1]
+    sums = weights * figures
+    difference = np.cumsum(sums[::-1])[-2::-1] / after - np.cumsum(sums)[:-1] / before
+    limit = -NormalDist().inv_cdf((1 - level) / 2)
+    z = difference / np.sqrt(1 / before + 1 / after) * (2 * limit / narrowest)
     best = int(np.argmin(z))
     p_value = min(1.0, z.size * math.erfc(-z[best] / math.sqrt(2)))
     if z[best] >= 0 or p_value >= MAX_P_VALUE:
         return None
-    lost = -2 * math.log1p(-math.sqrt(level))
+    lost = -2 * math.log((1 - level) / (1 + math.sqrt(level)))  # 1 - sqrt(level), also near 1
     possible = np.flatnonzero((z < 0) & (z[best] ** 2 - z**2 <= lost))
     return Fall(
         int(known[best + 1]),

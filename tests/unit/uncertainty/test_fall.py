@@ -76,6 +76,47 @@ def test_it_is_the_best_split_of_all(level: float) -> None:
     assert found_some > 40
 
 
+@pytest.mark.parametrize("narrow", [1e-3, 1e-9, 1e-17, 1e-60])
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_a_step_may_be_known_far_better_than_all_others(narrow: float, place: int) -> None:
+    """Sums of precisions of any size, in fractions: none is lost beside a greater one."""
+    rng = np.random.default_rng(SEED)
+    values = np.repeat([0.0, -0.9] if place < 6 else [0.9, 0.0], 6) + rng.normal(0, 0.05, 12)
+    values[place] = 0.0  # so that so narrow an interval has limits that differ
+    widths = np.full(12, 0.2)
+    widths[place] = narrow
+    expected = brute_fall(values, values - widths / 2, values + widths / 2)
+    found = find_fall(values, values - widths / 2, values + widths / 2)
+    assert found is not None
+    assert expected is not None
+    assert (found.index, found.first, found.last) == (
+        *(expected.index, expected.first, expected.last),
+    )
+    assert found.difference == pytest.approx(expected.difference, rel=1e-9)
+
+
+@pytest.mark.parametrize("level", [5e-324, 1e-9, 1 - 2**-53])
+def test_levels_near_0_and_1(level: float) -> None:
+    """The narrowest intervals say nothing, the widest are as sure as they can be."""
+    values = np.repeat([0.8, 0.2], 6)
+    found = find_fall(values, values - 0.1, values + 0.1, level=level)
+    assert (found is None) == (level < 0.5)
+    assert found is None or found.first <= found.index == 6 <= found.last
+
+
+@pytest.mark.parametrize("width", [5e-324, 1e-200, math.inf])
+def test_widths_that_are_no_numbers_to_reckon_with_are_left_out(width: float) -> None:
+    """Such a step is as one without an interval."""
+    values = np.repeat([0.8, 0.2], 6)
+    lower, upper = values - 0.1, values + 0.1
+    expected = find_fall(np.delete(values, 3), np.delete(lower, 3), np.delete(upper, 3))
+    values[3], lower[3], upper[3] = 0.0, 0.0, width
+    found = find_fall(values, lower, upper)
+    assert found is not None
+    assert expected is not None
+    assert (found.index, found.p_value) == (expected.index + 1, expected.p_value)
+
+
 def test_constant_series_have_seldom_fallen() -> None:
     """At most one in twenty, as promised; in fact fewer."""
     rng = np.random.default_rng(SEED + 1)
