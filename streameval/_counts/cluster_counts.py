@@ -77,18 +77,7 @@ class ClusterCounts:
         columns = np.zeros((2, size), dtype=np.int64)
         np.add.at(columns, ((self.codes & 1).astype(np.int64), cell), self.counts)
         n, p = columns
-        groups = Groups(
-            scores=edges[::-1],
-            p=p,
-            n=n,
-            tp=np.cumsum(p) - p,
-            fp=np.cumsum(n) - n,
-            missed_positives=0,
-            missed_negatives=0,
-            P=int(p.sum()),
-            N=int(n.sum()),
-        )
-        return groups, cell
+        return Groups.of_cells(edges[::-1], p, n), cell
 
     def distinct_edges(self) -> tuple[FloatArray, IntArray]:
         """Return the edges without repetitions, and how many rows each has. O(n)."""

@@ -49,6 +49,24 @@ class Groups:
     P: int
     N: int
 
+    @classmethod
+    def of_cells(cls, scores: FloatArray, p: IntArray, n: IntArray) -> Groups:
+        """Return all cells as rows, best first, also those without positives. O(cells).
+
+        Misses, if any, are the last cell.
+        """
+        return cls(
+            scores=scores,
+            p=p,
+            n=n,
+            tp=np.cumsum(p) - p,
+            fp=np.cumsum(n) - n,
+            missed_positives=0,
+            missed_negatives=0,
+            P=int(p.sum()),
+            N=int(n.sum()),
+        )
+
     def with_misses(self) -> Groups:
         """Return the groups with the misses as a last group at -inf.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClosedCounts(Protocol):
-    """Counts as bytes, which are opened to be read."""
+    """Counts in a form that takes less room, or less work to add, and is opened to be read."""
 
     @property
     def memory_bytes(self) -> int:

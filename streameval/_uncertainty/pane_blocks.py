@@ -139,7 +139,7 @@ class PaneBlocks:
         counts = table([each.counts for each in coarse])
         squares = counts if unit == 1 else table([each.squares for each in coarse])
         n, p = counts.sum(axis=1).astype(np.int64)
-        cells = _groups(_edges(numbers)[::-1], p, n)
+        cells = Groups.of_cells(_edges(numbers)[::-1], p, n)
         is_filled = np.asarray(counts.any(axis=(0, 2)))
         return cls(cells, counts, squares, is_filled, numbers, PaneReferences(panes))
 
@@ -166,7 +166,7 @@ class PaneBlocks:
             return None
         is_filled = self.is_filled.copy()
         is_filled[changed] = counts[:, changed].any(axis=(0, 2))
-        cells = _groups(self.cells.scores, p, n)
+        cells = Groups.of_cells(self.cells.scores, p, n)
         return PaneBlocks(cells, counts, counts, is_filled, self.numbers, PaneReferences(panes))
 
     def sums(self, gradient: Gradient) -> BlockSums:
@@ -177,21 +177,6 @@ class PaneBlocks:
             squares=np.add(*(self.squares[label] @ (g * g) for label, g in enumerate(each))),
             is_filled=self.is_filled,
         )
-
-
-def _groups(scores: FloatArray, p: IntArray, n: IntArray) -> Groups:
-    """Return cells as groups, best first; the misses are one of them. O(K)."""
-    return Groups(
-        scores=scores,
-        p=p,
-        n=n,
-        tp=np.cumsum(p) - p,
-        fp=np.cumsum(n) - n,
-        missed_positives=0,
-        missed_negatives=0,
-        P=int(p.sum()),
-        N=int(n.sum()),
-    )
 
 
 def _edges(numbers: IntArray) -> FloatArray:
