@@ -73,9 +73,10 @@ def test_what_fell_since_when_and_why(fallen: Served, page: Page) -> None:
     text = said(page)
     assert (first.watch, [each.watch for each in others]) == ("placement", ["recall"])
     size = f"{abs(first.difference.estimate):.2f}"
-    assert text.startswith(
-        f"AUC-ROC fell by {size} since about {first.since:%H:%M}. country=FR explains it."
-    )
+    since = f"{first.since:%H:%M}"
+    if first.since.date() != datetime.now(UTC).date():
+        since = f"{first.since:%b} {first.since.day}, {since}"
+    assert text.startswith(f"AUC-ROC fell by {size} since about {since}. country=FR explains it.")
     assert "Recall fell, too." in text
     known = stream.snapshot(window=timedelta(days=1))
     limits = known.intervals["auc_pr"]
