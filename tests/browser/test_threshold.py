@@ -18,7 +18,7 @@ from streameval_server._report.words import cost
 from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_service
 
-from .conftest import Served, expect, percent, scored
+from .conftest import NOTHING, Served, expect, percent, scored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,14 +173,16 @@ def test_what_would_have_happened(page: Page, days: Served) -> None:
             "selection.between.endTime": now.isoformat(),
             "step": DAY,
             "threshold": threshold,
-            "metrics": "precision",
+            "metrics": COST,
+            "errorCosts.falsePositive": 1,
+            "errorCosts.falseNegative": 1,
         },
     )["snapshots"]
+    known = [each for each in reversed(known) if cases(each["operatingPoint"])]
     points = [each["operatingPoint"] for each in known]
     wanted = [
         [f"{count:.0f}" for count in (point["tp"] + point["fp"], point["fp"], point["fn"])]
-        for point in reversed(points)
-        if sum(point[name] for name in ("tp", "fp", "fn", "tn")) > 0
+        for point in points
     ]
     assert len(wanted) >= 4
     rows = page.locator("#past tbody tr")
@@ -188,11 +190,19 @@ def test_what_would_have_happened(page: Page, days: Served) -> None:
     expect(rows.locator("td:nth-of-type(6)")).to_have_text([flagged for flagged, *_ in wanted])
     found = [row.locator("td").all_inner_texts() for row in rows.all()]
     assert [each[5:8] for each in found] == wanted
-    for cells, point in zip(found, reversed(points[-len(found) :]), strict=True):
-        cases = sum(point[name] for name in ("tp", "fp", "fn", "tn"))
-        assert cells[8] == cost((point["fp"] + point["fn"]) / cases)
-        lower, upper = (float(limit) for limit in cells[9].split(" to "))
-        assert lower < float(cells[8]) < upper
+    for cells, snapshot, point in zip(found, known, points, strict=True):
+        assert cells[8] == cost((point["fp"] + point["fn"]) / cases(point))
+        (metric,) = snapshot["metrics"]
+        limits = metric["interval"]
+        if "lower" in limits:
+            assert cells[9] == f"{cost(limits['lower'])} to {cost(limits['upper'])}"
+        else:  # of one case, which the newest day can have
+            assert (cells[9], cases(point)) == (NOTHING, 1)
+
+
+def cases(point: dict[str, Any]) -> float:
+    """Return the cases of an operating point."""
+    return sum(point[name] for name in ("tp", "fp", "fn", "tn"))
 
 
 def test_the_cost_has_an_interval_at_what_is_typed(page: Page, days: Served) -> None:
