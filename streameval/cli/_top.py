@@ -39,6 +39,10 @@ _MAX_SCREEN_STREAMS = 200
 WINDOWS = (timedelta(days=1), timedelta(hours=1), None, timedelta(days=7))
 """The windows that the key w cycles through."""
 
+_LATE_S = 3.0
+"""A call that takes longer is shown as an outage: reads wait for a server that restarts."""
+_LATE = "the server has not answered yet; a call waits for it"
+
 _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 """Errors that a retry cannot fix: they end the command."""
 
@@ -69,6 +73,8 @@ class _Reader:
     ) -> None:
         self.query = query
         self.outcome: Reading | ClientError | None = None
+        self.asked_s: float | None = None
+        """When the call under way began; None between calls."""
         self._server = server
         self._every_s = every_s
         self._wake = wake
@@ -90,10 +96,12 @@ class _Reader:
     def _read(self) -> None:
         while not self._stopped:
             self._wakeup.clear()
+            self.asked_s = time.monotonic()
             try:
                 self.outcome = read(self._server, self.query)
             except ClientError as error:
                 self.outcome = error
+            self.asked_s = None
             self._wake()
             self._wakeup.wait(self._every_s)
 
@@ -162,13 +170,15 @@ class _Screen:
     def _update_state(self) -> None:
         keys = _SEARCH_KEYS if self._is_searching else _KEYS
         self._state = replace(self._state, keys=keys if self._has_keys else "")
-        outcome = self._reader.outcome
+        outcome, asked_s = self._reader.outcome, self._reader.asked_s
         now_s = time.monotonic()
+        is_late = asked_s is not None and now_s - asked_s > _LATE_S
         if isinstance(outcome, _PERMANENT_ERRORS):
             raise outcome
-        if isinstance(outcome, ClientError):
+        if is_late or isinstance(outcome, ClientError):
+            problem = str(outcome) if isinstance(outcome, ClientError) else _LATE
             self._state = replace(
-                self._state, problem=str(outcome), outage_s=now_s - self._last_answer_s
+                self._state, problem=problem, outage_s=now_s - self._last_answer_s
             )
         elif isinstance(outcome, Reading) and outcome.query == self._state.query:
             self._reading = outcome

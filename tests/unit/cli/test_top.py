@@ -398,7 +398,10 @@ def test_a_live_screen() -> None:
 
 
 def test_a_server_that_goes_and_comes_back() -> None:
-    """The last figures stay, with the reason and the time; then updates continue."""
+    """The last figures stay, with the reason and the time; then updates continue.
+
+    The call that waits for the server is not waited for.
+    """
     with running_server() as address:
         fill(address)
         settings = Settings(listen=address, memory=True)
@@ -406,7 +409,7 @@ def test_a_server_that_goes_and_comes_back() -> None:
         screen = screens.__enter__()
         screen.until(lambda lines: len(names(lines)) == 3)
     try:
-        screen.until(has(r"^no answer for \d+ s: "))
+        screen.until(has(r"^no answer for \d+ s: the server has not answered yet; "))
         screen.until(lambda lines: names(lines) == ["bad/v1", "byid/v2", "good/v1"])
         with running_server(settings):
             screen.until(has("no streams yet"))
