@@ -10,9 +10,9 @@ export PYTHONSAFEPATH := 1
 
 SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
-# Tests that drive a browser, containers or Spark, or overload a server, have the machine for
-# themselves. The files of all others are shared out to two processes.
-ALONE   := tests/browser tests/deploy tests/load tests/spark
+# Tests that drive containers or Spark, or overload a server, have the machine for themselves.
+# The files of all others are shared out to two processes.
+ALONE   := tests/deploy tests/load tests/spark
 SHARED  := -n 2 --dist loadfile $(ALONE:%=--ignore=%) tests
 
 .PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean

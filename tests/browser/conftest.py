@@ -41,11 +41,10 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def browser(require: Callable, require_command: Callable) -> Iterator[Browser]:
+def browser(require: Callable, chromium: str) -> Iterator[Browser]:
     """Return Chromium. Its event loop must not outlive the module: other tests have their own."""
-    executable = require_command("chromium")
     with require("playwright.sync_api").sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
 

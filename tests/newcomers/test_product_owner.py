@@ -60,11 +60,10 @@ def test_the_page_of_the_demo(
     clone: Path,
     wheel: Path,
     require: Callable[[str], ModuleType],
-    require_command: Callable[[str], str],
+    chromium: str,
     report: Callable[[str, float], None],
 ) -> None:
     """`DEMO_STAY=1 make demo` in a clone: the page shows the figures that the demo prints."""
-    chromium = require_command("chromium")
     sync_api = require("playwright.sync_api")
     newcomer = Newcomer(clone, wheel)
     newcomer.environment["DEMO_STAY"] = "1"

@@ -263,7 +263,9 @@ def restored(engine: Engine) -> Engine:
     return Engine.restore(LIMITS, made.revision, made.received_us, made.changed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in (1, 2, 3))]
+)
 def test_cuts_views_and_restarts_change_nothing(seed: int) -> None:
     """One entry at a time with restarts, all at once, or looked at: the same bytes."""
     rng = random.Random(seed)
