@@ -1274,6 +1274,7 @@ class CompareStreamsResponse(_message.Message):
     COVERAGE_A_FIELD_NUMBER: _builtins.int
     COVERAGE_B_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    WARNING_KINDS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     p_value: _builtins.float
@@ -1314,7 +1315,11 @@ class CompareStreamsResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """As in Snapshot."""
+        """As in Snapshot, with the side in front: "a: " or "b: "."""
+
+    @_builtins.property
+    def warning_kinds(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.WarningKind.ValueType]:
+        """What each of the warnings is about, in the same order."""
 
     def __init__(
         self,
@@ -1331,10 +1336,11 @@ class CompareStreamsResponse(_message.Message):
         coverage_a: _types_pb2.Coverage | None = ...,
         coverage_b: _types_pb2.Coverage | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        warning_kinds: _abc.Iterable[_types_pb2.WarningKind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warning_kinds", b"warning_kinds", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
     _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015

@@ -185,6 +185,16 @@ def test_a_warning_has_a_button_that_does_what_it_advises(late: Served, page: Pa
     expect(page.locator(".chip")).to_have_count(0)
 
 
+def test_warnings_of_a_comparison_have_the_same_words(late: Served, page: Page) -> None:
+    """They name their side, and no setting."""
+    page.goto(late.url(f"compare?a={LATE}&a.window=24h&b={LATE}&b.window=all"))
+    warning = page.locator(".warnings li").first
+    expect(warning).to_have_text(
+        "24 h: Most of these cases are younger than the time in which nine labels of ten arrive: "
+        "the figures will change."
+    )
+
+
 def test_a_segment_that_was_never_seen_leads_to_the_whole(served: Served, page: Page) -> None:
     """The warning has the way back."""
     page.goto(served.url(f"stream/{STREAM}?segment=country:XX"))

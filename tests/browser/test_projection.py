@@ -115,6 +115,12 @@ def test_without_late_labels_there_is_no_card(served: Served, page: Page) -> Non
     expect(page.locator("#projection")).to_be_hidden()
     page.goto(served.url(f"stream/{STREAM}?window=6h"))
     expect(page.locator("#projected > div").first).to_contain_text("not projected: fewer than 30")
+    # Two figures fill the row.
+    expect(page.locator("#projected > div")).to_have_count(2)
+    row, last = (
+        page.locator(each).bounding_box() for each in ("#projected", "#projected > div >> nth=1")
+    )
+    assert last["x"] + last["width"] == pytest.approx(row["x"] + row["width"], abs=2)
     expect(page.locator("#backtest")).to_be_hidden()
 
 

@@ -80,6 +80,27 @@ def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: S
     expect(page.locator("h1")).to_have_text("Streams")
 
 
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("segment=country%3DBR", "“country=BR” is no segment. Write key:value, as in country:BR."),
+        ("window=3x", "“3x” is no window."),
+    ],
+)
+def test_a_link_that_cannot_be_read(page: Page, served: Served, query: str, problem: str) -> None:
+    """Neither the whole stream nor another window is shown in its place."""
+    page.goto(served.url(f"stream/{STREAM}?{query}"))
+    expect(page.locator("#malformed")).to_contain_text(problem)
+    expect(page.locator("#figure-auc_pr")).to_have_count(0)
+    expect(page.locator("#timeline")).to_be_hidden()
+    expect(page.locator("#connection")).to_be_hidden()
+    page.get_by_role("link", name="Show the stream without it").click()
+    expect(page.locator("#figure-auc_pr")).to_be_visible()
+    expect(page.locator("#timeline-plot svg").first).to_be_visible()
+    expect(page.locator("#malformed")).to_have_count(0)
+    expect(page.locator("#connection")).to_have_text("Live")
+
+
 # --- Permission -------------------------------------------------------------------------------
 
 

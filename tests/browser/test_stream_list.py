@@ -14,6 +14,7 @@ from streameval_server._queries import summary_table
 from streameval_server._queries.stream_summary import summary
 from streameval_server.testing import running_service
 
+from . import conftest
 from .conftest import (
     IN_MEMORY,
     NOTHING,
@@ -199,6 +200,24 @@ def test_a_phone_shows_more_than_four_streams(many: Served, browser: Browser) ->
         )
         assert sum(bottom <= 844 for bottom in bottoms) > 4
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_tablet_has_every_column_and_whole_names(browser: Browser) -> None:
+    """At 1024 px nothing is wider than the window, and no short name is broken."""
+    with running_service(IN_MEMORY) as addresses, Client(addresses.grpc) as client:
+        conftest.fill(client)
+        fill(client, 9)
+        served = Served(addresses.grpc, addresses.http, client)
+        complete_list(served)
+        with browser.new_context(viewport={"width": 1024, "height": 900}) as context:
+            page = context.new_page()
+            page.goto(served.url())
+            expect(page.locator(f"{ROWS} .fell").first).to_be_visible()
+            expect(page.locator(f"{ROWS} .rate-of").first).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1024
+            links = page.locator(f"{ROWS} th a")
+            lines = links.evaluate_all("links => links.map((each) => each.getClientRects().length)")
+            assert lines == [1] * links.count()
 
 
 def test_rows_are_not_made_anew_when_figures_change(many: Served, page: Page) -> None:

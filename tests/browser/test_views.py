@@ -157,6 +157,17 @@ def test_a_malformed_segment_is_refused_where_it_is_typed(
     expect(page.locator("#result-a")).to_have_text(figure(known.a.value))
 
 
+def test_a_malformed_window_is_not_taken_for_all_time(page: Page, served: Served) -> None:
+    """A link with one is refused at its field."""
+    page.goto(served.url(f"compare?a={STREAM}&a.window=3x&b={OTHER}"))
+    expect(page.locator("#a-refusal")).to_contain_text("“3x” is no window.")
+    expect(page.locator("#a-window")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#result-p")).to_have_count(0)
+    page.locator("#a-window").select_option("all")
+    expect(page.locator("#result-p")).to_be_visible()
+    expect(page.locator("#a-refusal")).to_be_hidden()
+
+
 def test_the_segments_of_a_stream_are_offered(page: Page, served: Served) -> None:
     """The field lists the values in the window, and none of a stream without keys."""
     page.goto(served.url(f"compare?a={STREAM}&b=churn/weekly"))

@@ -224,9 +224,9 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.Compa
         ("a", a, resolutions[0], coverage_a),
         ("b", b, resolutions[1], coverage_b),
     ):
-        response.warnings.extend(
-            f"{side}: {text}" for text in engine.warnings(of, resolution, coverage)
-        )
+        for kind, text in engine.warned(of, resolution, coverage):
+            response.warnings.append(f"{side}: {text}")
+            response.warning_kinds.append(kind)
     return response
 
 

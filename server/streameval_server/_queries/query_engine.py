@@ -297,7 +297,7 @@ class QueryEngine:
         if resolved.view.alarms is not None:
             message.open_alarms = resolved.view.alarms.num_open
         resolution = message.resolution if message.HasField("resolution") else None
-        for kind, text in self._warned(resolved, resolution, message.coverage):
+        for kind, text in self.warned(resolved, resolution, message.coverage):
             message.warnings.append(text)
             message.warning_kinds.append(kind)
         return message
@@ -391,14 +391,15 @@ class QueryEngine:
         coverage: types_pb2.Coverage | None,
     ) -> list[str]:
         """Return the warnings about metrics that were computed at a resolution."""
-        return [text for _, text in self._warned(resolved, resolution, coverage)]
+        return [text for _, text in self.warned(resolved, resolution, coverage)]
 
-    def _warned(
+    def warned(
         self,
         resolved: ResolvedSelection,
         resolution: int | None,
         coverage: types_pb2.Coverage | None,
     ) -> list[Warned]:
+        """Return them with what each is about."""
         typical_us = None
         if coverage is not None and _many_pending(coverage):
             typical_us = self._typical_delays.get(

@@ -7,8 +7,9 @@ import { figure, interval, percent, period, pValue, reason, signed, titleOf } fr
 import { points, prPath, rocPath } from "./geometry.js";
 import { COMPARED, HEADLINE } from "./metrics.js";
 import { PairedSection } from "./paired.js";
-import { between, replace, segment, segmentText, selection, toCompare, WINDOWS } from "./route.js";
+import { between, replace, segment, segmentProblem, segmentText, selection, toCompare, windowProblem, WINDOWS } from "./route.js";
 import { sentence } from "./states.js";
+import { worded } from "./warnings.js";
 
 const GAP_MS = 1_000;
 const MAX_POINTS = 1024;
@@ -113,19 +114,16 @@ export class CompareView {
       .map((value) => h("option", { value })));
   }
 
-  /** Say at the field that a segment is malformed; return whether none is. */
+  /** Say at the fields that a segment or a window is malformed; return whether none is. */
   check() {
     let isGood = true;
     for (const side of SIDES) {
-      const { segment: chosen } = this.inputs[side];
-      const text = chosen.value.trim();
-      const isMalformed = text !== "" && segment(text) === null;
-      const [key, value] = text.split(/=(.*)/s);
-      const advice = key && value !== undefined ? `${key}:${value}` : "country:US";
-      setText(this.refusals[side], isMalformed ? `“${text}” is no segment. Write key:value, as in ${advice}.` : "");
-      this.refusals[side].hidden = !isMalformed;
-      chosen.setAttribute("aria-invalid", String(isMalformed));
-      isGood &&= !isMalformed;
+      const { segment: chosen, window } = this.inputs[side];
+      const problems = [segmentProblem(chosen.value.trim()), windowProblem(window.value)];
+      setText(this.refusals[side], problems.filter(Boolean).join(" "));
+      this.refusals[side].hidden = !problems.some(Boolean);
+      [chosen, window].forEach((field, index) => field.setAttribute("aria-invalid", String(problems[index] !== "")));
+      isGood &&= !problems.some(Boolean);
     }
     return isGood;
   }
@@ -180,7 +178,7 @@ export class CompareView {
       if (isGood) this.begin();
       else {
         fill(this.result, h("h2", { id: "result-title" }, "Nothing is compared yet"),
-          h("p", { class: "empty" }, "Correct the segment that is marked above."));
+          h("p", { class: "empty" }, "Correct what is marked above."));
       }
       return;
     }
@@ -257,8 +255,11 @@ export class CompareView {
         limits?.lower === undefined ? "no interval" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
       cell("p", "p-value", pValue(answer.pValue), "two-sided")),
     h("p", { class: "note" }, notes(answer, nameA, nameB)));
-    const named = (text) => text.replace(/^([ab]): /, (_, side) => `${side === "a" ? nameA : nameB}: `);
-    fill(this.warnings, answer.warnings.map((each) => h("li", {}, named(each))));
+    fill(this.warnings, answer.warnings.map((each, index) => {
+      const [, side, text] = /^([ab]): (.*)$/s.exec(each);
+      const [words] = worded(answer.warningKinds[index], text);
+      return h("li", {}, `${side === "a" ? nameA : nameB}: ${words}`);
+    }));
     this.warnings.hidden = !answer.warnings.length;
   }
 

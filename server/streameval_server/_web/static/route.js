@@ -72,6 +72,19 @@ export function segment(text) {
   return at > 0 ? { key: text.slice(0, at), value: text.slice(at + 1) } : null;
 }
 
+/** What is wrong with a segment as it is written, in words; "" for a segment and for none. */
+export function segmentProblem(text) {
+  if (!text || segment(text)) return "";
+  const [key, value] = text.split(/=(.*)/s);
+  return `“${text}” is no segment. Write key:value, as in ${key && value !== undefined ? `${key}:${value}` : "country:US"}.`;
+}
+
+/** The same of a window. */
+export function windowProblem(text) {
+  if (!text || text === "all" || seconds(text) || between(text)) return "";
+  return `“${text}” is no window. Write one such as 6h, or two times with .. between them.`;
+}
+
 export const segmentText = ({ key, value }) => `${key}:${value}`;
 
 /** What a false positive and a missed positive cost, as query parameters. */

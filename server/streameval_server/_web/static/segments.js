@@ -48,7 +48,7 @@ export class SegmentsCard {
     this.size.value = String(least);
     const plain = keys.filter((each) => !each.includes("*"));
     const isUncrossed = plain.length > 1 && plain.length === keys.length;
-    setText(this.crossing, isUncrossed ? `Two keys can be crossed, from then on: declare ${plain[0]}*${plain[1]} as a segment key of the stream.` : "");
+    setText(this.crossing, isUncrossed ? `To cross two keys, declare ${plain[0]}*${plain[1]} as a segment key of the stream: it counts cases from then on.` : "");
   }
 
   update(answer, selected) {

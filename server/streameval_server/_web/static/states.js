@@ -97,6 +97,13 @@ export function refused(error) {
     h("a", { class: "button", href: toStreams() }, "All streams"));
 }
 
+/** A link whose window or segment cannot be read; `href` is the view without them. */
+export function malformed(problems, href) {
+  return state("malformed", "This link cannot be read",
+    h("p", {}, problems.join(" ")),
+    h("a", { class: "button", href }, "Show the stream without it"));
+}
+
 export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }

@@ -9,10 +9,10 @@ import { DecisionCharts } from "./decision_charts.js";
 import { fill, h, redraw } from "./dom.js";
 import { FigureRow, HULL } from "./figure_row.js";
 import { COSTS, HEADLINE, RATES, SHOWN } from "./metrics.js";
-import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, toStream, WINDOWS } from "./route.js";
+import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentProblem, segmentText, toStream, windowProblem, WINDOWS } from "./route.js";
 import { SegmentTrends } from "./segment_trends.js";
 import { MIN_CASES, SegmentsCard } from "./segments.js";
-import { noData, oneClass } from "./states.js";
+import { malformed, noData, oneClass } from "./states.js";
 import { StreamHead } from "./stream_head.js";
 import { StreamReader } from "./stream_reader.js";
 import { TimeCharts } from "./time_charts.js";
@@ -47,13 +47,16 @@ export class StreamView {
 
   /** Identifies the selection of the URL. */
   get selected() {
-    return JSON.stringify([this.window, this.segment, this.mature, this.key, this.least]);
+    return JSON.stringify([this.window, this.segment, this.mature, this.key, this.least, this.problems]);
   }
 
   read({ parameters }) {
     const window = parameters.get("window") ?? "";
-    this.window = seconds(window) || between(window) || window === "all" ? window : DEFAULT_WINDOW;
-    this.segment = segment(parameters.get("segment"));
+    const part = parameters.get("segment") ?? "";
+    // Another window, or the whole stream, would answer another question.
+    this.problems = [windowProblem(window), segmentProblem(part)].filter(Boolean);
+    this.window = window && !windowProblem(window) ? window : DEFAULT_WINDOW;
+    this.segment = segment(part);
     this.key = parameters.get("by") ?? "";
     const least = parameters.get("least");
     this.least = /^\d{1,9}$/.test(least) ? Number(least) : MIN_CASES;
@@ -133,6 +136,12 @@ export class StreamView {
     this.aborter?.abort();
     this.aborter = new AbortController();
     this.requestSignal = AbortSignal.any([this.aborter.signal, this.signal]);
+    if (this.problems.length) {
+      this.clear();
+      this.context.connection("idle");
+      redraw(this.placeholder, () => fill(this.placeholder, malformed(this.problems, this.link())));
+      return;
+    }
     const refresher = (card, load, gapMs) => new Refresher(async () => {
       await load();
       card.removeAttribute("aria-busy");
@@ -171,13 +180,19 @@ export class StreamView {
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
-    this.showBody(false);
+    this.clear();
     this.head.offer(error.status !== 404);
-    this.alarms.element.hidden = this.answer.element.hidden = true;
-    fill(this.figures.element);
-    this.warnings.clear();
+    this.alarms.element.hidden = true;
     const shown = this.context.failure(error);
     redraw(this.placeholder, () => fill(this.placeholder, shown));
+  }
+
+  /** Show nothing of a selection. */
+  clear() {
+    this.showBody(false);
+    this.answer.element.hidden = true;
+    fill(this.figures.element);
+    this.warnings.clear();
   }
 
   receive(snapshot) {

@@ -14,7 +14,7 @@ export class Warnings {
   /** Show those of a snapshot; `typicalS` is the time in which nine labels of ten arrive, if it is known. */
   show(snapshot, typicalS) {
     const kinds = snapshot.warningKinds ?? [];
-    const listed = snapshot.warnings.map((text, index) => this.worded(kinds[index], text, typicalS));
+    const listed = snapshot.warnings.map((text, index) => worded(kinds[index], text, typicalS));
     const key = JSON.stringify(listed);
     this.element.hidden = !listed.length;
     if (key === this.key) return; // a button that is pressed stays
@@ -27,26 +27,26 @@ export class Warnings {
     this.key = null;
     fill(this.element);
   }
+}
 
-  /** [words, what the button says, the change that it makes]. */
-  worded(kind, text, typicalS) {
-    const isKnown = Number.isFinite(typicalS) && typicalS > 0;
-    switch (kind) {
-      case "WARNING_KIND_LABELS_TO_COME":
-        return [`Most of these cases are younger than the ${isKnown ? `${span(typicalS)} ` : "time "}in which nine labels of ten arrive: the figures will change.`,
-          ...(isKnown ? ["Leave young cases out", { mature: `${Math.ceil(typicalS)}s` }] : [])];
-      case "WARNING_KIND_NOTHING_MATURE":
-        return ["No case of this window is old enough: young cases are left out.", "Show young cases, too", { mature: "" }];
-      case "WARNING_KIND_SEGMENT_UNSEEN":
-        return [sentence(text), "Show the whole stream", { segment: null }];
-      case "WARNING_KIND_COARSE_SCORES":
-        return ["Scores are kept rounded, because there are too many distinct ones: figures may be off by a little. The details say how."];
-      case "WARNING_KIND_CLUSTERS_OF_WHOLE":
-        return ["Cases that depend on one another are not counted apart in segments: limits are those of the whole, or may be too narrow."];
-      case "WARNING_KIND_DEPENDENT_CASES":
-        return ["Cases that come close together depend on one another, so the intervals are too narrow. They are right once the stream says what such cases share."];
-      default:
-        return [sentence(text)];
-    }
+/** [words, what a button says, the change of the selection that it makes]. */
+export function worded(kind, text, typicalS) {
+  const isKnown = Number.isFinite(typicalS) && typicalS > 0;
+  switch (kind) {
+    case "WARNING_KIND_LABELS_TO_COME":
+      return [`Most of these cases are younger than the ${isKnown ? `${span(typicalS)} ` : "time "}in which nine labels of ten arrive: the figures will change.`,
+        ...(isKnown ? ["Leave young cases out", { mature: `${Math.ceil(typicalS)}s` }] : [])];
+    case "WARNING_KIND_NOTHING_MATURE":
+      return ["No case of this window is old enough: young cases are left out.", "Show young cases, too", { mature: "" }];
+    case "WARNING_KIND_SEGMENT_UNSEEN":
+      return [sentence(text), "Show the whole stream", { segment: null }];
+    case "WARNING_KIND_COARSE_SCORES":
+      return ["Scores are kept rounded, because there are too many distinct ones: figures may be off by a little. The details say how."];
+    case "WARNING_KIND_CLUSTERS_OF_WHOLE":
+      return ["Cases that depend on one another are not counted apart in segments: limits are those of the whole, or may be too narrow."];
+    case "WARNING_KIND_DEPENDENT_CASES":
+      return ["Cases that come close together depend on one another, so the intervals are too narrow. They are right once the stream says what such cases share."];
+    default:
+      return [sentence(text)];
   }
 }
