@@ -40,17 +40,29 @@ def test_configurations_of_the_page(name: str, stream: str) -> None:
 
 
 def test_what_it_says_to_paste(require: Callable[[str], ModuleType]) -> None:
-    """The Deployment is valid, and reads the file of the ConfigMap that its command makes."""
+    """The manifests are valid; the consumer finds its configuration, its token and the server."""
     yaml, schemas = require("yaml"), require("kubernetes_validate")
-    (manifest,) = codes(PAGE.read_text(), "yaml")
-    deployment = yaml.safe_load(manifest)
-    schemas.validate(deployment, "1.29", strict=True)
-    spec = deployment["spec"]["template"]["spec"]
-    (volume,), (container,) = spec["volumes"], spec["containers"]
-    (mount,) = container["volumeMounts"]
-    made = f"kubectl create configmap {volume['configMap']['name']} --from-file=consumer.toml"
-    assert f"\n{made}\n" in PAGE.read_text()
-    assert container["command"][-1] == f"{mount['mountPath']}/consumer.toml"
+    (manifests,) = codes(PAGE.read_text(), "yaml")
+    found = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
+    for each in found.values():
+        schemas.validate(each, "1.29", strict=True)
+    configuration = found["ConfigMap"]
+    made = KafkaConfiguration.of(tomllib.loads(configuration["data"]["consumer.toml"]))
+    service = yaml.safe_load((PAGE.parents[1] / "deploy/kubernetes/service.yaml").read_text())
+    assert made.server == f"{service['metadata']['name']}:50051"
+    spec = found["Deployment"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    (port,) = container["ports"]
+    assert made.metrics == f"0.0.0.0:{port['containerPort']}"
+    paths = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert container["args"][-1] == f"{paths['configuration']}/consumer.toml"
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    assert volumes["configuration"]["configMap"]["name"] == configuration["metadata"]["name"]
+    files = [each["value"].rpartition("/") for each in container["env"]]
+    assert {directory for directory, _, _ in files} == {paths["client"]}
+    options = " ".join(f"--from-file={name}" for _, _, name in files)
+    secret = volumes["client"]["secret"]["secretName"]
+    assert f"kubectl create secret generic {secret} {options}\n" in PAGE.read_text()
 
 
 @pytest.mark.parametrize(
