@@ -30,8 +30,8 @@ def transport(address: str) -> Transport:
     )
 
 
-def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
-    """Return a client with the options of this command line."""
+def connect(address: str, *, when_full: WhenFull = "drop", timeout_s: float = 10.0) -> Client:
+    """Return a client with the options of this command line; `timeout_s` is that of a query."""
     connection = _checked_connection(address)
     # The command reports lost rows itself, so the client's log would repeat them.
     logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
@@ -43,6 +43,7 @@ def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
         client_certificate=connection.client_certificate,
         client_key=connection.client_key,
         when_full=when_full,
+        timeout_s=timeout_s,
     )
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from streameval.cli._sample import SampleOptions
 
+_REPORT_TIMEOUT_S = 60.0
+"""A report is dozens of answers in one; on a busy machine they take more than a query's 10 s."""
+
 
 def query(
     address: str,
@@ -81,7 +84,7 @@ def report(
 ) -> None:
     """Write a printable report of a stream to a file, and print its name."""
     span = None if window is None else parse_span(window)
-    with connect(address) as client:
+    with connect(address, timeout_s=_REPORT_TIMEOUT_S) as client:
         text = client.stream(stream).report(window=span, segment=parse_segment(segment))
     with write_atomically(file) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -306,6 +306,9 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
     if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
         # The project's servers give a reason, so this text comes from the network.
         message = f"no answer (is a server there, and TLS on both sides or on neither?): {message}"
+    elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not reason:
+        # gRPC gave up on this side, and its text does not say on what.
+        message = "no answer in time: the server is busy, or needs longer for this; try again"
     return error_for(
         error.code().name,
         message,

@@ -106,6 +106,15 @@ def test_no_answer_says_what_to_look_at() -> None:
     assert str(error) == "the server stops"
 
 
+def test_a_call_that_takes_too_long_says_what_to_do() -> None:
+    """The network's own text, "Deadline Exceeded", is replaced."""
+    error = from_rpc_error(Failed(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", ()))
+    assert type(error) is DeadlineError
+    assert str(error) == (
+        "no answer in time: the server is busy, or needs longer for this; try again"
+    )
+
+
 def test_details_that_cannot_be_read_are_left_out() -> None:
     """Details that cannot be decoded do not hide the status."""
     metadata = (("grpc-status-details-bin", b"\xff\xff\xff"),)
