@@ -14,23 +14,27 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def write_atomically(target: Path) -> Iterator[Path]:
+def write_atomically(target: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary path to write; then rename it to the target, durably.
 
     Only the owner can read the file. If the block raises, the temporary file is
-    deleted. An existing file is never overwritten.
+    deleted, and an existing target is as it was.
 
     Parameters
     ----------
     target : Path
+    replace : bool
+        Whether to replace an existing target, and what an interrupted attempt has left.
 
     Raises
     ------
     StreamEvalError
-        When the target or the temporary file exists.
+        When the target or the temporary file exists, and is not to be replaced.
     """
     partial = target.with_name(target.name + ".partial")
-    for path in (target, partial):
+    if replace:
+        partial.unlink(missing_ok=True)
+    for path in () if replace else (target, partial):
         if path.exists():
             raise StreamEvalError(f"{path} exists: move it, or write to another name")
     # Permissions are set at creation, before the file has any content.

@@ -33,6 +33,7 @@ from streameval.cli._options import (
     From,
     Pane,
     Prevalence,
+    Rejects,
     Retention,
     SampleFile,
     SampleMetric,
@@ -294,6 +295,7 @@ def push(
             "counts its rows again. [default: by the paths and columns of the files]",
         ),
     ] = None,
+    rejects: Rejects = None,
 ) -> None:
     """Push files of scores and labels to a server, each row once.
 
@@ -309,6 +311,8 @@ def push(
     to join with them, or both. All files are checked completely before the first row is sent.
     Weights and label probabilities are read from the file that has the labels, clusters from the
     one that has the scores.
+
+    Exits with 1 when --rejects FILE has rows and all others count.
     """
     with one_line_errors():
         from streameval.cli import _push  # noqa: PLC0415 - slow to import
@@ -325,7 +329,7 @@ def push(
             label_probability=label_probability,
             cluster=cluster,
         )
-        _push.push(
+        is_complete = _push.push(
             file,
             layout=layout,
             labels=labels,
@@ -334,7 +338,10 @@ def push(
             create=create,
             settings={"pane": pane, "retention": retention, "resolution": resolution},
             source=source,
+            rejects=rejects,
         )
+    if not is_complete:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -15,10 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
+    import numpy.typing as npt
+
 BLOCK_BYTES = 4 << 20
 """Bytes of text read at once, and the longest row of text."""
 
 _MAX_SHOWN_NAMES = 20
+
+
+class UnreadableRow(NamedTuple):
+    """A row that has no columns: its number in the file from 1, its text, and what is wrong."""
+
+    number: int
+    text: bytes
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +42,16 @@ class RawChunk:
         The requested columns, of equal length.
     progress : float
         Share of the file that has been read, in [0, 1].
+    numbers : int64[n] or None
+        The numbers of the rows in the file, from 1; None where none was left out before.
+    unreadable : sequence of UnreadableRow
+        The rows that were left out; none unless the reader was asked to.
     """
 
     columns: dict[str, pa.Array]
     progress: float
+    numbers: npt.NDArray[np.int64] | None = None
+    unreadable: Sequence[UnreadableRow] = ()
 
 
 def check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None:

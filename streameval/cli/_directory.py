@@ -6,18 +6,20 @@ files below them. Names that begin with ``_`` or ``.`` are left out: markers, te
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from streameval.cli._chunks import RawChunk
 from streameval.cli._file_values import FileError
 from streameval.cli._files import kind_of, read_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from streameval.cli._chunks import RawChunk
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 
@@ -30,8 +32,10 @@ class Part(NamedTuple):
     before: float
     share: float
 
-    def read(self, names: Sequence[str]) -> Iterator[RawChunk]:
+    def read(self, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
         """Yield the file's chunks, with the constant columns among those asked for.
+
+        `skip` leaves unreadable rows out, as in `read_columns`.
 
         Raises
         ------
@@ -41,14 +45,18 @@ class Part(NamedTuple):
         read = [name for name in names if name not in self.constants]
         if not read:
             raise FileError(f"{self.path}: all columns are its directories': name one of the file")
-        for chunk in read_columns(self.path, read):
+        for chunk in read_columns(self.path, read, skip=skip):
             size = len(chunk.columns[read[0]])
             constants = {
                 name: pa.array([self.constants[name]] * size, pa.string())
                 for name in names
                 if name in self.constants
             }
-            yield RawChunk(chunk.columns | constants, self.before + self.share * chunk.progress)
+            yield replace(
+                chunk,
+                columns=chunk.columns | constants,
+                progress=self.before + self.share * chunk.progress,
+            )
 
 
 def files_of(path: Path) -> list[Part]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import enum
+from typing import TYPE_CHECKING
+
 from streameval._common.errors import StreamEvalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS_PER_CHUNK = 1 << 16
 BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": False, "0.0": False}
@@ -11,3 +17,38 @@ BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": Fal
 
 class FileError(StreamEvalError):
     """A file cannot be read; the message names the file and the row."""
+
+
+class Reason(enum.Enum):
+    """Why a row is not counted: of `streameval.payloads.Reason`, what rows of files can have."""
+
+    SCORE = "score"
+    LABEL = "label"
+    ID = "id"
+    TIME = "time"
+    WEIGHT = "weight"
+    CLUSTER = "cluster"
+    SEGMENT = "segment"
+    UNREADABLE = "unreadable"
+    """The row is no JSON object, no UTF-8, or has too few or too many values."""
+    STORE = "store"
+    """The row can be read, and its stream would refuse it."""
+
+
+class RowError(FileError):
+    """One row of a file cannot be read, whatever the others are.
+
+    Attributes
+    ----------
+    index : int
+        Its place among the rows that were read together, from 0.
+    reason : Reason
+    what : str
+        The message without the file and the row.
+    """
+
+    def __init__(self, path: Path, row: int, what: str, *, reason: Reason, index: int) -> None:
+        super().__init__(f"{path}: row {row}: {what}")
+        self.index = index
+        self.reason = reason
+        self.what = what

@@ -8,7 +8,6 @@ interprets them.
 
 from __future__ import annotations
 
-import csv
 import io
 import lzma
 import re
@@ -21,10 +20,10 @@ import numpy as np
 import numpy.lib.format
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
-from streameval.cli._chunks import BLOCK_BYTES, RawChunk, check_columns, unpacked
+from streameval.cli._chunks import BLOCK_BYTES, RawChunk, check_columns
+from streameval.cli._csv import read_table
 from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
 from streameval.cli._ndjson import read_objects
 
@@ -66,7 +65,7 @@ def kind_of(path: Path) -> str | None:
     return next((kind for kind, suffixes in KINDS.items() if name.endswith(suffixes)), None)
 
 
-def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
+def read_columns(path: Path, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
     """Yield the chunks of a file.
 
     Parameters
@@ -75,6 +74,9 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         A file with one of the `SUFFIXES`.
     names : sequence of str
         Names of columns (CSV, Parquet), keys of objects (NDJSON) or arrays (NPZ).
+    skip : bool
+        Whether to leave out rows of text from which no columns can be read, and to return them
+        apart. The other kinds have no such rows.
 
     Raises
     ------
@@ -83,9 +85,9 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     """
     name = path.name.lower()
     if name.endswith(_CSV):
-        chunks = _csv(path, names)
+        chunks = read_table(path, names, skip=skip)
     elif name.endswith(_NDJSON):
-        chunks = read_objects(path, names)
+        chunks = read_objects(path, names, skip=skip)
     elif name.endswith(".parquet"):
         chunks = _parquet(path, names)
     elif name.endswith(".npz"):
@@ -106,40 +108,6 @@ def _reason(error: Exception) -> str:
     # Arrow counts the header as a row.
     reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
     return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
-
-
-def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
-    size = max(path.stat().st_size, 1)
-    with unpacked(path) as (source, _):
-        check_columns(path, names, _csv_header(path, source.read(BLOCK_BYTES)))
-    with unpacked(path) as (source, raw):
-        reader = pyarrow.csv.open_csv(
-            source,
-            read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-            # Strings: `_rows` can then name the row of a bad value, Arrow's casts cannot.
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=False,
-            ),
-        )
-        for batch in reader:
-            yield RawChunk({name: batch.column(name) for name in names}, raw.tell() / size)
-
-
-def _csv_header(path: Path, block: bytes) -> list[str]:
-    """Return the names in the first line that is not empty.
-
-    Not by Arrow, which allocates gigabytes for a header with very many names.
-    """
-    text = io.StringIO(block.decode("utf-8-sig", errors="replace"), newline="")
-    try:
-        header = next((row for row in csv.reader(text) if row), None)
-    except csv.Error as error:
-        raise FileError(f"{path}: the header cannot be read: {error}") from None
-    if header is None:
-        raise FileError(f"{path}: there is no header line")
-    return header
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:

@@ -254,8 +254,7 @@ def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: L
         piece = unsettled.pop(sequence)
         if sequence in refused:
             result.refused_rows += piece.rows
-            last = piece.first_row + piece.rows - 1
-            place = f"{piece.path}: rows {piece.first_row} to {last}"
+            place = f"{piece.path}: rows {piece.first_row} to {piece.last_row}"
             result.refusals.append(f"{place}: {refused[sequence]}")
 
 

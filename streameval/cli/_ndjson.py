@@ -10,9 +10,16 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from streameval.cli._chunks import BLOCK_BYTES, RawChunk, check_columns, unpacked
+from streameval.cli._chunks import (
+    BLOCK_BYTES,
+    RawChunk,
+    UnreadableRow,
+    check_columns,
+    unpacked,
+)
 from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
 
 if TYPE_CHECKING:
@@ -20,29 +27,52 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_objects(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
+def read_objects(path: Path, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
     """Yield the chunks of a file.
+
+    Parameters
+    ----------
+    path : Path
+    names : sequence of str
+    skip : bool
+        Whether to leave out the lines that are no JSON object, and to return them apart.
 
     Raises
     ------
     FileError
-        For a line that is no JSON object, and when the first chunk has a column nowhere.
+        For a line that is no JSON object, and when the first chunk that has objects has a
+        column nowhere.
     """
     size = max(path.stat().st_size, 1)
+    is_checked = False
     with unpacked(path) as (source, raw):
-        rows = (line for line in _lines(path, source) if line.strip())
-        for number, chunk in enumerate(iter(lambda: list(islice(rows, ROWS_PER_CHUNK)), [])):
-            objects = [
-                _object(path, line, number * ROWS_PER_CHUNK + index)
-                for index, line in enumerate(chunk, start=1)
-            ]
-            if number == 0:
+        lines = enumerate((line for line in _lines(path, source) if line.strip()), start=1)
+        while chunk := list(islice(lines, ROWS_PER_CHUNK)):
+            objects: list[dict[str, Any]] = []
+            numbers: list[int] = []
+            unreadable: list[UnreadableRow] = []
+            for number, line in chunk:
+                try:
+                    objects.append(_object(line, number))
+                except (ValueError, TypeError) as error:
+                    if not skip:
+                        raise FileError(f"{path}: row {number}: {error}") from None
+                    unreadable.append(UnreadableRow(number, line, str(error)))
+                else:
+                    numbers.append(number)
+            if objects and not is_checked:
                 check_columns(path, names, list(dict.fromkeys(k for each in objects for k in each)))
+                is_checked = True
             columns = {
                 name: pa.array([_text(each.get(name)) for each in objects], pa.string())
                 for name in names
             }
-            yield RawChunk(columns, raw.tell() / size)
+            yield RawChunk(
+                columns,
+                raw.tell() / size,
+                np.array(numbers, dtype=np.int64) if skip else None,
+                unreadable,
+            )
 
 
 def _lines(path: Path, source: pa.NativeFile) -> Iterator[bytes]:
@@ -58,14 +88,15 @@ def _lines(path: Path, source: pa.NativeFile) -> Iterator[bytes]:
     yield rest
 
 
-def _object(path: Path, line: bytes, row: int) -> dict[str, Any]:
+def _object(line: bytes, row: int) -> dict[str, Any]:
+    """Return the object of a line; raise ValueError or TypeError where it has none."""
     try:
         value = json.loads(line.decode("utf-8-sig" if row == 1 else "utf-8"))
     # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path}: row {row}: it is not JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise FileError(f"{path}: row {row}: it is not a JSON object, {{...}}")
+        raise TypeError("it is not a JSON object, {...}")
     return value
 
 

@@ -56,6 +56,16 @@ Config = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The server's settings: its data directory and limits."),
 ]
+Rejects = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        dir_okay=False,
+        help="NDJSON file for the rows that cannot be counted, with file, row and reason; all "
+        "others are pushed. It is written anew each time. [default: the first such row is an "
+        "error, and none is pushed]",
+    ),
+]
 
 Size = Annotated[int, typer.Option(min=1, help="How many predictions to label.")]
 SampleMetric = Annotated[

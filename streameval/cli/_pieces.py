@@ -3,7 +3,8 @@
 The same content gives the same pieces each time, whatever sizes the readers' chunks have: a
 piece ends after `PIECE_ROWS` rows, or `PIECE_BYTES`, and at the end of a file. So a load that
 was broken off finds the place where it was, and a file that is added at the end of a
-directory changes none of the pieces before it.
+directory changes none of the pieces before it. Rows that are rejected are left out before
+pieces are cut: the pieces are those of files without these rows.
 """
 
 from __future__ import annotations
@@ -14,22 +15,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval.cli._file_values import FileError
+from streameval.cli._columns import Place
+from streameval.cli._file_values import Reason
+from streameval.cli._good_rows import read_good_rows
 from streameval.cli._rows import read_rows
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from streameval.cli._rejects import RejectedRows
     from streameval.cli._rows import Layout, Rows
     from streameval.client._buffer.columns import Columns
     from streameval.client._buffer.stream_buffer import StreamBuffer
 
 PIECE_ROWS = 16_384
 PIECE_BYTES = 1 << 20
+
+_FIELD_REASONS = {
+    "score": Reason.SCORE,
+    "label_prob": Reason.WEIGHT,
+    "label": Reason.LABEL,
+    "id": Reason.ID,
+    "at": Reason.TIME,
+    "weight": Reason.WEIGHT,
+    "cluster": Reason.CLUSTER,
+    "segment": Reason.SEGMENT,
+}
+"""By what the field of a verb's error begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +55,7 @@ class Piece:
     Attributes
     ----------
     path : Path
-    first_row : int
+    first_row, last_row : int
         In the file, from 1.
     rows : int
         How many rows of the file; those with a weight of 0 are not in `columns`.
@@ -53,16 +69,27 @@ class Piece:
 
     path: Path
     first_row: int
+    last_row: int
     rows: int
     columns: Columns
     oldest: np.datetime64 | None
     progress: float
 
 
-def read_pieces(path: Path, layout: Layout, stream: str) -> Iterator[Piece]:
+def read_pieces(
+    path: Path, layout: Layout, stream: str, rejects: RejectedRows | None = None
+) -> Iterator[Piece]:
     """Yield the pieces of a file, or of all files of a directory.
 
     Memory holds a chunk and a piece.
+
+    Parameters
+    ----------
+    path : Path
+    layout : Layout
+    stream : str
+    rejects : RejectedRows, optional
+        Takes the rows that cannot be counted; without it, the first one is an error.
 
     Raises
     ------
@@ -70,9 +97,13 @@ def read_pieces(path: Path, layout: Layout, stream: str) -> Iterator[Piece]:
         For a file, column or row that cannot be read, and for values that no stream takes.
     """
     checks = _RowChecks(stream, layout)
+    if rejects is None:
+        chunks = read_rows(path, layout)
+    else:
+        chunks = read_good_rows(path, layout, checks.checked_by(rejects), rejects.add)
     held: list[Rows] = []
     size = 0
-    for chunk in read_rows(path, layout):
+    for chunk in chunks:
         if held and chunk.path != held[0].path:
             yield from checks.pieces(_joined(held))
             held, size = [], 0
@@ -82,8 +113,8 @@ def read_pieces(path: Path, layout: Layout, stream: str) -> Iterator[Piece]:
             rows = _joined(held)
             whole = size - size % PIECE_ROWS
             for start in range(0, whole, PIECE_ROWS):
-                yield from checks.pieces(_slice(rows, start, start + PIECE_ROWS))
-            held, size = [_slice(rows, whole, size)] if whole < size else [], size - whole
+                yield from checks.pieces(rows.between(start, start + PIECE_ROWS))
+            held, size = [rows.between(whole, size)] if whole < size else [], size - whole
     if held:
         yield from checks.pieces(_joined(held))
 
@@ -118,11 +149,21 @@ class _RowChecks(CaseVerbs, IdVerbs):
         columns = self._check(rows)
         if columns.wire_bytes > PIECE_BYTES and rows.count > 1:
             middle = rows.count // 2
-            yield from self.pieces(_slice(rows, 0, middle))
-            yield from self.pieces(_slice(rows, middle, rows.count))
+            yield from self.pieces(rows.between(0, middle))
+            yield from self.pieces(rows.between(middle, rows.count))
             return
         oldest = rows.times.min() if rows.times.size else None
-        yield Piece(rows.path, rows.first_row, rows.count, columns, oldest, rows.progress)
+        first, last = int(rows.numbers[0]), int(rows.numbers[-1])
+        yield Piece(rows.path, first, last, rows.count, columns, oldest, rows.progress)
+
+    def checked_by(self, rejects: RejectedRows) -> Callable[[Rows], None]:
+        """Return what raises RowError for the first row that a stream or `rejects` refuses."""
+
+        def check(rows: Rows) -> None:
+            self._check(rows)
+            rejects.check(rows)
+
+        return check
 
     def _check(self, rows: Rows) -> Columns:
         layout = self._layout
@@ -149,9 +190,11 @@ class _RowChecks(CaseVerbs, IdVerbs):
                     clusters=rows.clusters,
                 )
         except InvalidInputError as error:
-            row = rows.first_row + (error.index or 0)
+            place = Place(rows.path, rows.numbers)
+            if error.index is None:
+                raise place.column_error(str(error)) from None
             what = str(error).replace(f" at index {error.index}", "")
-            raise FileError(f"{rows.path}: row {row}: {what}") from None
+            raise place.row_error(error.index, _reason(error.field), what) from None
         (columns,) = self._columns.checked
         self._columns.checked.clear()
         if at is None and layout.score is not None:
@@ -161,22 +204,9 @@ class _RowChecks(CaseVerbs, IdVerbs):
         return result
 
 
-def _slice(rows: Rows, start: int, stop: int) -> Rows:
-    return replace(
-        rows,
-        first_row=rows.first_row + start,
-        count=stop - start,
-        scores=rows.scores[start:stop],
-        labels=rows.labels[start:stop],
-        ids=rows.ids[start:stop],
-        times=rows.times[start:stop],
-        segments={key: values[start:stop] for key, values in rows.segments.items()},
-        weights=None if rows.weights is None else rows.weights[start:stop],
-        label_probability=(
-            None if rows.label_probability is None else rows.label_probability[start:stop]
-        ),
-        clusters=None if rows.clusters is None else rows.clusters[start:stop],
-    )
+def _reason(field: str) -> Reason:
+    """Return the reason of a row, by the argument of a verb that refuses it."""
+    return next(reason for name, reason in _FIELD_REASONS.items() if field.startswith(name))
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -190,6 +220,7 @@ def _joined(parts: Sequence[Rows]) -> Rows:
 
     return replace(
         first,
+        numbers=arrays("numbers"),
         progress=last.progress,
         count=sum(each.count for each in parts),
         scores=arrays("scores"),

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.redaction import redact_tokens
 from streameval.cli._connect import transport
+from streameval.cli._errors import one_line
 from streameval.cli._load import Load, load_name
 from streameval.cli._load_bar import load_bar
-from streameval.cli._output import out
+from streameval.cli._output import err, out
 from streameval.cli._pieces import read_pieces
+from streameval.cli._rejects import RejectsFile
 from streameval.cli._rows import Layout
 from streameval.cli._stream_admin import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from streameval.cli._load import LoadResult
     from streameval.cli._load_bar import LoadProgress
     from streameval.cli._pieces import Piece
+    from streameval.cli._rejects import RejectedRows
 
 
 def push(
@@ -32,8 +38,11 @@ def push(
     create: bool = False,
     settings: Mapping[str, Any] | None = None,
     source: str | None = None,
-) -> None:
+    rejects: Path | None = None,
+) -> bool:
     """Check files completely, then push what is not durable; return once all of it is.
+
+    Returns whether every row of the files counts.
 
     Parameters
     ----------
@@ -48,6 +57,8 @@ def push(
     settings : mapping, optional
     source : str, optional
         Name of the load; by default that of the files' paths and columns.
+    rejects : Path, optional
+        File of the rows that cannot be counted; without it, the first one is an error.
     """
     given = parse_settings(**(settings or {}))
     if given and not create:
@@ -56,7 +67,16 @@ def push(
             "changes by 'streameval streams update'"
         )
     files = _files(file, layout, labels)
-    counts, oldest = _check(files, stream)
+    file_of_rejects = None
+    if rejects is not None:
+        file_of_rejects = RejectsFile(rejects, [path for path, _ in files])
+    with _first_pass(file_of_rejects) as rejected:
+        counts, oldest = _check(files, stream, rejected)
+    if rejected is not None and rejected.counts and not any(counts):
+        raise StreamEvalError(
+            f"no row was pushed: all {rejected.counts.total():,} are in {rejects}, the first for: "
+            f"{next(iter(rejected.first.values()))}"
+        )
     declared: dict[str, Any] = {}
     if layout.segments:
         declared["segment_keys"] = layout.segments
@@ -69,19 +89,32 @@ def push(
             load.create({**given, **declared})
         else:
             load.create_if_missing(declared)
+        again = None if file_of_rejects is None else file_of_rejects.counting()
         with load_bar(f"pushing to {stream}") as progress:
             result = load.send(
-                _pieces(files, stream, progress),
+                _pieces(files, stream, progress, again),
                 oldest=oldest,
                 on_piece=progress.count,
             )
     finally:
         connection.close()
+    if rejected is not None and again is not None:
+        if rejected.counts != again.counts:
+            raise StreamEvalError(
+                f"a file was changed while it was pushed: {rejects} may lack rows; run the same "
+                "command again"
+            )
+        _report_rejects(rejected, rejects)
     _report(files, counts, stream, result)
+    return rejected is None or not rejected.counts
+
+
+def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows | None]:
+    return nullcontext() if file is None else file.writing()
 
 
 def _check(
-    files: list[tuple[Path, Layout]], stream: str
+    files: list[tuple[Path, Layout]], stream: str, rejected: RejectedRows | None
 ) -> tuple[list[int], tuple[Any, Path] | None]:
     """Read everything; return each file's rows, and the earliest event time with its file."""
     counts = []
@@ -89,7 +122,7 @@ def _check(
     for path, columns in files:
         rows = 0
         with load_bar(f"checking {path.name}") as progress:
-            for piece in read_pieces(path, columns, stream):
+            for piece in read_pieces(path, columns, stream, rejected):
                 rows += piece.rows
                 progress.count(piece)
                 progress.show(piece.progress)
@@ -100,13 +133,28 @@ def _check(
 
 
 def _pieces(
-    files: list[tuple[Path, Layout]], stream: str, progress: LoadProgress
+    files: list[tuple[Path, Layout]],
+    stream: str,
+    progress: LoadProgress,
+    rejected: RejectedRows | None,
 ) -> Iterator[Piece]:
     """Yield the pieces of all files in their order."""
     for number, (path, columns) in enumerate(files):
-        for piece in read_pieces(path, columns, stream):
+        for piece in read_pieces(path, columns, stream, rejected):
             yield piece
             progress.show((number + piece.progress) / len(files))
+
+
+def _report_rejects(rejected: RejectedRows, file: Path | None) -> None:
+    """Tell how many rows do not count: each reason once, with its first row."""
+    total = rejected.counts.total()
+    if not total:
+        return
+    err.print(f"{total:,} rows do not count, they are in {file}:", soft_wrap=True, markup=False)
+    for reason, count in sorted(rejected.counts.items(), key=lambda each: each[0].value):
+        # Values of the file may hold control characters, and a mistyped token.
+        first = one_line(redact_tokens(rejected.first[reason]))
+        err.print(f"{count:,} for {reason.value}, the first {first}", soft_wrap=True, markup=False)
 
 
 def _report(

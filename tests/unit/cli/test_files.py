@@ -13,7 +13,10 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("pyarrow")
-from streameval.cli import _files, _ndjson
+import pyarrow as pa
+import pyarrow.parquet
+
+from streameval.cli import _csv, _files, _ndjson
 from streameval.cli._files import FileError
 from streameval.cli._rows import Layout, read_rows
 
@@ -65,6 +68,7 @@ def test_chunks_cover_the_file(tmp_path: Path, name: str, monkeypatch: pytest.Mo
     """Chunk by chunk gives every row once, in order; progress only grows."""
     for module in (_files, _ndjson):
         monkeypatch.setattr(module, "ROWS_PER_CHUNK", 100)
+    for module in (_csv, _ndjson):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1000)
     frame = pd.DataFrame({"score": np.arange(1234) / 8, "label": np.arange(1234) % 2})
     scores, labels, progress = read(write(tmp_path / name, frame))
@@ -112,7 +116,7 @@ def test_bad_rows_are_named(
 
 def test_row_numbers_go_on_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad row in a later chunk has its row number in the file."""
-    monkeypatch.setattr(_files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(_csv, "BLOCK_BYTES", 64)
     path = tmp_path / "a.csv"
     path.write_text("score,label\n" + "0.5,1\n" * 100 + "x,1\n")
     with pytest.raises(FileError, match="row 101: score 'x' is not a number"):
@@ -289,3 +293,36 @@ def test_groups_may_be_missing(tmp_path: Path, values: pd.Series) -> None:
     (chunk,) = read_rows(path, Layout(score="score", label="label", by=("group",)))
     first = {"Int64": "7", "boolean": "true"}.get(str(values.dtype), "DE")
     assert chunk.by == {"group": [first, None, None, first]}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_times_are_read_one_by_one(tmp_path: Path, kind: pa.DataType) -> None:
+    """Seconds and ISO 8601 in one column; the error names the row that is neither."""
+    path = tmp_path / "a.parquet"
+    good = [
+        "1700000000",
+        "2023-11-14T22:13:20Z",
+        "2023-11-14 22:13:20",
+        "2023-11-14",
+        "1700000000.5",
+    ]
+
+    def times_of(values: list[object], kind: pa.DataType) -> list[str]:
+        table = {"score": [0.5] * len(values), "at": pa.array(values, kind)}
+        pyarrow.parquet.write_table(pa.table(table), path)
+        (chunk,) = read_rows(path, Layout(score="score", time="at"))
+        return [str(time) for time in chunk.times]
+
+    second = "2023-11-14T22:13:20.000000"
+    midnight = "2023-11-14T00:00:00.000000"
+    assert times_of(list(good), kind) == [second] * 3 + [midnight, "2023-11-14T22:13:20.500000"]
+    with pytest.raises(FileError, match="row 3: time 'soon' is not a time"):
+        times_of([*good[:2], "soon"], kind)
+    for bad in ("0", "1969-12-31"):
+        with pytest.raises(FileError, match=f"row 2: time must be after 1970 .*, got '{bad}'"):
+            times_of([good[0], bad], kind)
+    nanoseconds = 1_700_000_000_000_000_001
+    with pytest.raises(FileError, match=f"row 1: time must be .* in seconds, got {nanoseconds}"):
+        times_of([nanoseconds], pa.int64())
+    with pytest.raises(FileError, match="row 2: time must be after 1970 and in seconds, got nan"):
+        times_of([1.7e9, float("nan")], pa.float64())

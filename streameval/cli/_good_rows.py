@@ -1,0 +1,225 @@
+"""The rows of files that can be counted; each other one is handed over, with its reason.
+
+A chunk that has a bad row is read column by column: halves that can be read are taken as they
+are, the others halved again, down to the row. So a row is good if it is good alone, and b bad
+rows of n cost O(n log b + b log n).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.cli._columns import (
+    LabelReader,
+    Place,
+    read_clusters,
+    read_scores,
+    read_text,
+    read_times,
+    read_weighting,
+)
+from streameval.cli._directory import files_of
+from streameval.cli._file_values import Reason, RowError
+from streameval.cli._rows import interpret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from streameval.cli._chunks import RawChunk, UnreadableRow
+    from streameval.cli._rows import Layout, Rows
+
+    Check = Callable[[int, int], None]
+
+
+class BadRow(NamedTuple):
+    """A row that is not counted.
+
+    Attributes
+    ----------
+    path : Path
+    number : int
+        In the file, from 1.
+    reason : Reason
+    what : str
+        What is wrong, with the value.
+    values : dict of str to object
+        The columns that are read, or what there is of the row: plain values for JSON.
+    """
+
+    path: Path
+    number: int
+    reason: Reason
+    what: str
+    values: dict[str, object]
+
+
+def read_good_rows(
+    path: Path,
+    layout: Layout,
+    check: Callable[[Rows], None],
+    reject: Callable[[BadRow], None],
+) -> Iterator[Rows]:
+    """Yield the good rows of a file, or of all files of a directory, in chunks.
+
+    Parameters
+    ----------
+    path : Path
+    layout : Layout
+    check : callable
+        Raises RowError for the first of some rows that is not to be counted though it can be
+        read.
+    reject : callable
+        Called with each other row, in the order of a chunk's rows.
+
+    Raises
+    ------
+    FileError
+        For a file or column that cannot be read.
+    """
+    labels = LabelReader(layout.positive)
+    for part in files_of(path):
+        before = 0
+        for chunk in part.read(layout.columns, skip=True):
+            reading = _Chunk(part.path, chunk, layout, before)
+            before += reading.count
+            rows = reading.rows(labels, check)
+            for bad in sorted(reading.bad, key=lambda each: each.number):
+                reject(bad)
+            if rows is not None:
+                yield rows
+
+
+class _Chunk:
+    """One chunk while its bad rows are found.
+
+    Attributes
+    ----------
+    count : int
+        Of the rows that have columns.
+    bad : list of BadRow
+    """
+
+    def __init__(self, path: Path, chunk: RawChunk, layout: Layout, before: int) -> None:
+        self.count = len(chunk.columns[layout.columns[0]])
+        self.bad = [_without_columns(path, each) for each in chunk.unreadable]
+        numbers = chunk.numbers
+        if numbers is None:
+            numbers = np.arange(before + 1, before + self.count + 1, dtype=np.int64)
+        self._place = Place(path, numbers)
+        self._columns: Mapping[str, pa.Array] = chunk.columns
+        self._layout = layout
+        self._progress = chunk.progress
+
+    def rows(self, labels: LabelReader, check: Callable[[Rows], None]) -> Rows | None:
+        """Return the rows that are good; None without one."""
+        if not self.count:
+            return None
+        try:
+            rows = self._interpret(labels)
+        except RowError:
+            for read in self._readers():
+                self._drop_bad(read)
+            if self._layout.label is not None:
+                column = self._layout.label
+                self._drop_bad(lambda columns, place: labels.read(columns[column], place))
+            if not len(self._place.numbers):
+                return None
+            rows = self._interpret(labels)
+        try:
+            check(rows)
+        except RowError:
+            found = rows
+            kept = self._drop(lambda start, stop: check(found.between(start, stop)))
+            rows = rows.take(np.flatnonzero(kept))
+        return rows if rows.count else None
+
+    def _interpret(self, labels: LabelReader) -> Rows:
+        return interpret(self._columns, self._layout, labels, self._place, progress=self._progress)
+
+    def _readers(self) -> Iterator[Callable[[Mapping[str, pa.Array], Place], object]]:
+        """Yield a reader of each column but the labels, which are read when the others are good."""
+        layout = self._layout
+        if layout.score is not None:
+            score = layout.score
+            yield lambda columns, place: read_scores(columns[score], place)
+        if layout.id is not None:
+            id_ = layout.id
+            yield lambda columns, place: read_text(columns[id_], "id", Reason.ID, place)
+        if layout.time is not None:
+            time = layout.time
+            yield lambda columns, place: read_times(columns[time], place)
+        for key in layout.segments:
+            yield lambda columns, place, key=key: (  # type: ignore[misc]
+                read_text(columns[key], key, Reason.SEGMENT, place)
+            )
+        if layout.cluster is not None:
+            cluster = layout.cluster
+            yield lambda columns, place: read_clusters(columns[cluster], place)
+        if layout.weight is not None or layout.label_probability is not None:
+            yield lambda columns, place: read_weighting(
+                columns, place, weight=layout.weight, label_probability=layout.label_probability
+            )
+
+    def _drop_bad(self, read: Callable[[Mapping[str, pa.Array], Place], object]) -> None:
+        """Leave out the rows that a reader refuses."""
+        columns, place = self._columns, self._place
+
+        def check(start: int, stop: int) -> None:
+            part = {name: column[start:stop] for name, column in columns.items()}
+            read(part, Place(place.path, place.numbers[start:stop]))
+
+        self._drop(check)
+
+    def _drop(self, check: Check) -> npt.NDArray[np.bool_]:
+        """Leave out the rows that a check refuses; return which ones are kept."""
+        kept = np.ones(len(self._place.numbers), dtype=np.bool_)
+        for index, error in _bad_rows(len(kept), check):
+            kept[index] = False
+            values = {name: _plain(column[index]) for name, column in self._columns.items()}
+            number = int(self._place.numbers[index])
+            self.bad.append(BadRow(self._place.path, number, error.reason, error.what, values))
+        if not kept.all():
+            mask = pa.array(kept)
+            self._columns = {name: each.filter(mask) for name, each in self._columns.items()}
+            self._place = self._place._replace(numbers=self._place.numbers[kept])
+        return kept
+
+
+def _bad_rows(count: int, check: Check) -> Iterator[tuple[int, RowError]]:
+    """Yield the rows that a check refuses, in their order, each with its error."""
+    waiting = [(0, count)] if count else []
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            check(start, stop)
+        except RowError as error:
+            if stop - start == 1:
+                yield start, error
+            else:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+
+
+def _without_columns(path: Path, row: UnreadableRow) -> BadRow:
+    text = row.text.decode("utf-8", errors="replace")
+    return BadRow(path, row.number, Reason.UNREADABLE, row.what, {"streameval_text": text})
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return a value as JSON has it; as text where JSON has no such value."""
+    kind = value.type
+    if not value.is_valid or pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return value.as_py()
+    if pa.types.is_floating(kind):
+        number = value.as_py()
+        return number if np.isfinite(number) else str(number)
+    try:
+        return value.cast(pa.string()).as_py()
+    except pa.ArrowException:
+        return str(value)
