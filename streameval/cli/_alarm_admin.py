@@ -10,7 +10,7 @@ from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
-from streameval.cli._options import parse_span
+from streameval.cli._options import format_span, parse_span
 from streameval.cli._output import out, print_json
 from streameval.client import AlarmSettings
 
@@ -30,8 +30,11 @@ def parse_settings(
     label_wait: str | None,
 ) -> AlarmSettings:
     """Return the options as settings."""
+    declared = dict(map(_watch, watches))
+    if len(declared) < len(watches):
+        raise StreamEvalError("--watch names one thing twice: give each once, with one tolerance")
     return AlarmSettings(
-        watches=dict(map(_watch, watches)),
+        watches=declared,
         mean_time_to_false_alarm=parse_span(mean_time, "--mean-time"),
         pane=parse_span(pane, "--pane"),
         maturity=timedelta(0) if maturity is None else parse_span(maturity, "--maturity"),
@@ -72,12 +75,13 @@ def print_stream(address: str, stream: str, *, as_json: bool) -> None:
     """Print a stream's detector and all of its alarms."""
     with connect(address) as client:
         found = client.stream_alarms(stream)
+        declared = None if found is None or as_json else client.get_stream(stream).settings.alarms
     if as_json:
         print_json(None if found is None else found.to_dict())
     elif found is None:
         out.print(f"{stream} declares no alarms", soft_wrap=True, markup=False)
     else:
-        _print_status(found)
+        _print_status(found, declared)
         _print_alarms(found, open_only=False)
 
 
@@ -104,7 +108,7 @@ def declare(address: str, stream: str, settings: AlarmSettings, *, as_json: bool
     if as_json:
         print_json(found.to_dict())
     else:
-        _print_status(found)
+        _print_status(found, settings)
 
 
 def stop(address: str, stream: str) -> None:
@@ -114,9 +118,16 @@ def stop(address: str, stream: str) -> None:
     out.print(f"{stream} declares no alarms any more", soft_wrap=True, markup=False)
 
 
-def _print_status(status: AlarmStatus) -> None:
+def _print_status(status: AlarmStatus, declared: AlarmSettings | None) -> None:
     start, end = (f"{at:%Y-%m-%d %H:%M}" for at in status.reference)
     lines = [f"{status.stream} is {status.state}; its reference is {start} to {end}"]
+    if declared is not None:  # they may have been stopped meanwhile
+        watches = ", ".join(f"{name} ({each:g})" for name, each in declared.watches.items())
+        mean_time, pane = map(format_span, (declared.mean_time_to_false_alarm, declared.pane))
+        lines += [
+            f"  watches, with the tolerance of each: {watches}",
+            f"  at most one false alarm in {mean_time} on average, in panes of {pane}",
+        ]
     if status.waits_for:
         lines.append(f"  waits for {status.waits_for}")
     lines += [f"  {name}: {share:.1%} of an alarm" for name, share in status.evidence.items()]

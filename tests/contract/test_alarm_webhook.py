@@ -134,3 +134,31 @@ def test_a_receiver_that_answers_byte_by_byte_is_cut_off(monkeypatch: pytest.Mon
     assert found
     assert found[0] is not None
     assert found[0].startswith("127.0.0.1")
+
+
+def test_a_host_that_no_name_server_can_be_asked_for_is_a_failed_attempt() -> None:
+    """Not an error that ends the sender: the name is encoded only as it is looked up."""
+    found = alarm_webhook._post(f"https://{'a' * 70}.example.org/", b"{}", {})
+    assert found is not None
+    assert "UnicodeError" in found
+
+
+def test_an_unexpected_failure_does_not_end_the_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the alarm is sent afterwards."""
+    now, post, failures = datetime.now(UTC), alarm_webhook._post, iter([RuntimeError("once")])
+
+    def failing(url: str, body: bytes, headers: dict[str, str]) -> str | None:
+        for failure in failures:
+            raise failure
+        return post(url, body, headers)
+
+    monkeypatch.setattr(alarm_webhook, "_RECORD_RETRY_S", 0.1)
+    monkeypatch.setattr(alarm_webhook, "_post", failing)
+    with receiver() as hook, served(tmp_path, hook) as (_, client):
+        filled(client, now)
+        client.update_stream("fraud/v1", alarms=declared(now))
+        until_raised(client)
+        until(lambda: client.stream_alarms("fraud/v1").alarms[0].delivered, "the alarm is taken")
+    assert "sending alarms failed unexpectedly" in caplog.text

@@ -207,6 +207,10 @@ def test_what_cannot_be_declared() -> None:
             ({"pane": timedelta(hours=2)}, "must be at least one pane of 2:00:00, got 1:00:00"),
             ({"pane": timedelta(milliseconds=5)}, "pane must be from 1 s to 3660 d, got 0.005 s"),
             ({"maturity": timedelta(seconds=49)}, "maturity must be at most 48 panes"),
+            (
+                {"mean_time_to_false_alarm": timedelta(days=366_001)},
+                "mean_time_to_false_alarm must be from 1 s to 366000 d",
+            ),
             ({"reference": long_ago}, "the reference has no rows"),
             (
                 {"reference": (now - timedelta(days=3), now - timedelta(days=3, hours=-2))},
@@ -233,8 +237,17 @@ def test_a_detector_that_waits() -> None:
     with running_service() as addresses, Client(addresses.grpc) as client:
         client.create_stream("m/1", threshold=0.5)
         arguments = ("m/1", addresses.grpc, "--watch", "placement=0.01", "--watch", "recall=0.05")
-        said = command("alarms", "declare", *_ordered(arguments))
+        twice = CliRunner().invoke(
+            app, ("alarms", "declare", *_ordered(arguments), "--watch", "recall=0.1")
+        )
+        assert (twice.exit_code, "names one thing twice" in twice.output) == (2, True)
+        assert client.get_stream("m/1").settings.alarms is None
+        many_years = "30000d"  # one a month in all of a thousand streams
+        said = command("alarms", "declare", *_ordered(arguments), "--mean-time", many_years)
         assert "waits for the end of its reference" in said
+        for line in ("placement (0.01), recall (0.05)", "in 30000d on average, in panes of 1m"):
+            assert line in said
+            assert line in command("alarms", "show", addresses.grpc, "m/1")
         status = client.stream_alarms("m/1")
         assert status.state == "waiting"
         start, end = status.reference
@@ -264,6 +277,10 @@ def _ordered(arguments: tuple[str, ...]) -> tuple[str, ...]:
         ({"webhook": "https://user:pass@example.org"}, "no user or password"),
         ({"webhook": "https:///x"}, "must be https://HOST"),
         ({"webhook": "https://example.org:99999/"}, "must be a URL"),
+        ({"webhook": "https://example.org/a b"}, "no spaces"),
+        ({"webhook": "https://exa mple.org/"}, "no spaces"),
+        ({"webhook": "https://example.org/ä"}, "only ASCII after its host"),
+        ({"webhook": "https://example.org/?team=ä"}, "only ASCII after its host"),
         ({"webhook_secret": None}, "need each other"),
     ],
 )

@@ -31,7 +31,9 @@ _DAY_US = 86_400 * _SECOND_US
 REFERENCE_US = 7 * _DAY_US
 """The reference where no time is given: from when the settings are made."""
 
-_MAX_SPAN_US = 3_660 * _DAY_US
+_MAX_SPAN_DAYS = 3_660
+_MAX_MEAN_TIME_DAYS = 366_000
+"""A thousand years: one false alarm a month in all of ten thousand streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +134,11 @@ class AlarmSettings:
         for name in ("mean_time_to_false_alarm", "pane", "maturity", "label_wait"):
             value_us = getattr(self, f"{name}_us")
             least = 0 if name in {"maturity", "label_wait"} else _SECOND_US
-            if value_us is not None and not least <= value_us <= _MAX_SPAN_US:
+            is_mean_time = name == "mean_time_to_false_alarm"
+            most_days = _MAX_MEAN_TIME_DAYS if is_mean_time else _MAX_SPAN_DAYS
+            if value_us is not None and not least <= value_us <= most_days * _DAY_US:
                 message = (
-                    f"{name} must be from {least // _SECOND_US} s to 3660 d, "
+                    f"{name} must be from {least // _SECOND_US} s to {most_days} d, "
                     f"got {value_us / _SECOND_US:g} s"
                 )
                 raise InvalidInputError(message, field=name)

@@ -175,6 +175,13 @@ class Settings:
             raise SettingsError(f"webhook must be https://HOST/..., got {self.webhook!r:.80}")
         if parts.scheme != "https" and not is_loopback(host):
             raise SettingsError(f"webhook to {host} must be https: alarms name what you model")
+        # What no request can carry would fail with the first alarm, not at the start.
+        is_plain = self.webhook.isprintable() and " " not in self.webhook
+        if not (is_plain and parts.path.isascii() and parts.query.isascii()):
+            raise SettingsError(
+                "webhook must have no spaces, and only ASCII after its host, "
+                f"got {self.webhook!r:.80}: write other characters as %XX"
+            )
 
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number is out of its range."""

@@ -97,6 +97,9 @@ class AlarmWebhook:
             except RequestError as error:
                 _log.warning("an alarm was sent, and that could not be recorded: %s", error)
                 await asyncio.sleep(_RECORD_RETRY_S)
+            except Exception:  # noqa: BLE001 - what waits is sent, whatever was wrong with an attempt
+                _log.exception("sending alarms failed unexpectedly, and is tried again")
+                await asyncio.sleep(_RECORD_RETRY_S)
             await asyncio.sleep(_PAUSE_S)
 
     async def _send_due(self) -> None:
@@ -199,7 +202,8 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> str | None:
         status = connection.getresponse().status
         if is_late.is_set():  # what came until then may look like an answer
             return f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s"
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # ValueError: a name that cannot be encoded for DNS, which is known only now.
         return f"{parts.hostname}: {error!r}"
     finally:
         if cut is not None:

@@ -82,7 +82,7 @@ class AlarmSettings:
         if self.reference is not None:
             made.reference.CopyFrom(time_range(*self.reference))
         if self.label_wait is not None:
-            made.label_wait.FromTimedelta(self.label_wait)
+            made.label_wait.CopyFrom(duration(self.label_wait, field="label_wait"))
         return made
 
     def to_dict(self) -> dict[str, Any]:
