@@ -20,6 +20,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
+from streameval._common.values import is_number, shown
 from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     check_cluster_groups,
@@ -101,10 +102,10 @@ class PairedEvaluator:
             raise InvalidInputError(
                 f"scale must be 'probability' or None, got {scale!r}", field="scale"
             )
-        if max_cells is not None and max_cells < 1:
-            raise InvalidInputError(
-                f"max_cells must be at least 1, got {max_cells}", field="max_cells"
-            )
+        is_integer = is_number(max_cells) and isinstance(max_cells, int | np.integer)
+        if max_cells is not None and not (is_integer and max_cells >= 1):
+            message = f"max_cells must be a positive integer or None, got {shown(max_cells)}"
+            raise InvalidInputError(message, field="max_cells")
         self._scale: Scale = "probability" if scale else "plain"
         self._max_cells = max_cells
         groups = check_cluster_groups(cluster_groups)

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 MAX_SEGMENTS = 1_000
 
+_CLUSTERS_PROBLEM = {
+    True: "the detector declares clusters, so every row needs one: give clusters=",
+    False: "the detector declares no clusters: make it with clusters=True, or leave them out",
+}
+"""By whether they are declared."""
+
 
 class DriftDetector:
     """Alarms with a stated rate when a stream becomes worse than a frozen reference.
@@ -276,11 +282,10 @@ class DriftDetector:
             is_positive = check_labels(labels)
             check_length("scores", values.size, like="labels", length=is_positive.size)
         times = column_us(at, values.size)
-        if settings.has_clusters or clusters is not None:
-            declared = CLUSTER_GROUPS if settings.has_clusters else None
-            hashed = check_clusters(clusters, declared, values.size)
-        else:
-            hashed = None
+        if settings.has_clusters != (clusters is not None):
+            raise InvalidInputError(_CLUSTERS_PROBLEM[settings.has_clusters], field="clusters")
+        groups_count = CLUSTER_GROUPS if settings.has_clusters else None
+        hashed = check_clusters(clusters, groups_count, values.size, like="scores")
         parts = self._parts_of(segments, values.size)
         if not values.size:
             return
@@ -345,9 +350,15 @@ def _segments(segments: Any) -> dict[str, Evaluator | Window]:
     """Return the references of segments by "key=value", sorted, or refuse them."""
     if segments is None:
         return {}
+    if not isinstance(segments, Mapping):
+        message = f"segments must map keys to the references of values, got {shown(segments)}"
+        raise InvalidInputError(message, field="segments")
     found: dict[str, Evaluator | Window] = {}
     for key, values in segments.items():
-        if not key or "=" in key:
+        if not isinstance(values, Mapping):
+            message = f"segments[{shown(key)}] must map values to references, got {shown(values)}"
+            raise InvalidInputError(message, field="segments")
+        if not isinstance(key, str) or not key or "=" in key:
             message = f"a key of segments must be text without '=', got {shown(key)}"
             raise InvalidInputError(message, field="segments")
         for value, reference in values.items():

@@ -9,6 +9,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._drift.reference import (
+    MIN_CASES,
     bands_of,
     blocks_of,
     cells_of_state,
@@ -66,10 +67,17 @@ def freeze(
     for index, watch in enumerate(settings.watches):
         if not thetas[0][settings.sides_of(index)].any():
             mean = means[settings.sides_of(index)][0]
+            if mean.cases < MIN_CASES:  # of the threshold: of classes there are enough
+                message = (
+                    f"{watch.name} is of {mean.cases} cases of the reference at the threshold "
+                    f"{settings.flagged_from:g}, at least {MIN_CASES} are needed: take a lower "
+                    "threshold or a longer window"
+                )
+                raise InvalidInputError(message, field="threshold")
             message = (
                 f"no change of {watch.name} could be seen: its mean in the reference is "
                 f"{mean.value:.4g} with a standard error of {mean.error:.2g} of {mean.cases} "
-                f"cases, and tolerance is {settings.tolerances[index]:.4g}"
+                f"cases, and tolerance is {settings.tolerances[index]:.4g}: take a smaller one"
             )
             raise InvalidInputError(message, field="tolerance")
     for each in segments.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,6 @@ from streameval._drift.watches import COMPANIONS, WATCHES, Side
 from streameval._time.times import span_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import timedelta
 
     from streameval._counts.resolution import Scale
@@ -109,17 +108,21 @@ def check_settings(
 
 
 def _watches(watch: Any) -> tuple[Watch, ...]:
+    if not isinstance(watch, Iterable):
+        message = f"watch must be a name or several of them, got {shown(watch)}"
+        raise InvalidInputError(message, field="watch")
     names: Iterable[Any] = (watch,) if isinstance(watch, str) else watch
     found = []
     for name in names:
-        if name not in WATCHES:
+        if not isinstance(name, str) or name not in WATCHES:
             message = f"watch must be of {', '.join(WATCHES)}, got {shown(name)}"
             raise InvalidInputError(message, field="watch")
         if WATCHES[name] in found:
             raise InvalidInputError(f"watch names {shown(name)} twice", field="watch")
         found.append(WATCHES[name])
     if not found:
-        raise InvalidInputError("watch names nothing", field="watch")
+        message = f"watch names nothing: give some of {', '.join(WATCHES)}"
+        raise InvalidInputError(message, field="watch")
     # In one order, whatever that of the names: it is part of the bytes.
     return tuple(sorted(found, key=lambda each: each.code))
 
@@ -127,8 +130,9 @@ def _watches(watch: Any) -> tuple[Watch, ...]:
 def _tolerances(tolerance: Any, watches: tuple[Watch, ...]) -> tuple[float, ...]:
     if isinstance(tolerance, Mapping):
         names = [each.name for each in watches]
-        if sorted(tolerance) != sorted(names):
-            message = f"tolerance must have one value for each of {', '.join(names)}"
+        if set(tolerance) != set(names):
+            given = ", ".join(map(shown, tolerance)) or "none"
+            message = f"tolerance must have one value for each of {', '.join(names)}, got {given}"
             raise InvalidInputError(message, field="tolerance")
         return tuple(_tolerance(tolerance[name]) for name in names)
     return (_tolerance(tolerance),) * len(watches)

@@ -220,12 +220,16 @@ def _values(
 
 
 def residual_units(labels: FloatArray, scores: FloatArray) -> FloatArray:
-    """Return (label - score + 1)/2 in whole units. O(n).
+    """Return (label - score + 1)/2 in whole units, from 0 to `UNITS`. O(n).
 
-    >>> residual_units(np.array([0.0, 1.0]), np.array([1.0, 0.0])).tolist()
-    [0.0, 65535.0]
+    A stream that does not declare probabilities may have later scores outside 0 to 1: they
+    count as the nearest probability, for a value outside 0 to 1 voids what evidence promises.
+
+    >>> residual_units(np.array([0.0, 1.0, 1.0]), np.array([1.0, 0.0, -7.0])).tolist()
+    [0.0, 65535.0, 65535.0]
     """
     units = labels - scores
     units += 1
     units *= UNITS / 2
-    return np.rint(units, out=units)
+    np.rint(units, out=units)
+    return np.clip(units, 0.0, UNITS, out=units)

@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from streameval import DriftDetector, Evaluator, InvalidInputError, WindowedEvaluator
 from streameval._drift.engine import MAX_KEPT_ALARMS
+from streameval._drift.side_table import DriftRows, RowKind
 
 from .streams import START, YEAR, Columns, cases, detector, feed, reference
 
@@ -311,7 +312,7 @@ def test_clusters_make_bets_of_fewer_cases() -> None:
     assert alike.alarms[0].raised_at > plain.alarms[0].raised_at
     with pytest.raises(InvalidInputError, match="give clusters="):
         feed(alike, columns)
-    with pytest.raises(InvalidInputError, match="clusters needs"):
+    with pytest.raises(InvalidInputError, match="make it with clusters=True"):
         feed(plain, columns, clusters=np.arange(size))
 
 
@@ -364,6 +365,16 @@ def test_bursts_of_the_reference_widen_its_error() -> None:
         ({"maturity": 9 * HOUR}, "maturity must be at most 48 panes of 0:10:00, got 9:00:00"),
         ({"segments": {"a=b": {}}}, "a key of segments must be text without '='"),
         ({"segments": {"country": {"DE": 3}}}, "segments must be an Evaluator or a Window, got 3"),
+        ({"segments": ["country"]}, "segments must map keys to the references of values"),
+        ({"segments": {"country": 3}}, r"segments.* must map values to references, got 3"),
+        ({"segments": {3: {}}}, "a key of segments must be text without '=', got 3"),
+        ({"watch": None}, "watch must be a name or several of them, got None"),
+        ({"watch": [["placement"]]}, r"watch must be of ranking, .*, got \['placement'\]"),
+        ({"tolerance": {"placement": 0.1, 3: 0.1}}, "for each of placement, got 'placement', 3"),
+        (
+            {"watch": "precision", "threshold": 1.0},
+            "precision is of 0 cases of the reference at the threshold 1, at least 30 are needed",
+        ),
     ],
 )
 def test_refused_settings(options: dict[str, Any], message: str) -> None:
@@ -401,6 +412,7 @@ def test_refused_references() -> None:
         ({"at": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
         ({"segments": {"country": ["DE", "FR"]}}, "the key 'country', of which the reference"),
         ({"segments": ["DE", "FR"]}, "segments must map keys to columns"),
+        ({"clusters": ["a", "b"]}, "the detector declares no clusters: make it with clusters=True"),
     ],
 )
 def test_refused_rows_change_nothing(change: dict[str, Any], message: str) -> None:
@@ -411,6 +423,19 @@ def test_refused_rows_change_nothing(change: dict[str, Any], message: str) -> No
     with pytest.raises(InvalidInputError, match=message):
         made.add_cases(**(rows | change))
     assert made.to_bytes() == before
+
+
+def test_scores_that_are_no_probabilities_count_as_the_nearest() -> None:
+    """Rows of a server's stream without a scale are not checked: means stay from 0 to 1."""
+    kinds = np.array([RowKind.NEGATIVE_CASE, RowKind.POSITIVE_CASE] * 50, dtype=np.uint8)
+    outside, nearest = detector("calibration"), detector("calibration")
+    for made, low, high in ((outside, -50.0, 7.0), (nearest, 0.0, 1.0)):
+        scores = np.tile([high, low], 50)
+        for pane in range(3):
+            made._engine.add(DriftRows(kinds, scores, None, None), pane, [])
+        made.advance(datetime(2026, 3, 1, tzinfo=UTC))
+    assert outside.evidence["calibration"] > 0
+    assert outside.to_bytes() == nearest.to_bytes()
 
 
 def test_of_many_alarms_the_newest_and_those_that_are_open_are_kept() -> None:

@@ -491,7 +491,10 @@ def test_bad_columns_change_nothing(change, message, field):
     ("setting", "message"),
     [
         ({"scale": "logit"}, "'probability' or None"),
-        ({"max_cells": 0}, "at least 1"),
+        ({"max_cells": 0}, "positive integer or None, got 0"),
+        ({"max_cells": 2.5}, "positive integer or None, got 2.5"),
+        ({"max_cells": "9"}, "positive integer or None, got '9'"),
+        ({"max_cells": True}, "positive integer or None, got True"),
     ],
 )
 def test_bad_settings(setting, message):
