@@ -143,22 +143,29 @@ def test_a_host_that_no_name_server_can_be_asked_for_is_a_failed_attempt() -> No
     assert "UnicodeError" in found
 
 
+@pytest.mark.parametrize(
+    ("owner", "name"), [(alarm_webhook, "signed"), (alarm_webhook.AlarmWebhook, "_waiting")]
+)
 def test_an_unexpected_failure_does_not_end_the_sender(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: object,
+    name: str,
 ) -> None:
-    """It is logged, and the alarm is sent afterwards."""
-    now, post, failures = datetime.now(UTC), alarm_webhook._post, iter([RuntimeError("once")])
+    """Of one alarm, or of the look for them: it is logged, and the alarm is sent afterwards."""
+    now, original, failures = datetime.now(UTC), getattr(owner, name), iter([KeyError("odd")])
 
-    def failing(url: str, body: bytes, headers: dict[str, str]) -> str | None:
+    def failing(*arguments: object) -> object:
         for failure in failures:
             raise failure
-        return post(url, body, headers)
+        return original(*arguments)
 
     monkeypatch.setattr(alarm_webhook, "_RECORD_RETRY_S", 0.1)
-    monkeypatch.setattr(alarm_webhook, "_post", failing)
     with receiver() as hook, served(tmp_path, hook) as (_, client):
+        monkeypatch.setattr(owner, name, failing)
         filled(client, now)
         client.update_stream("fraud/v1", alarms=declared(now))
         until_raised(client)
         until(lambda: client.stream_alarms("fraud/v1").alarms[0].delivered, "the alarm is taken")
-    assert "sending alarms failed unexpectedly" in caplog.text
+    assert "'odd'" in caplog.text

@@ -97,7 +97,7 @@ class AlarmWebhook:
             except RequestError as error:
                 _log.warning("an alarm was sent, and that could not be recorded: %s", error)
                 await asyncio.sleep(_RECORD_RETRY_S)
-            except Exception:  # noqa: BLE001 - what waits is sent, whatever was wrong with an attempt
+            except Exception:  # noqa: BLE001 - without the sender no alarm is sent any more
                 _log.exception("sending alarms failed unexpectedly, and is tried again")
                 await asyncio.sleep(_RECORD_RETRY_S)
             await asyncio.sleep(_PAUSE_S)
@@ -127,8 +127,11 @@ class AlarmWebhook:
 
     async def _send(self, key: str, info: StreamInfo, alarm: Alarm) -> None:
         """Send an alarm once; record that it was taken, or when it is sent again."""
-        body, headers = signed(info, alarm, self._secret, int(time.time()))
-        problem = await asyncio.to_thread(_post, self._url, body, headers)
+        try:
+            body, headers = signed(info, alarm, self._secret, int(time.time()))
+            problem = await asyncio.to_thread(_post, self._url, body, headers)
+        except Exception as error:  # noqa: BLE001 - others are sent, whatever is wrong with one
+            problem = repr(error)
         if problem is not None:
             failures = self._failures(key) + 1
             longest = min(_MIN_RETRY_S * 2 ** min(failures - 1, 20), _MAX_RETRY_S)
@@ -202,8 +205,8 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> str | None:
         status = connection.getresponse().status
         if is_late.is_set():  # what came until then may look like an answer
             return f"{parts.hostname} did not answer within {_TIMEOUT_S:g} s"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        # ValueError: a name that cannot be encoded for DNS, which is known only now.
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
+        # UnicodeError: a name that cannot be encoded for DNS.
         return f"{parts.hostname}: {error!r}"
     finally:
         if cut is not None:
