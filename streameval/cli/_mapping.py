@@ -102,13 +102,30 @@ def _events(
     try:
         body = unpack(sample.read_bytes(), "gzip" if is_packed else "")
         inner = Path(sample.stem) if is_packed else sample
-        bodies = [body]
-        if inner.suffix in (".ndjson", ".jsonl"):
-            bodies = [line for line in body.splitlines() if line.strip()]
         types = wanted_types(mappings)
-        return [event for each in bodies for event in _events_of(headers, each, types)]
+        if inner.suffix in (".ndjson", ".jsonl"):
+            lines = enumerate(body.splitlines(), start=1)
+            return [
+                event
+                for number, line in lines
+                if line.strip()
+                for event in _events_of_line(number, headers, line, types)
+            ]
+        return _events_of(headers, body, types)
     except ValueError as error:
         raise StreamEvalError(f"{sample}: {error}") from None
+
+
+def _events_of_line(
+    number: int, headers: dict[str, str], line: bytes, types: frozenset[str] | None
+) -> list[Event | UnreadableEvent]:
+    """Return the events of a line; one that cannot be read leaves the other lines."""
+    from streameval.payloads import UnreadableEvent  # noqa: PLC0415 - slow to import
+
+    try:
+        return _events_of(headers, line, types)
+    except ValueError as error:
+        return [UnreadableEvent(f"line {number}: {error}")]
 
 
 def _events_of(

@@ -28,7 +28,13 @@ class _Functions(functions.Functions):
     @functions.signature({"types": ["string", "null"]})
     def _func_parse_json(self, text: str | None) -> Any:
         """Return the value of JSON that is kept as text."""
-        return None if text is None else parse_json(text)
+        if text is None:
+            return None
+        try:
+            return parse_json(text)
+        except InvalidInputError:
+            message = f"parse_json was given what is not JSON: {shown(text)}"
+            raise InvalidInputError(message, field="body") from None
 
     @functions.signature({"types": []}, {"types": ["string"]})
     def _func_of_role(self, record: Any, role: str) -> Any:

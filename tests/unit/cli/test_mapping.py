@@ -100,6 +100,17 @@ def test_as_json_from_packed_lines(tmp_path: Path) -> None:
     )
 
 
+def test_a_line_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    """It is named by its number, blank lines counted; exit code 1."""
+    sample = tmp_path / "lines.ndjson"
+    sample.write_text(f"{json.dumps(LABEL)}\n\nno JSON\n{json.dumps(LABEL)}\n")
+    result = attempt(tmp_path, sample)
+    assert result.exit_code == 1, result.output
+    shown = result.stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:3]] == ["0", "2"]
+    assert shown[3].startswith("event 1 is refused (unreadable): line 3: the body is not JSON")
+
+
 def test_headers_of_a_payload(tmp_path: Path) -> None:
     """The attributes that are in headers over HTTP are options here."""
     sample = tmp_path / "sample.json"

@@ -204,6 +204,8 @@ REFUSED = [
      "the stream's name needs the header 'team'"),
     ({"score": "parse_json(body.score)"}, {"id": "a", "score": 1}, Reason.UNREADABLE,
      "score 'parse_json(body.score)' cannot be applied"),
+    ({"score": "parse_json(body.score)"}, {"id": "a", "score": "oops"}, Reason.UNREADABLE,
+     "parse_json was given what is not JSON: 'oops'"),
 ]  # fmt: skip
 
 
