@@ -64,6 +64,7 @@ with _needs_extra("client"):
         PairSettings,
     )
     from streameval.client._wire.selection import Selection
+    from streameval.client._wire.stream_series import StreamFall, StreamSeries
     from streameval.client._wire.summaries import StreamSummary
 
 __all__ = [
@@ -104,11 +105,13 @@ __all__ = [
     "StreamComparison",
     "StreamCounters",
     "StreamCoverage",
+    "StreamFall",
     "StreamInfo",
     "StreamLabelSample",
     "StreamMark",
     "StreamProjection",
     "StreamReliability",
+    "StreamSeries",
     "StreamSettings",
     "StreamSummary",
     "UnavailableError",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         StreamReliability,
     )
     from streameval.client._wire.selection import Window
+    from streameval.client._wire.stream_series import StreamSeries
 
 
 class StreamVerbs(CaseVerbs, IdVerbs):
@@ -438,8 +439,10 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         level: float = 0.95,
         projection: bool = False,
         min_positives: int = 0,
-    ) -> list[Snapshot]:
+    ) -> StreamSeries:
         """Return a time series: one snapshot for each step, also for steps without cases.
+
+        Its `fall` says since when the first of the metrics is lower, if it is.
 
         Parameters
         ----------

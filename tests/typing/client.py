@@ -12,7 +12,9 @@ from streameval.client import (
     Merge,
     SegmentRanking,
     StreamComparison,
+    StreamFall,
     StreamInfo,
+    StreamSeries,
 )
 
 
@@ -35,6 +37,10 @@ def thread() -> None:
         assert_type(stream.snapshot(window=(now, now), segment=("country", "US")), Snapshot)
         assert_type(stream.evaluator(window=1000), Evaluator)
         assert_type(stream.rank_segments("country"), SegmentRanking)
+        series = stream.series(now, now, timedelta(hours=1))
+        assert_type(series, StreamSeries)
+        assert_type(series[0], Snapshot)
+        assert_type(series.fall, StreamFall | None)
         found = client.compare(stream.select(segment=("country", "US")), "fraud/v2")
         assert_type(found, StreamComparison)
         assert_type(found.difference, float)

@@ -18,6 +18,7 @@ from streameval._counts.columns import check_count
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
 from streameval.client._wire.selection import Selection, check_names, duration, time_range
+from streameval.client._wire.stream_series import read_series
 from streameval.client._wire.stream_settings import settings_message
 from streameval.v1 import query_pb2, stream_pb2
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         StreamLabelSample,
         StreamReliability,
     )
+    from streameval.client._wire.stream_series import StreamSeries
 
 A = TypeVar("A")
 Service = Literal["QueryService", "StreamService", "IngestService", "AdminService", "PairService"]
@@ -180,7 +182,7 @@ def series(
     level: float,
     projection: bool,
     min_positives: int,
-) -> PagedCall[list[Snapshot]]:
+) -> PagedCall[StreamSeries]:
     """Return the calls for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
         selection=selection.to_message(revision),
@@ -191,14 +193,14 @@ def series(
         projection=projection,
         min_positives=check_count(min_positives, field="min_positives"),
     )
-    found: list[Snapshot] = []
+    pages: list[query_pb2.ListWindowsResponse] = []
     while True:
         response: query_pb2.ListWindowsResponse = yield Call(
             "QueryService", "ListWindows", request, _identity
         )
-        found += map(decode.read_snapshot, response.snapshots)
+        pages.append(response)
         if not response.next_page_token:
-            return found
+            return read_series(pages, request.metrics, level)
         request.page_token = response.next_page_token
 
 
