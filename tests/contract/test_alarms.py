@@ -232,6 +232,23 @@ def test_what_cannot_be_declared() -> None:
         assert client.get_stream("fraud/v1").settings.alarms is None
 
 
+def test_a_reference_that_waits_for_no_labels_is_kept_so() -> None:
+    """Zero is not the default, which is the time that labels have; other types are refused."""
+    with running_service() as addresses, Client(addresses.grpc) as client:
+        client.create_stream("m/1")
+        for wait in (timedelta(0), timedelta(hours=1), None):
+            given = AlarmSettings(watches={"ranking": 0.1}, label_wait=wait)
+            assert client.update_stream("m/1", alarms=given).settings.alarms == given
+        for changes, message in (
+            ({"label_wait": "1h"}, "label_wait must be a timedelta, got '1h'"),
+            ({"label_wait": -timedelta(1)}, "label_wait must be positive"),
+            ({"reference": 5}, r"reference must be \(start, end\), got 5"),
+            ({"reference": (datetime.now(UTC),)}, r"reference must be \(start, end\)"),
+        ):
+            with pytest.raises(InvalidInputError, match=message):
+                client.update_stream("m/1", alarms=AlarmSettings(watches={}, **changes))
+
+
 def test_a_detector_that_waits() -> None:
     """It says what for; the command line declares, shows and stops it."""
     with running_service() as addresses, Client(addresses.grpc) as client:

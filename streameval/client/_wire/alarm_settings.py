@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.duration_pb2 import Duration
+
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval.client._wire.selection import duration, time_range
@@ -80,9 +82,14 @@ class AlarmSettings:
         if self.maturity:
             made.maturity.CopyFrom(duration(self.maturity, field="maturity"))
         if self.reference is not None:
+            if not (isinstance(self.reference, tuple | list) and len(self.reference) == 2):
+                message = f"reference must be (start, end), got {shown(self.reference)}"
+                raise InvalidInputError(message, field="reference")
             made.reference.CopyFrom(time_range(*self.reference))
         if self.label_wait is not None:
-            made.label_wait.CopyFrom(duration(self.label_wait, field="label_wait"))
+            made.label_wait.CopyFrom(Duration())  # zero waits for none, and is not the default
+            if self.label_wait:
+                made.label_wait.CopyFrom(duration(self.label_wait, field="label_wait"))
         return made
 
     def to_dict(self) -> dict[str, Any]:
