@@ -94,6 +94,19 @@ def print_independent(
             "note: these are a pair, and on the same ids the answer is sharper: add --paired",
             soft_wrap=True,
         )
+    elif names[0] != names[1] and _both_by_id(found):
+        out.print(
+            "note: if both score the same ids they are not independent, and a pair is sharper: "
+            f"streameval pairs create {address} {' '.join(names)}",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+def _both_by_id(found: StreamComparison) -> bool:
+    """Whether rows of both sides came by id, as those of two models on the same traffic do."""
+    sides = (found.coverage_a, found.coverage_b)
+    return all(each is not None and each.predictions > 0 for each in sides)
 
 
 def _ensure_pair(client: Client, a: str, b: str) -> None:

@@ -25,9 +25,13 @@ class _Queries(query_pb2_grpc.QueryServiceServicer):
 
     def CompareStreams(self, request, context):  # noqa: ARG002, N802 - as gRPC names it
         made = comparison()
-        return query_pb2.CompareStreamsResponse(
+        answer = query_pb2.CompareStreamsResponse(
             revision=3, a=made.value_a, b=made.value_b, difference=made.difference, prevalence=0.05
         )
+        for coverage, side in ((answer.coverage_a, request.a), (answer.coverage_b, request.b)):
+            if side.stream.startswith("ids/"):
+                coverage.predictions = 900
+        return answer
 
 
 @pytest.fixture
@@ -120,6 +124,19 @@ def test_an_independent_comparison_tells_of_the_pair(served) -> None:
     assert json.loads(printed)["difference"] == -0.021
     code, printed, _ = run("compare", address, "m/1", "m/2")
     assert "note:" not in printed
+
+
+def test_an_independent_comparison_of_rows_by_id_names_the_pair_to_make(served) -> None:
+    """Where both have predictions by id; not of one stream in two windows, nor of cases."""
+    address, _ = served
+    code, printed, errors = run("compare", address, "ids/1", "ids/2")
+    assert (code, errors) == (0, "")
+    assert printed.splitlines()[-1] == (
+        "note: if both score the same ids they are not independent, and a pair is sharper: "
+        f"streameval pairs create {address} ids/1 ids/2"
+    )
+    for names in (("ids/1", "ids/1"), ("ids/1", "m/2")):
+        assert "note:" not in run("compare", address, *names)[1]
 
 
 @pytest.mark.parametrize(
