@@ -37,7 +37,7 @@ from streameval.client._delivery.merge_upload import Upload
 from streameval.v1 import ingest_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from streameval import Evaluator
 
@@ -45,30 +45,51 @@ SENDERS = (1, 8)
 _sources = (f"source-{number}" for number in itertools.count())
 
 
+def in_threads(senders: int, send: Callable[[str, str], None]) -> None:
+    """Run each sender in a thread; `send` takes its stream's name and its source."""
+    with ThreadPoolExecutor(senders) as pool:
+        list(pool.map(lambda each: send(*each), _streams_and_sources(senders)))
+
+
+def in_one_loop(
+    address: str,
+    senders: int,
+    send: Callable[[ingest_pb2_grpc.IngestServiceStub, str, str], Awaitable[None]],
+) -> None:
+    """Run the senders as tasks of one event loop, over one connection."""
+
+    async def send_all() -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = ingest_pb2_grpc.IngestServiceStub(channel)
+            await asyncio.gather(*(send(stub, *each) for each in _streams_and_sources(senders)))
+
+    asyncio.run(send_all())
+
+
+def _streams_and_sources(senders: int) -> list[tuple[str, str]]:
+    return [(f"merges/{number}", next(_sources)) for number in range(senders)]
+
+
 def by_clients(address: str, ev: Evaluator, senders: int, each: int) -> None:
     """Merge with a client for each sender."""
 
-    def send(number: int, source: str) -> None:
+    def send(name: str, source: str) -> None:
         with Client(address) as client:
-            stream = client.stream(f"merges/{number}")
+            stream = client.stream(name)
             for epoch in range(1, each + 1):
                 stream.merge(ev, source=source, epoch=epoch)
 
-    with ThreadPoolExecutor(senders) as pool:
-        list(pool.map(send, range(senders), [next(_sources) for _ in range(senders)]))
+    in_threads(senders, send)
 
 
 def by_merge_many(address: str, ev: Evaluator, senders: int, each: int) -> None:
     """Merge with a client for each sender, which does not wait for answers."""
 
-    def send(number: int, source: str) -> None:
+    def send(name: str, source: str) -> None:
         with Client(address) as client:
-            client.stream(f"merges/{number}").merge_many(
-                Merge(ev, source, epoch) for epoch in range(1, each + 1)
-            )
+            client.stream(name).merge_many(Merge(ev, source, epoch) for epoch in range(1, each + 1))
 
-    with ThreadPoolExecutor(senders) as pool:
-        list(pool.map(send, range(senders), [next(_sources) for _ in range(senders)]))
+    in_threads(senders, send)
 
 
 def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
@@ -82,13 +103,7 @@ def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
         for requests in uploads:
             await stub.Merge(iter(requests))
 
-    async def send_all() -> None:
-        async with grpc.aio.insecure_channel(address) as channel:
-            stub = ingest_pb2_grpc.IngestServiceStub(channel)
-            names = [(f"merges/{number}", next(_sources)) for number in range(senders)]
-            await asyncio.gather(*(send(stub, *name) for name in names))
-
-    asyncio.run(send_all())
+    in_one_loop(address, senders, send)
 
 
 def by_streams(address: str, ev: Evaluator, senders: int, each: int) -> None:
@@ -105,13 +120,7 @@ def by_streams(address: str, ev: Evaluator, senders: int, each: int) -> None:
             if answer.num_settled == each:
                 return
 
-    async def send_all() -> None:
-        async with grpc.aio.insecure_channel(address) as channel:
-            stub = ingest_pb2_grpc.IngestServiceStub(channel)
-            names = [(f"merges/{number}", next(_sources)) for number in range(senders)]
-            await asyncio.gather(*(send(stub, *name) for name in names))
-
-    asyncio.run(send_all())
+    in_one_loop(address, senders, send)
 
 
 WAYS = {

@@ -57,7 +57,7 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
 from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
-from streameval._counts.run import EMPTY_RUN, Run
+from streameval._counts.run import EMPTY_RUN, Run, merge_runs
 from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
 from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
 from streameval._counts.state_decoder import StateDecoder, closed_state
@@ -115,6 +115,7 @@ __all__ = [
     "encode_evaluator",
     "groups_of",
     "merge_clusters",
+    "merge_runs",
     "merge_states",
     "quantise",
     "rank_cells",

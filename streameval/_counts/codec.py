@@ -14,6 +14,7 @@ Lengths are compared with the data before anything is allocated.
 from __future__ import annotations
 
 import struct
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from streameval._counts.run import EMPTY_RUN, Run
 from streameval._counts.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
 
@@ -39,6 +40,11 @@ HEADER = struct.Struct("<BbqqqqBBqBB")
 HAS_RESOLUTION = 1
 IS_PROBABILITY = 2
 """Flags."""
+
+_SCORE_TYPES = {width: np.dtype(f"<f{width}") for width in (4, 8)}
+_COUNT_TYPES = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
+_MAX_SUMMED_BYTES = 4
+"""Bytes of a count up to which as many as memory holds have a sum within int64."""
 
 
 def encode_state(state: State) -> bytes:
@@ -96,8 +102,8 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
 
 def read_columns(
     body: bytes | memoryview, shapes: Sequence[int]
-) -> Iterator[tuple[FloatArray, IntArray | None]]:
-    """Yield the scores of each class as they are, and the counts as they are stored. O(n).
+) -> list[tuple[FloatArray, IntArray | None]]:
+    """Return the scores of each class as they are, and the counts as they are stored. O(n).
 
     Parameters
     ----------
@@ -107,16 +113,18 @@ def read_columns(
         The header's: for each class its distinct scores, bytes a score, bytes a count.
     """
     offset = HEADER.size
-    for at in (0, 3):
-        size, score_width, count_width = shapes[at : at + 3]
-        with np.errstate(invalid="ignore"):  # a signalling NaN, which the reader refuses
-            scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
-        offset += size * score_width
-        counts = None
-        if count_width:
-            counts = np.frombuffer(body, f"<u{count_width}", size, offset)
-            offset += size * count_width
-        yield scores, counts
+    columns: list[tuple[FloatArray, IntArray | None]] = []
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which the reader refuses
+        for at in (0, 3):
+            size, score_width, count_width = shapes[at : at + 3]
+            stored = np.frombuffer(body, _SCORE_TYPES[score_width], size, offset)
+            offset += size * score_width
+            counts = None
+            if count_width:
+                counts = np.frombuffer(body, _COUNT_TYPES[count_width], size, offset)
+                offset += size * count_width
+            columns.append((stored.astype(np.float64), counts))
+    return columns
 
 
 def flags_of(state: State) -> int:
@@ -164,17 +172,26 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
     """Return the run of decoded columns, or refuse them."""
     if not is_ascending(scores):
         raise_corrupt("the evaluator's scores are not finite and ascending")
-    if counts is not None:
-        if not counts.size or counts.min() < 1 or counts.max() >= MAX_TOTAL:
-            raise_corrupt("the evaluator has counts out of range")
+    if counts is None:
+        return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
+    if not counts.size or counts.min() < 1 or (largest := counts.max()) >= MAX_TOTAL:
+        raise_corrupt("the evaluator has counts out of range")
+    if counts.itemsize > _MAX_SUMMED_BYTES and counts.sum(dtype=np.float64) >= MAX_TOTAL:
         # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
-        if counts.sum(dtype=np.float64) >= MAX_TOTAL:
-            raise_corrupt("the evaluator's counts together are out of range")
-        return Run.of_distinct(scores, counts.astype(np.int64))
-    return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
+        raise_corrupt("the evaluator's counts together are out of range")
+    total = int(counts.sum(dtype=np.int64))
+    return Run.of_totalled(scores, None if largest == 1 else counts.astype(np.int64), total)
 
 
 def is_ascending(scores: FloatArray) -> bool:
     """Return whether decoded scores are finite, distinct and ascending, without -0.0. O(n)."""
-    ascending = bool(np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all())
-    return ascending and not np.signbit(scores[scores == 0.0]).any()
+    if not scores.size:
+        return True
+    # Between finite ends ascending scores are finite: NaN is not above anything, nor below.
+    first, last = float(scores[0]), float(scores[-1])
+    if not (isfinite(first) and isfinite(last) and (scores[1:] > scores[:-1]).all()):
+        return False
+    if first > 0.0 or last < 0.0:
+        return True
+    zero = scores[np.searchsorted(scores, 0.0)]
+    return bool(zero != 0.0 or not np.signbit(zero))

@@ -99,6 +99,46 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
     return from_key(floor_key(to_key(scores), dropped))
 
 
+def are_lower_edges(scores: FloatArray, bits: int, scale: Scale = "plain") -> bool:
+    """Return whether `quantise` surely leaves ascending scores as they are. One pass.
+
+    Parameters
+    ----------
+    scores : float64[n]
+        Finite, ascending.
+    bits, scale
+        As for `quantise`.
+
+    Returns
+    -------
+    bool
+        True if all are their cells' lower edges. False also where that is not clear: below
+        one significant bit, for scores that the scale does not have, and for the lowest double.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> are_lower_edges(np.array([-0.75, 0.625, 5.0]), 3)
+    True
+    >>> are_lower_edges(np.array([0.7]), 3)
+    False
+    """
+    dropped = _dropped(bits)
+    if not scores.size:
+        return True
+    if dropped > _MANTISSA_BITS:
+        return False
+    # The bits that a resolution drops are zero in the key if they are zero in the double.
+    low = (1 << dropped) - 1
+    if scale == "plain":
+        return not int(np.bitwise_or.reduce(scores.view(np.int64))) & low
+    if scores[0] < 0.0 or scores[-1] > 1.0:
+        return False
+    upper = int(np.searchsorted(scores, 0.5))
+    parts = (scores[:upper], 1.0 - scores[upper:])
+    return not any(int(np.bitwise_or.reduce(part.view(np.int64))) & low for part in parts)
+
+
 def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
     """Return the first double above each cell: the cell is [edge, upper edge).
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _MIN_INSERT_RATIO = 100
 """A change this many times shorter than the run is inserted; a longer one is merge-sorted."""
 
+_MAX_SORTED_SCORES = 16_384
+"""Scores of several runs that are merged by a stable sort, which finds the runs in them; more
+are counted by a search for each."""
+
 _NO_SCORES: FloatArray = np.empty(0)
 _NO_SCORES.flags.writeable = False
 
@@ -191,8 +195,13 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     if len(runs) <= 2:
         return EMPTY_RUN if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
     union = np.concatenate([run.scores for run in runs])
+    has_counts = any(run.counts is not None for run in runs)
+    if has_counts and union.size <= _MAX_SORTED_SCORES:
+        order = np.argsort(union, kind="stable")
+        counts = np.concatenate([run.multiplicities() for run in runs])
+        return _grouped(union[order], counts[order])
     union.sort()
-    if all(run.counts is None for run in runs):
+    if not has_counts:
         return _grouped(union, None)
     union = union[_first_indices(union)]
     counts = np.zeros(union.size, dtype=np.int64)

@@ -23,7 +23,13 @@ from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
 from streameval._counts.packed_counts import PackedCounts
-from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
+from streameval._counts.resolution import (
+    MAX_BITS,
+    Scale,
+    are_lower_edges,
+    largest_bits,
+    quantise,
+)
 from streameval._counts.run import Run
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
@@ -175,6 +181,11 @@ class State:
         if self.weighted is None:
             return self._scored(False), self._scored(True)
         return self.weighted.num_cases(False), self.weighted.num_cases(True)
+
+    @property
+    def num_cases(self) -> int:
+        """All references, misses included, whatever they weigh. O(n), once."""
+        return sum(self.num_scored) + (self.missed_positives + self.missed_negatives) // self.unit
 
     @property
     def is_bounded(self) -> bool:
@@ -520,10 +531,11 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
 
 def at_resolution(run: Run, bits: int | None, scale: Scale) -> Run:
     """Return a run with `bits` significant bits of each score; None keeps all. O(n)."""
-    if bits is None or not run.scores.size:
+    # At its own resolution a run is unchanged.
+    if bits is None or not run.scores.size or are_lower_edges(run.scores, bits, scale):
         return run
     edges = quantise(run.scores, bits, scale)
-    # Quantising keeps the order, so the run stays sorted; at its own resolution it is unchanged.
+    # Quantising keeps the order, so the run stays sorted.
     if np.array_equal(edges, run.scores):
         return run
     return Run.of_ordered(edges, run.counts)

@@ -45,6 +45,23 @@ def one_epoch(epoch: int) -> Evaluator:
     return counted
 
 
+def merge_until_killed(
+    merging: Callable[[], None],
+    answered: threading.Event,
+    kill: Callable[[], None],
+    after_s: float,
+) -> None:
+    """Merge in a thread until the server is killed, a given time after its first answer."""
+    thread = threading.Thread(target=merging)
+    thread.start()
+    assert answered.wait(30)
+    # Any moment will do, so it is random.
+    threading.Event().wait(after_s)
+    kill()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 class Source:
     """Merges one epoch after the other, and records which of them returned."""
 
@@ -77,14 +94,7 @@ class Source:
                 answered.set()
 
         with Client(address) as client:
-            thread = threading.Thread(target=merging)
-            thread.start()
-            assert answered.wait(30)
-            # Any moment will do, so it is random.
-            threading.Event().wait(after_s)
-            kill()
-            thread.join(30)
-            assert not thread.is_alive()
+            merge_until_killed(merging, answered, kill, after_s)
 
     def run_many(self, address: str, kill: Callable[[], None], after_s: float) -> int:
         """As `run`, by one call of many merges; return how many were sent at most."""
@@ -112,13 +122,7 @@ class Source:
                         answered.set()
             answered.set()
 
-        thread = threading.Thread(target=merging)
-        thread.start()
-        assert answered.wait(30)
-        threading.Event().wait(after_s)
-        kill()
-        thread.join(30)
-        assert not thread.is_alive()
+        merge_until_killed(merging, answered, kill, after_s)
         return first - 1 + MERGES_SENT
 
     def counted(self, client: Client) -> int:

@@ -27,7 +27,7 @@ class ChunkJoiner:
     def __init__(self, total_bytes: int, refusal: Callable[[str, str], RequestError]) -> None:
         self._total_bytes = total_bytes
         self._refusal = refusal
-        self._data = bytearray()
+        self._data: bytes | bytearray = b""
 
     def add(self, data: bytes) -> None:
         """Append the next chunk. O(its bytes).
@@ -45,10 +45,15 @@ class ChunkJoiner:
             raise self._refusal(
                 "data", f"the data has more than the {self._total_bytes} bytes announced"
             )
+        if not self._data:
+            self._data = data
+            return
+        if isinstance(self._data, bytes):
+            self._data = bytearray(self._data)
         self._data += data
 
     def joined(self) -> bytes:
-        """Return the payload after its last chunk. O(bytes).
+        """Return the payload after its last chunk. O(bytes); O(1) if it came in one.
 
         Raises
         ------

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval import CorruptStateError, Evaluator, InvalidInputError
+from streameval import CorruptStateError, InvalidInputError
 from streameval._common import id_problem
-from streameval._counts import check_mergeable, empty_state, merge_states
+from streameval._counts import check_mergeable, decode_evaluator, merge_states
 from streameval._row_codec import check_distinct
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.chunks import ChunkJoiner
@@ -31,6 +31,7 @@ from streameval_server._model.errors import (
 from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.rows import MergedState, MergeRows
 from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._state.empty_counts import empty_counts
 
 if TYPE_CHECKING:
     from streameval._counts import State
@@ -68,6 +69,7 @@ class MergeInbox:
         self.settings = DEFAULTS
         self._limits = limits
         self._chunks = ChunkJoiner(0, _invalid)
+        self._message: ingest_pb2.MergeStates | None = None
 
     def feed(self, request: ingest_pb2.MergeRequest) -> None:
         """Accept the next message.
@@ -130,10 +132,10 @@ class MergeInbox:
         if header is None or header.total_bytes > _MAX_SMALL_BYTES:
             return False
         try:
-            message = ingest_pb2.MergeStates.FromString(self._chunks.joined())
-        except (DecodeError, RequestError):
+            self._message = _parsed(self._chunks.joined())
+        except RequestError:
             return True  # `finish` refuses it before it reads a state
-        return len(message.states) <= 1
+        return len(self._message.states) <= 1
 
     def finish(
         self, now_us: int, settings: StreamSettings, *, disputed_us: int | None = None
@@ -161,33 +163,34 @@ class MergeInbox:
         data = self._chunks.joined()
         if zlib.crc32(data) != header.crc32:
             raise _invalid("header.crc32", "the data is not what was sent: its CRC-32 differs")
-        rows = _read(header, data, self._limits.max_merge_states)
+        message = _parsed(data) if self._message is None else self._message
+        rows = _read(header, message, len(data), self._limits.max_merge_states)
         clocks_us = (now_us, now_us if disputed_us is None else disputed_us)
-        empty = empty_state(
-            resolution=settings.resolution,
-            scale=settings.scale,
-            max_cells=self._limits.pane_cells,
-            cluster_groups=settings.cluster_groups or None,
+        empty = empty_counts(
+            settings.resolution,
+            settings.scale,
+            self._limits.pane_cells,
+            settings.cluster_groups or None,
         )
-        for place, state in enumerate(rows.states):
+        for place, merged in enumerate(rows.states):
             path = f"states[{place}]"
-            self._check_place(state, path, clocks_us, settings)
-            _check_counts(state.evaluator._view(), path, empty)
+            self._check_place(merged, path, clocks_us, settings)
+            _check_counts(merged.state, path, empty)
         encoded = header.SerializeToString()
         length = len(encoded).to_bytes(_LENGTH_BYTES, "little")
         return rows, length + encoded + data
 
     def _check_place(
-        self, state: MergedState, path: str, clocks_us: tuple[int, int], settings: StreamSettings
+        self, merged: MergedState, path: str, clocks_us: tuple[int, int], settings: StreamSettings
     ) -> None:
         """Refuse a state of a time or of segments that the stream does not take. O(segments)."""
         try:
-            if state.event_us:
+            if merged.event_us:
                 check_times(
-                    state.event_us, f"{path}.event_time_us", clocks_us, self._limits, settings
+                    merged.event_us, f"{path}.event_time_us", clocks_us, self._limits, settings
                 )
-            check_distinct([key for key, _ in state.segments])
-            check_segments(state.segments, f"{path}.segments", self._limits, settings)
+            check_distinct([key for key, _ in merged.segments])
+            check_segments(merged.segments, f"{path}.segments", self._limits, settings)
         except RefusedError as error:
             raise error.refused.to_error() from None
         except InvalidInputError as error:
@@ -221,28 +224,38 @@ def stored_merge(payload: bytes) -> MergeRows:
     size = int.from_bytes(payload[:_LENGTH_BYTES], "little")
     encoded, data = payload[_LENGTH_BYTES : _LENGTH_BYTES + size], payload[_LENGTH_BYTES + size :]
     try:
-        return _read(ingest_pb2.MergeHeader.FromString(encoded), data)
+        return _read(ingest_pb2.MergeHeader.FromString(encoded), _parsed(data), len(data))
     except (DecodeError, RequestError) as error:
         raise CorruptLogError(f"not a merge that this version accepts: {error}") from error
 
 
-def _read(header: ingest_pb2.MergeHeader, data: bytes, max_states: int | None = None) -> MergeRows:
+def _parsed(data: bytes) -> ingest_pb2.MergeStates:
+    """Return the states as a message. Raises RequestError. O(bytes)."""
     try:
-        message = ingest_pb2.MergeStates.FromString(data)
+        return ingest_pb2.MergeStates.FromString(data)
     except DecodeError:
         raise _invalid("data", "the data is not an encoded MergeStates") from None
+
+
+def _read(
+    header: ingest_pb2.MergeHeader,
+    message: ingest_pb2.MergeStates,
+    num_bytes: int,
+    max_states: int | None = None,
+) -> MergeRows:
+    """Return the rows of a merge whose states have a length. Raises RequestError. O(bytes)."""
     if max_states is not None and len(message.states) > max_states:
         raise _too_large("states", "states", max_states, len(message.states))
-    states = []
+    states, total = [], 0
     for place, each in enumerate(message.states):
         try:
-            evaluator = Evaluator.from_bytes(each.evaluator)
+            state = decode_evaluator(each.evaluator)
         except CorruptStateError as error:
             raise _invalid(f"states[{place}].evaluator", str(error)) from None
         segments = tuple((segment.key, segment.value) for segment in each.segments)
-        states.append(MergedState(each.event_time_us, segments, evaluator))
-    total = sum(each.evaluator.num_cases for each in states)
-    return MergeRows(header.source, header.epoch, states, 1 + len(data) // _ROW_COST_BYTES, total)
+        states.append(MergedState(each.event_time_us, segments, state))
+        total += state.num_cases
+    return MergeRows(header.source, header.epoch, states, 1 + num_bytes // _ROW_COST_BYTES, total)
 
 
 def _too_large(field: str, unit: str, limit: int, got: int) -> RequestError:

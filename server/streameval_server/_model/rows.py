@@ -7,7 +7,7 @@ translates them to its own codes when it applies the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from streameval._counts import CLUSTER_ROW_BYTES, WEIGHT_UNITS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
-    from streameval import Evaluator
     from streameval._common import IntArray
-    from streameval._counts import ClusterChecksums
+    from streameval._counts import ClusterChecksums, State
     from streameval._row_codec import EventTimes, Segments
 
 
@@ -167,12 +168,13 @@ class MergedState:
     event_us : int
         A time in the pane; 0 counts in the all-time counts only.
     segments : tuple of (key, value)
-    evaluator : Evaluator
+    state : State
+        The counts.
     """
 
     event_us: int
     segments: tuple[tuple[str, str], ...]
-    evaluator: Evaluator
+    state: State
 
 
 @dataclass(slots=True)
@@ -188,6 +190,10 @@ class MergeRows:
         The cost of applying it, in rows.
     total : int
         References.
+    units : int or None
+        What they weigh together, in units; None where each weighs 1.
+    memory_bytes : int
+        Memory, an upper bound.
     """
 
     KIND: ClassVar = "merge"
@@ -197,6 +203,14 @@ class MergeRows:
     states: list[MergedState]
     size: int
     total: int
+    # Each merge is asked for both three times on its way.
+    units: int | None = field(init=False)
+    memory_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        states = [each.state for each in self.states]
+        self.units = _units_of_states(states)
+        self.memory_bytes = _ROWS_BYTES + sum(map(_memory_of_state, states))
 
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
@@ -250,11 +264,14 @@ def _units_of(rows: Rows) -> int | None:
     if isinstance(rows, CaseRows | LabelRows) and rows.units is not None:
         counts = rows.counts if isinstance(rows, CaseRows) else None
         return int((rows.units if counts is None else rows.units * counts).sum())
-    if isinstance(rows, MergeRows):
-        states = [each.evaluator._view() for each in rows.states]
-        if any(state.weighted is not None for state in states):
-            return sum(state.total * WEIGHT_UNITS // state.unit for state in states)
-    return None
+    return rows.units if isinstance(rows, MergeRows) else None
+
+
+def _units_of_states(states: Sequence[State]) -> int | None:
+    """Return what merged states weigh together in units; None where each case weighs 1."""
+    if all(state.weighted is None for state in states):
+        return None
+    return sum(state.total * WEIGHT_UNITS // state.unit for state in states)
 
 
 _ROWS_BYTES = 1_024
@@ -270,8 +287,15 @@ _MERGED_STATE_BYTES = 1_024
 """Memory of a merged state besides its columns."""
 
 
+def _memory_of_state(state: State) -> int:
+    """Return the memory of a merged state, an upper bound. O(1)."""
+    cell_bytes = _CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES
+    by_cluster = 0 if state.clusters is None else CLUSTER_ROW_BYTES * state.clusters.counts.size
+    return _MERGED_STATE_BYTES + cell_bytes * len(state.counts) + by_cluster
+
+
 def memory_of(rows: Rows | None) -> int:
-    """Return the memory of decoded rows, an upper bound. O(columns + states), ids sampled."""
+    """Return the memory of decoded rows, an upper bound. O(columns), ids sampled."""
     if rows is None:
         return 0
     if isinstance(rows, CaseRows):
@@ -283,14 +307,7 @@ def memory_of(rows: Rows | None) -> int:
             total += rows.event_us.nbytes
         return total + sum(segment.codes.nbytes for segment in rows.segments)
     if isinstance(rows, MergeRows):
-        states = [each.evaluator._view() for each in rows.states]
-        cells_bytes = sum(
-            len(state.counts) * (_CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES)
-            for state in states
-        )
-        tables = [state.clusters for state in states if state.clusters is not None]
-        by_cluster = CLUSTER_ROW_BYTES * sum(each.counts.size for each in tables)
-        return _ROWS_BYTES + _MERGED_STATE_BYTES * len(states) + cells_bytes + by_cluster
+        return rows.memory_bytes
     if isinstance(rows, MissRows):
         return _ROWS_BYTES
     # Ids of one batch have about the same length.

@@ -305,6 +305,24 @@ class Accumulator:
         self._adopt(state.changed(change, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
+    def add_state(self, state: State) -> int:
+        """Add another state, as `merge`; return by how much memory grew. Amortised O(n).
+
+        One that cannot lower the resolution waits with the other additions: several are
+        merged at once.
+        """
+        before = self.memory_bytes
+        self._thaw()
+        is_plain = state.weighted is None and not self._has_weights and self._clusters is None
+        if is_plain and _is_as_fine(state.resolution, self._state.resolution):
+            if state.missed_positives or state.missed_negatives:
+                self.miss(state.missed_positives, state.missed_negatives)
+            if len(state.counts):
+                self.add(state.counts, may_have_table=False)
+        else:
+            self.merge([state])
+        return self.memory_bytes - before
+
     def merge(self, states: Sequence[State]) -> int:
         """Add other states, at the lowest resolution of all; return the growth. O(n).
 
@@ -313,7 +331,11 @@ class Accumulator:
         before = self.memory_bytes
         mine = self.state()
         self._frozen = None
-        others = [replace(state, max_cells=mine.max_cells, _answers={}) for state in states]
+        # A state that was exact is on no scale, and was checked to have scores of this one.
+        others = [
+            replace(state, max_cells=mine.max_cells, scale=mine.scale, _answers={})
+            for state in states
+        ]
         if mine.clusters is None:
             others = [replace(state, clusters=None, _answers={}) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
@@ -362,6 +384,11 @@ def _merged(source: _Source) -> State:
     if clusters is None or state.clusters is None:
         return merged
     return replace(merged, clusters=clusters.add_to(state.clusters), _answers={})
+
+
+def _is_as_fine(bits: int | None, least: int | None) -> bool:
+    """Return whether cells of a resolution are parts of those of another, or the same."""
+    return bits is None or (least is not None and bits >= least)
 
 
 _THAWED = State()

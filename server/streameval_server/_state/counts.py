@@ -305,9 +305,12 @@ class StreamCounts:
             self._usage.memory_bytes += part.counts.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
-        """Add counts made elsewhere; with event time 0 to all time only. O(cells)."""
+        """Add counts made elsewhere; with event time 0 to all time only. Amortised O(cells)."""
         for part in self._parts_at(event_us, codes):
-            self._usage.memory_bytes += part.counts.merge([state])
+            accumulator = part.counts
+            self._usage.memory_bytes += accumulator.add_state(state)
+            if accumulator.is_due:
+                self._unmerged[accumulator] = None
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return the parts that count a reference of this time and these segments."""

@@ -9,13 +9,13 @@ closed; before a removal all panes are closed.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._counts import empty_state
 from streameval._time import Panes, tiers_of
 from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.empty_counts import empty_counts
 from streameval_server._state.pane_content import PaneContent, Part
 from streameval_server._state.segments import WHOLE, key_of, slice_id
 from streameval_server._state.views import FrozenStream, LazyCounts
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from streameval._common import IntArray
-    from streameval._counts import Scale, State
+    from streameval._counts import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import StreamUsage
@@ -68,10 +68,10 @@ class PaneStore:
         self._usage = usage
         groups = settings.cluster_groups or None
         cells, max_cells = limits.pane_cells, limits.max_cells
-        bounded = _empty_state(self.bits, self.scale, cells, None)
-        whole_of_pane = _empty_state(self.bits, self.scale, cells, groups)
+        bounded = empty_counts(self.bits, self.scale, cells, None)
+        whole_of_pane = empty_counts(self.bits, self.scale, cells, groups)
         self._new_part = partial(_new_part, whole_of_pane, bounded, usage)
-        self.slices = {WHOLE: _part(_empty_state(None, self.scale, max_cells, groups))}
+        self.slices = {WHOLE: _part(empty_counts(None, self.scale, max_cells, groups))}
         self.has_clusters = groups is not None
         usage.memory_bytes = self.whole.memory_bytes
         self.new_pane = partial(PaneContent, self._new_part, usage)
@@ -320,12 +320,6 @@ class PaneStore:
             tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
             names,
         )
-
-
-@lru_cache
-def _empty_state(bits: int | None, scale: Scale, max_cells: int, groups: int | None) -> State:
-    """Return the empty state of all streams with these settings. O(1)."""
-    return empty_state(resolution=bits, scale=scale, max_cells=max_cells, cluster_groups=groups)
 
 
 def _new_part(whole: State, bounded: State, usage: StreamUsage, number: int) -> Part:

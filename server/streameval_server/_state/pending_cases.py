@@ -25,6 +25,7 @@ from streameval._counts import (
     concatenate_parts,
     count_cells,
     counts_of_cells,
+    merge_runs,
     quantise,
     weighted_counts,
 )
@@ -52,6 +53,9 @@ _MIN_INSERT_RATIO = 4
 
 _MAX_SORTED_CASES = 512
 """Cases up to which sorting is faster than a table of cells."""
+
+_MAX_SORTED_RUNS = 16_384
+"""Scores up to which sorted runs are merged faster than by a table of cells, most of it empty."""
 
 _OVERHEAD_BYTES = 1_024
 """Memory of timed cases besides their columns."""
@@ -325,6 +329,9 @@ def _sum(parts: Sequence[Run | ClassScores], state: State) -> Run:
     parts = [part for part in parts if part.scores.size]
     if not parts:
         return EMPTY_RUN
+    runs = [state.quantised(part) for part in parts if isinstance(part, Run)]
+    if len(runs) == len(parts) and sum(map(len, runs)) <= _MAX_SORTED_RUNS:
+        return merge_runs(runs)
     scores, counts = concatenate_parts(parts)
     if state.resolution is not None:
         if scores.size > _MAX_SORTED_CASES:

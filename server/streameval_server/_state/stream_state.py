@@ -157,7 +157,7 @@ class StreamState:
             self.sources[rows.source] = rows.epoch
             for merged in rows.states:
                 codes = self.segments.row_codes(merged.segments)
-                state = merged.evaluator._view()
+                state = merged.state
                 self.counts.merge(state, merged.event_us, codes)
                 if self._watched is not None and merged.event_us and len(state.counts):
                     self._watched.rows.add_merged(state, merged.event_us, codes, received_us)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import struct
 import tracemalloc
 import zlib
@@ -194,6 +196,16 @@ def test_a_wrong_writer_is_found_behind_a_right_checksum(body):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
+def test_ascending_scores_are_told_from_all_others(length):
+    """Finite, distinct, ascending, no -0.0: by comparing each pair, for all short columns."""
+    values = (-np.inf, -2.0, -0.0, 0.0, 1.5, np.inf, np.nan)
+    for scores in itertools.product(values, repeat=length):
+        is_plain = all(math.isfinite(each) and str(each) != "-0.0" for each in scores)
+        expected = is_plain and all(a < b for a, b in itertools.pairwise(scores))
+        assert codec.is_ascending(np.array(scores, dtype=np.float64)) == expected, scores
 
 
 @pytest.mark.parametrize("data", [None, "SEVL", 5, [1, 2]])

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts import resolution
-from streameval._counts.resolution import MAX_BITS, MIN_BITS, largest_bits, quantise, upper_edge
+from streameval._counts.resolution import (
+    MAX_BITS,
+    MIN_BITS,
+    are_lower_edges,
+    largest_bits,
+    quantise,
+    upper_edge,
+)
 
 LARGEST = np.finfo(np.float64).max
 TINY = 5e-324
@@ -58,6 +65,23 @@ def test_probability_edge_keeps_the_bits_of_the_complement(score, kept):
     step = Fraction(2) ** (exponent - kept)
     expected = 1 - math.ceil(complement / step) * step
     assert Fraction(quantise(np.array([score]), kept, "probability")[0]) == expected
+
+
+@given(cases, bits, bits)
+def test_lower_edges_are_recognised(case, kept, other):
+    """What is recognised stays as it is; cells of whole bits are, but for the lowest double."""
+    scale, scores = case
+    for edges in (np.unique(scores), np.unique(quantise(np.array(scores), other, scale))):
+        found = are_lower_edges(edges, kept, scale)
+        stays = np.array_equal(quantise(edges, kept, scale), edges)
+        assert found == (stays and kept >= 1) or (stays and -LARGEST in edges)
+
+
+@pytest.mark.parametrize("bad", [-0.5, 1.5])
+def test_lower_edges_of_a_scale_are_scores_of_it(bad):
+    """Scores that are no probabilities are no edges either; no scores are edges of any cells."""
+    assert not are_lower_edges(np.sort([0.5, bad]), 3, "probability")
+    assert are_lower_edges(np.array([]), -11, "probability")
 
 
 @given(cases, bits)

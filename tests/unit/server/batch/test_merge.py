@@ -110,6 +110,25 @@ def test_an_epoch_counts_once():
     assert core.engine.view("s").evaluator.num_cases == 12
 
 
+@pytest.mark.parametrize("weights", [None, [2.0, 1.0]])
+def test_an_exact_state_is_merged_into_a_stream_of_probabilities(weights):
+    """It has no scale of its own: scores between 0 and 1 count, others are refused; also again."""
+    storage = MemoryStorage()
+    core = open_core(storage, Limits())
+    created(core, scale=stream_pb2.SCALE_PROBABILITY, segment_keys=["country"])
+    state = counted(labels=[1, 0], scores=[0.9, 0.5], weights=weights)
+    for epoch in (1, 2):
+        pane = pb.PaneState(event_time_us=NOW, segments=[US], evaluator=state.to_bytes())
+        merged(core, encoded(pane), epoch=epoch)
+    assert core.engine.view("s").evaluator.num_cases == 4
+    (pane,) = core.engine.view("s").slice(("country", "US")).panes
+    assert pane.evaluator.num_cases == 4
+    assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
+    outside = counted(labels=[1, 0], scores=[1.5, 0.5], weights=weights)
+    with pytest.raises(RequestError, match=r"scores between 0 and 1, the other has 1.5"):
+        merged(core, encoded(pb.PaneState(evaluator=outside.to_bytes())), epoch=3)
+
+
 def test_a_restart_knows_what_was_merged():
     """A restart from the log and from a checkpoint restores identical state."""
     storage = MemoryStorage()

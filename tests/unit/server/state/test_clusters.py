@@ -269,7 +269,7 @@ def test_merged_states_bring_their_groups() -> None:
     labels, scores = rng.random(200) < 0.3, rng.random(200)
     sent = Evaluator(cluster_groups=GROUPS)
     sent.add_cases(labels=labels, scores=scores, clusters=users)
-    merged = MergedState(NOW, (("country", "US"),), sent)
+    merged = MergedState(NOW, (("country", "US"),), sent._view())
     state.take(MergeRows("batch", 1, [merged], 10, 200), 2, NOW)
     expected = Expected()
     for row in range(200):

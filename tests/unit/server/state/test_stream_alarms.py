@@ -348,7 +348,7 @@ def merged(hour: int, columns: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Mer
     for code in range(len(NAMES)):
         evaluator = Evaluator(resolution=12, scale="probability")
         evaluator.add_cases(labels=labels[codes == code], scores=scores[codes == code])
-        states.append(MergedState(at_us, (("country", NAMES[code]),), evaluator))
+        states.append(MergedState(at_us, (("country", NAMES[code]),), evaluator._view()))
     return MergeRows("edge", hour + 1, states, labels.size, labels.size)
 
 

@@ -238,7 +238,7 @@ def test_the_catalog_knows_what_a_stream_weighs() -> None:
     evaluator = Evaluator()
     evaluator.add_cases(labels=[1, 0], scores=[0.5, 0.25], weights=[2, 0.5])
     evaluator.add_misses(1)
-    merge = MergeRows("edge", 1, [MergedState(NOW, (), evaluator)], 1, 3)
+    merge = MergeRows("edge", 1, [MergedState(NOW, (), evaluator._view())], 1, 3)
     for number, (rows, _) in enumerate([*rows_of(3, 1, 10, plain=True), (merge, None)]):
         state.take(rows, number + 2, NOW)
         facts = add_rows(facts, rows)

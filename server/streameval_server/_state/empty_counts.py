@@ -1,0 +1,17 @@
+"""Counts without cases: one state for all streams of the same settings."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from streameval._counts import empty_state
+
+if TYPE_CHECKING:
+    from streameval._counts import Scale, State
+
+
+@lru_cache
+def empty_counts(bits: int | None, scale: Scale, max_cells: int, groups: int | None) -> State:
+    """Return the empty state of all streams with these settings. O(1)."""
+    return empty_state(resolution=bits, scale=scale, max_cells=max_cells, cluster_groups=groups)
