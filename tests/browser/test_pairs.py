@@ -182,7 +182,9 @@ def test_streams_without_a_pair_are_asked_about(browser: Browser) -> None:
         asked = page.locator("#same-ids")
         expect(asked.locator("h2")).to_have_text("Are these the same ids?")
         expect(asked).to_contain_text("Both have about 1,600 predictions by id here")
-        expect(asked.locator("code")).to_contain_text(f"pairs create 127.0.0.1:50051 {A} {B}")
+        expect(asked.locator("code")).to_have_text(
+            f"streameval pairs create {addresses.grpc} {A} {B}"
+        )
         page.locator("#make-pair").click()
         expect(page.locator("#paired-title")).to_contain_text("no answer")
         expect(page.locator("#why-sharper")).to_have_count(0)

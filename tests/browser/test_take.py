@@ -178,14 +178,14 @@ def test_the_rule_names_what_prometheus_has(page: Page, served: Served) -> None:
 
 
 def test_the_command_declares_alarms(page: Page, served: Served) -> None:
-    """Run as it is copied, except for the port, it makes what is seen the reference."""
+    """Run as it is copied, it makes what is seen the reference."""
     declare(served)
     page.goto(served.url(f"stream/{DECLARED}?window=6h"))
     expect(page.locator("#pr-plot svg path").first).to_be_attached()
     _, command = rules(page)
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
-    arguments[2] = served.grpc
+    assert arguments[2] == served.grpc
     made = CommandRunner().invoke(app, arguments)
     assert made.exit_code == 0, made.output
     alarms = served.client.get_stream(DECLARED).settings.alarms

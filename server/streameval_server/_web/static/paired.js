@@ -4,6 +4,7 @@
 import { ApiError, get, post } from "./api.js";
 import { copyButton } from "./take.js";
 import { fill, h } from "./dom.js";
+import { grpcAddress } from "./grpc_address.js";
 import { count, figure, interval, moment, percent, reason, signed, titleOf } from "./format.js";
 import { PairChart, rowsOf } from "./pair_chart.js";
 import { PairSegments, turned } from "./pair_segments.js";
@@ -161,7 +162,8 @@ export class PairedSection {
     this.askedOf = `${a} ${b}`;
     this.asked.hidden = false;
     const isNear = Math.abs(sizes[0] - sizes[1]) <= NEAR * Math.max(...sizes);
-    const command = `streameval pairs create ${location.hostname}:50051 ${a} ${b}`;
+    const command = h("code", {}, "");
+    grpcAddress().then((address) => { command.textContent = `streameval pairs create ${address} ${a} ${b}`; });
     const refusal = h("p", { class: "refusal", id: "pair-refusal", role: "alert", hidden: true });
     const make = h("button", { type: "button", id: "make-pair", onclick: () => this.make(a, b, make, refusal) }, "Make a pair");
     fill(this.asked,
@@ -170,7 +172,7 @@ export class PairedSection {
         + "If both models score the same ids, the comparison above takes them for strangers: what makes an id hard for both then counts as "
         + "uncertainty, twice. A pair compares them on the ids that both have scored, usually needs a third of the labels, and may be looked at "
         + "all day. It counts what both predict once it is made."),
-      h("div", { class: "ask-row" }, make, h("code", {}, command), copyButton("Copy the command", () => command)), refusal);
+      h("div", { class: "ask-row" }, make, command, copyButton("Copy the command", () => command.textContent)), refusal);
   }
 
   async make(a, b, button, refusal) {

@@ -4,7 +4,6 @@ import { metric } from "./api.js";
 import { dated, figure, titleOf } from "./format.js";
 import { HEADLINE } from "./metrics.js";
 
-const GRPC_PORT = 50051; // the server's default
 const PLACEMENT_TOLERANCE = 0.01;
 const RATE_TOLERANCE = 0.03;
 
@@ -34,12 +33,12 @@ export function prometheusRule(name, snapshot) {
   ].join("\n");
 }
 
-/** The command that declares alarms with what is seen as their reference. */
-export function alarmCommand(name, snapshot) {
+/** The command that declares alarms at a server with what is seen as their reference. */
+export function alarmCommand(name, snapshot, address) {
   const { window, operatingPoint } = snapshot;
   const watches = [`placement=${PLACEMENT_TOLERANCE}`, ...(operatingPoint ? [`precision=${RATE_TOLERANCE}`, `recall=${RATE_TOLERANCE}`] : [])];
   return [
-    `streameval alarms declare ${location.hostname}:${GRPC_PORT} ${name}`,
+    `streameval alarms declare ${address} ${name}`,
     ...watches.map((each) => `  --watch ${each}`),
     ...(window ? [`  --reference ${window.startTime}..${window.endTime}`] : []),
   ].join(" \\\n");

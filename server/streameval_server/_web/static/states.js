@@ -5,8 +5,6 @@ import { h } from "./dom.js";
 import { count, span } from "./format.js";
 import { toStream, toStreams } from "./route.js";
 
-const GRPC_PORT = 50051; // the server's default
-
 function state(id, title, ...content) {
   return h("section", { class: "state card", id, "aria-labelledby": `${id}-title` },
     h("h2", { id: `${id}-title` }, title), ...content);
@@ -15,9 +13,7 @@ function state(id, title, ...content) {
 const code = (text) => h("pre", { tabindex: 0 }, h("code", {}, text));
 
 /** No streams: shows the five lines that send a first prediction. */
-export function emptyServer(grpcAddress) {
-  const port = grpcAddress?.match(/:(\d+)$/)?.[1] ?? GRPC_PORT;
-  const address = `${location.hostname}:${port}`;
+export function emptyServer(address) {
   const secured = `${location.protocol === "https:" ? ", tls=True" : ""}${token.get() ? ', token="sv1.…"' : ""}`;
   return state("empty-server", "No predictions yet",
     h("p", {}, "Send the first one, and its label, from Python. This page shows it at once."),

@@ -1,8 +1,9 @@
 // The list of streams: ranked, searched, grouped and paged by the server, live.
 
-import { ApiError, get, throttle, watch } from "./api.js";
+import { ApiError, throttle, watch } from "./api.js";
 import { fill, h, redraw, setText } from "./dom.js";
 import { count, titleOf } from "./format.js";
+import { grpcAddress } from "./grpc_address.js";
 import { HEADLINE, ORDERED } from "./metrics.js";
 import { DEFAULT_WINDOW, replace, seconds, toStreams, WINDOWS } from "./route.js";
 import { Sparklines } from "./sparklines.js";
@@ -147,27 +148,12 @@ export class StreamsView {
   }
 
   async showEmpty() {
-    try {
-      this.server ??= await this.describe();
-    } catch (error) {
-      if (!this.signal.aborted) this.fail(error);
-      return;
-    }
+    const address = await grpcAddress();
     if (this.answer?.list.numCovered !== 0) return; // a stream has come meanwhile
     this.filters.hidden = this.more.hidden = true;
     setText(this.summary, "");
     this.table = null;
-    if (!this.list.querySelector("#empty-server")) fill(this.list, emptyServer(this.server.grpcAddress));
-  }
-
-  /** The server's status; empty when the token does not cover it. */
-  async describe() {
-    try {
-      return await get("v1/server", {}, this.signal);
-    } catch (error) {
-      if (error instanceof ApiError && error.isDenied) return {};
-      throw error;
-    }
+    if (!this.list.querySelector("#empty-server")) fill(this.list, emptyServer(address));
   }
 
   show() {

@@ -2,6 +2,7 @@
 
 import { ApiError, getText, streamPath } from "./api.js";
 import { h, setText } from "./dom.js";
+import { grpcAddress } from "./grpc_address.js";
 import { selection, windowBetween } from "./route.js";
 import { alarmCommand, prometheusRule } from "./rules.js";
 import { sentence } from "./states.js";
@@ -77,11 +78,13 @@ export class TakeMenu {
     }
   }
 
-  showRules() {
-    if (!this.snapshot) return;
-    setText(this.rule, prometheusRule(this.name, this.snapshot) ?? "# Too few cases for an interval: nothing to compare with.");
-    setText(this.command, alarmCommand(this.name, this.snapshot));
+  async showRules() {
+    const { snapshot } = this;
+    if (!snapshot) return;
+    const address = await grpcAddress();
+    setText(this.rule, prometheusRule(this.name, snapshot) ?? "# Too few cases for an interval: nothing to compare with.");
+    setText(this.command, alarmCommand(this.name, snapshot, address));
     setText(this.partNote, this.segment ? "Prometheus and alarms have whole streams: the segment is left out of the conditions, not of the figures." : "");
-    this.dialog.showModal();
+    if (!this.dialog.open && this.dialog.isConnected) this.dialog.showModal();
   }
 }
