@@ -28,6 +28,7 @@ from streameval.cli._marks import marks
 from streameval.cli._options import (
     Address,
     AsJson,
+    By,
     DrawIds,
     Format,
     From,
@@ -352,6 +353,7 @@ def query(
     *,
     window: Window = None,
     segment: SegmentOption = None,
+    by: By = None,
     projection: Annotated[
         bool,
         typer.Option("--projection", help="Also what the window will read once its labels are in."),
@@ -360,11 +362,18 @@ def query(
 ) -> None:
     """Print a stream's figures."""
     with one_line_errors():
-        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+        from streameval.cli import _query, _segments  # noqa: PLC0415 - slow to import
 
-        _query.query(
-            address, stream, window=window, segment=segment, projection=projection, as_json=as_json
-        )
+        options: dict[str, Any] = {
+            "window": window,
+            "segment": segment,
+            "projection": projection,
+            "as_json": as_json,
+        }
+        if by is not None:
+            _segments.query_by(address, stream, by, **options)
+        else:
+            _query.query(address, stream, **options)
 
 
 @app.command()

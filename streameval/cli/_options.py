@@ -28,6 +28,14 @@ Window = Annotated[
 SegmentOption = Annotated[
     str | None, typer.Option(help="One slice, for instance country=US. [default: the whole stream]")
 ]
+By = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="One row for each value of a segment key instead, or of two that are crossed "
+        "(country*channel): the worst first, and since when it is lower.",
+    ),
+]
 Pane = Annotated[
     str | None,
     typer.Option(help="Shortest time slice with counts of its own: 10s, 1m... [default: 1m]"),

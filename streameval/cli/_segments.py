@@ -1,0 +1,189 @@
+"""``streameval query --by``: segments as the page ranks them, and since when they are lower."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streameval._breakdown.tables import shown_interval, text_table
+from streameval._common.errors import StreamEvalError
+from streameval._common.names import OTHER_VALUE
+from streameval._metric_registry import title_of
+from streameval._snapshot import plain
+from streameval.cli._connect import connect
+from streameval.cli._errors import one_line
+from streameval.cli._options import parse_span
+from streameval.cli._output import out, print_json
+
+if TYPE_CHECKING:
+    from streameval.client import Client, RankedSegment, SegmentRanking, Stream, StreamFall
+
+METRIC = "auc_pr"
+MIN_REFERENCES = 10
+"""Positives and negatives of a segment; smaller ones are left out, as on the page."""
+
+MAX_FALL_SEGMENTS = 6
+"""Segments of which it is found since when they are lower: the worst, as on the page."""
+
+_TARGET_STEPS = 24
+_MIN_STEP = timedelta(minutes=1)
+_STEP_POSITIVES = 20
+_SPARSE_STEPS = 6
+_MAX_ROUNDS = 4
+
+
+class _Segments(NamedTuple):
+    """What a server says of a stream's segments: the ranking, all cases, and a fall of each."""
+
+    ranking: SegmentRanking
+    cases: int
+    falls: list[StreamFall | None]
+
+
+def query_by(
+    address: str,
+    stream: str,
+    key: str,
+    *,
+    window: str | None,
+    segment: str | None,
+    projection: bool,
+    as_json: bool,
+) -> None:
+    """Print the segments of a key, the worst first."""
+    if segment is not None or projection:
+        other = "--projection" if projection else "--segment"
+        raise StreamEvalError(f"--by is all segments of a key: leave out {other}")
+    span = None if window is None else parse_span(window)
+    with connect(address) as client:
+        found = _read(client, client.stream(stream), key, span)
+    if as_json:
+        print_json(_plain(stream, key, found))
+        return
+    covers = "" if window is None else f", the last {window}"
+    ranking = found.ranking
+    at = "" if ranking.prevalence is None else f" at prevalence {ranking.prevalence:.4g}"
+    heading = f"{stream}{covers} at revision {ranking.revision}: {title_of(METRIC)} by {key}{at}"
+    out.print(f"{heading}, worst first (95 % intervals)", soft_wrap=True, markup=False)
+    header = [key, title_of(METRIC), "minus that of the rest", "p", "cases", "share", "lower since"]
+    cells = [
+        _cells(each, fall, found.cases)
+        for each, fall in zip(ranking.segments, found.falls, strict=True)
+    ]
+    out.print(text_table(header, cells, names=1), soft_wrap=True, markup=False)
+    if ranking.num_left_out:
+        out.print(
+            f"{ranking.num_left_out:,} with fewer than {MIN_REFERENCES} positives or negatives "
+            "are left out",
+            soft_wrap=True,
+        )
+    if len(ranking) > MAX_FALL_SEGMENTS:
+        out.print(f"since when is of the first {MAX_FALL_SEGMENTS}", soft_wrap=True)
+    for warning in ranking.warnings:
+        out.print(f"note: {warning}", soft_wrap=True, markup=False)
+
+
+def _read(client: Client, target: Stream, key: str, span: timedelta | None) -> _Segments:
+    """Ask for the ranking, and for steps of its first segments."""
+    ranking = target.rank_segments(key, metric=METRIC, window=span, min_references=MIN_REFERENCES)
+    window = ranking.window
+    whole = target.snapshot(window=window, metrics=["prevalence"])
+    falls: list[StreamFall | None] = [None] * len(ranking)
+    if window is None:
+        retention = client.get_stream(target.name).settings.retention
+        end = datetime.now(UTC)
+        window = end - retention, end
+    steps = _steps(target, *window) if ranking.segments else None
+    for place, each in enumerate(ranking.segments[:MAX_FALL_SEGMENTS]):
+        if steps is not None:
+            enough = min(_STEP_POSITIVES, each.num_positive_ref // _SPARSE_STEPS)
+            falls[place] = target.series(
+                *steps, segment=each.segment, metrics=[METRIC], min_positives=max(1, enough)
+            ).fall
+    return _Segments(ranking, whole.num_positive_ref + whole.num_negative_ref, falls)
+
+
+def _steps(
+    target: Stream, start: datetime, end: datetime
+) -> tuple[datetime, datetime, timedelta] | None:
+    """Return a span from the first step with cases on, and its step; None without cases."""
+    for _ in range(_MAX_ROUNDS):
+        step = max((end - start) / _TARGET_STEPS, _MIN_STEP)
+        rows = target.series(start, end, step, metrics=["prevalence"])
+        first = next((each.window for each in rows if each.num_cases), None)
+        if first is None:
+            return None
+        if first[0] <= start:
+            break
+        start = first[0]
+    return start, end, max((end - start) / _TARGET_STEPS, _MIN_STEP)
+
+
+def _cells(each: RankedSegment, fall: StreamFall | None, cases: int) -> list[str]:
+    size = each.num_positive_ref + each.num_negative_ref
+    difference = ""
+    if not math.isnan(each.difference):
+        limits = "" if math.isnan(each.lower) else f" ({each.lower:+.3f} to {each.upper:+.3f})"
+        difference = f"{each.difference:+.3f}{limits}"
+    return [
+        _name(each.segment[1]),
+        shown_interval(each.value),
+        difference,
+        "" if math.isnan(each.p_value) else f"{each.p_value:.2g}",
+        f"{size:,}",
+        f"{100 * size / cases:.1f} %" if cases else "",
+        "" if fall is None else _since(fall),
+    ]
+
+
+def _name(value: str) -> str:
+    return {"": "(no value)", OTHER_VALUE: "(other values)"}.get(value) or one_line(value)
+
+
+def _since(fall: StreamFall) -> str:
+    first, last = (f"{each:%Y-%m-%d %H:%M}" for each in fall.since)
+    step = f"{fall.step[0]:%Y-%m-%d %H:%M}"
+    return f"{step} UTC" if first == last else f"{step} UTC ({first} to {last})"
+
+
+def _plain(stream: str, key: str, found: _Segments) -> dict[str, Any]:
+    """Return everything as plain values that JSON can hold; times in ISO 8601."""
+    ranking = found.ranking
+    return {
+        "stream": stream,
+        "key": key,
+        "metric": METRIC,
+        "revision": ranking.revision,
+        "window": None if ranking.window is None else _span(ranking.window),
+        "prevalence": ranking.prevalence,
+        "num_left_out": ranking.num_left_out,
+        "segments": [
+            {
+                "value": each.segment[1],
+                METRIC: plain(each.value.estimate),
+                "lower": plain(each.value.lower),
+                "upper": plain(each.value.upper),
+                "difference": plain(each.difference),
+                "difference_lower": plain(each.lower),
+                "difference_upper": plain(each.upper),
+                "p_value": plain(each.p_value),
+                "num_positive_ref": each.num_positive_ref,
+                "num_negative_ref": each.num_negative_ref,
+                "share": (each.num_positive_ref + each.num_negative_ref) / found.cases,
+                "fall": fall
+                and {
+                    "step": _span(fall.step),
+                    "since": _span(fall.since),
+                    "difference": fall.difference,
+                    "p_value": fall.p_value,
+                },
+            }
+            for each, fall in zip(ranking.segments, found.falls, strict=True)
+        ],
+        "warnings": list(ranking.warnings),
+    }
+
+
+def _span(span: tuple[datetime, datetime]) -> list[str]:
+    return [each.isoformat() for each in span]
