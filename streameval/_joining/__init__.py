@@ -1,8 +1,9 @@
 """Predictions and labels joined by id, in either order.
 
 - `rules`: the transition table: the outcome of each operation in each state of an id.
-- `table`: the ids that are kept, as a sharded dict over flat columns; `expiry_index`
-  is its base, an index of slots by due time.
+- `table`: the ids that are kept, with flat columns; `expiry_index` is its base, an index of
+  slots by due time. Ids and their slots are in an `id_dict`, and above a few thousand ids in
+  `id_cells`, which has an `id_column`.
 - `operations`: columns of operations, cut into rounds of distinct ids.
 - `joiner`: applies the rules to operations and returns their effects. `kept_weights`: the
   rule that an id keeps the weight of its label.
@@ -14,6 +15,7 @@
 # What the server may use; the library imports the modules themselves.
 from streameval._joining.codec import encode_joiner, held_units, read_units
 from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
+from streameval._joining.id_column import IdColumn
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
 from streameval._joining.table import FREE_SLOT, JoinTable
@@ -24,6 +26,7 @@ __all__ = [
     "JOIN_COUNTERS",
     "LAST_BUCKET",
     "UNLISTED_BUCKET",
+    "IdColumn",
     "JoinSettings",
     "JoinTable",
     "Joiner",

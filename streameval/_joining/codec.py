@@ -147,10 +147,8 @@ def read_units(reader: Reader, states: KindArray) -> IntArray:
 
 
 def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
-    ids = table.ids(slots)
     return [
-        bytes(map(len, ids)),
-        b"".join(ids),
+        *table.encoded_ids(slots),
         table.state[slots].tobytes(),
         table.score[slots].astype("<f8").tobytes(),
         table.event_us[slots].astype("<i8").tobytes(),

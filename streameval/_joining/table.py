@@ -1,62 +1,52 @@
-"""Ids that wait for their other half: a sharded dict over flat columns.
+"""Ids that wait for their other half: rows of flat columns, with an index of their ids.
 
 An id maps to a slot; its fields are in columns at that slot, and free slots are
-reused. The dict is cut into shards because a growing dict copies all its entries
-at once: at 10 M entries that would stop everything for a second. Shards differ in
-size by up to a fifth, so that they do not all grow at the same time. The base class
-lists slots by due time, so expiry visits only what is due.
+reused. The index is a dict of a few thousand ids, and above that `IdCells`, which
+grows in small steps: a growing dict copies all its entries at once, which at 10 M
+entries would stop everything for a second. The base class lists slots by due time,
+so expiry visits only what is due.
 
-Cost: about 150 B an entry with 12-byte ids (`bench/join.py`); finding, adding
-and dropping an id is one dict operation, everything else is vectorised.
+Cost: some 60 B an entry with ids of up to 16 bytes (`bench/join.py`), 150 B with ids of
+36; of a table with few ids 170 B. Everything is vectorised.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections import Counter
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._joining.expiry_index import UNLISTED_BUCKET, ExpiryIndex
+from streameval._joining.id_cells import IdCells
+from streameval._joining.id_dict import IdDict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._joining.expiry_index import SlotArray
+    from streameval._joining.id_column import IdColumn
     from streameval._time.effects import CodeArray, KindArray
 
 FREE_SLOT = 255
 """The state of a slot that no id uses; the joiner defines the other states."""
 
-_MIN_CAPACITY_SLOTS = 1_024
-_NUM_SHARDS = 64
+_MIN_CAPACITY_SLOTS = 64
+_MAX_DOUBLED_SLOTS = 1_024
+"""Up to this many slots columns double when they grow."""
+_MAX_DICT_IDS = 8_192
+"""With more ids the index is `IdCells`."""
 _MAX_PURGED_IDS_PER_DROP = 2_048
-"""Dropped ids that a drop removes from the dict."""
+"""Dropped ids that a drop removes from the index."""
 _MAX_PURGED_IDS_PER_NEW_ID = 4
-"""Dropped ids that are removed from the dict for each id that is added."""
-_EMPTY_ID_BYTES = sys.getsizeof(b"")
-_ALLOCATION_BYTES = 16
-"""The allocator rounds sizes up to multiples of this."""
-
-
-def _shard_of_hash() -> bytes:
-    """Return the shard of each value of a hash's low bits."""
-    shares = np.linspace(0.9, 1.1, _NUM_SHARDS)
-    ends = np.round(np.cumsum(shares) / shares.sum() * (_HASH_MASK + 1)).astype(np.int64)
-    return np.repeat(np.arange(_NUM_SHARDS), np.diff(ends, prepend=0)).astype(np.uint8).tobytes()
-
-
-_HASH_MASK = 4_095
-_SHARD_OF_HASH = _shard_of_hash()
+"""Dropped ids that are removed from the index for each id that is added."""
 
 
 class JoinTable(ExpiryIndex):
-    """A dict from ids to rows of columns, with an index by due time.
+    """Rows of columns, by id, with an index by due time.
 
     Parameters
     ----------
@@ -81,11 +71,11 @@ class JoinTable(ExpiryIndex):
 
     def __init__(self, keys: int = 0) -> None:
         super().__init__()
-        self._shards: list[dict[bytes, int]] = [{} for _ in range(_NUM_SHARDS)]
-        self._ids: list[bytes | None] = []
-        self._id_bytes = 0
+        self._ids: IdDict | IdCells = IdDict()
+        # Slots that were ever in use; the index has room for as many as the columns.
+        self._num_slots = 0
         self._free = array("i")
-        # Slots that were dropped, and whose ids have yet to be removed from the dict.
+        # Slots that were dropped, and whose ids have yet to be removed from the index.
         self._dropped = array("i")
         self.state: KindArray = np.full(0, FREE_SLOT, dtype=np.uint8)
         self.score: FloatArray = np.empty(0)
@@ -95,48 +85,49 @@ class JoinTable(ExpiryIndex):
         self.total_units = 0
 
     def __len__(self) -> int:
-        return len(self._ids) - len(self._free) - len(self._dropped)
+        return self._num_slots - len(self._free) - len(self._dropped)
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, to within a few percent. O(1)."""
-        int_bytes = 32
         columns = (self.state, self.score, self.event_us, self.due, self.codes)
         units_bytes = 0 if self.units is None else self.units.nbytes
         return (
             sum(column.nbytes for column in columns)
             + units_bytes
-            + sum(map(sys.getsizeof, self._shards))
-            + sys.getsizeof(self._ids)
             + sys.getsizeof(self._free)
-            + self._id_bytes
-            + int_bytes * (len(self) + len(self._dropped))
+            + self._ids.memory_bytes
             + self._bucket_bytes
         )
 
+    @property
+    def id_bytes(self) -> int:
+        """The lengths of all ids together, of those yet to be removed too. O(1)."""
+        return self._ids.text_bytes
+
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Return each id's slot, -1 for ids that the table does not have. O(n)."""
-        shards = self._shards
-        # Local names: globals would be looked up for each id.
-        shard_of, mask = _SHARD_OF_HASH, _HASH_MASK
-        found = [shards[shard_of[hash(id_) & mask]].get(id_, -1) for id_ in ids]
-        slots = np.array(found, dtype=np.int64)
+        slots = self._ids.find(ids)
         if self._dropped:
             slots[(slots >= 0) & (self.state[slots] == FREE_SLOT)] = -1
         return slots
 
     def find_one(self, id_: bytes) -> int:
         """Return an id's slot, -1 if the table does not have it. O(1)."""
-        slot = self._shards[_SHARD_OF_HASH[hash(id_) & _HASH_MASK]].get(id_, -1)
+        slot = self._ids.find_one(id_)
         return -1 if slot >= 0 and self.state[slot] == FREE_SLOT else slot
 
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids at slots that are in use. O(n)."""
-        return [self._ids[slot] or b"" for slot in slots.tolist()]
+        return self._ids.at(slots)
 
-    def ids_by_slot(self) -> list[bytes | None]:
-        """Return the id of each slot; what is at slots that are not in use has no meaning. O(n)."""
-        return self._ids[:]
+    def encoded_ids(self, slots: SlotArray) -> tuple[bytes, bytes]:
+        """Return the lengths of ids at slots in use, a byte each, and the ids joined. O(n)."""
+        return self._ids.encoded(slots)
+
+    def id_column(self, slots: SlotArray) -> IdColumn:
+        """Return the ids at slots that are in use, independent of the table. O(n)."""
+        return self._ids.taken(slots)
 
     def add(self, ids: Sequence[bytes]) -> SlotArray:
         """Add distinct ids that are not in the table; return their slots. O(n) amortised.
@@ -144,19 +135,25 @@ class JoinTable(ExpiryIndex):
         The caller fills their columns and schedules them.
         """
         slots = self._take_slots(len(ids))
-        self._enter(ids, slots)
-        self._id_bytes += _memory_of(ids)
+        if self._dropped:
+            # Those among them that were dropped would be found in their old slots.
+            self._ids.forget(ids)
+        self._ids.add(ids, slots)
+        if isinstance(self._ids, IdDict) and len(self._ids) > _MAX_DICT_IDS:
+            self._ids = self._as_cells()
         if self.units is not None:
             self.units[slots] = WEIGHT_UNITS
             self.total_units += WEIGHT_UNITS * slots.size
         return slots
 
-    def _enter(self, ids: Sequence[bytes], slots: SlotArray) -> None:
-        """Put ids into their slots, and into the dict. O(n)."""
-        shards, shard_of, mask, kept = self._shards, _SHARD_OF_HASH, _HASH_MASK, self._ids
-        for slot, id_ in zip(slots.tolist(), ids, strict=True):
-            kept[slot] = id_
-            shards[shard_of[hash(id_) & mask]][id_] = slot
+    def _as_cells(self) -> IdCells:
+        """Return the ids in the other index. O(n)."""
+        self._purge(len(self._dropped))
+        cells = IdCells()
+        cells.grow(self.state.size)
+        slots = self._ids.used()
+        cells.add(self._ids.at(slots), slots)
+        return cells
 
     def keep_units(self) -> IntArray:
         """Return `units`, from now on a column. O(1), O(capacity) at first."""
@@ -174,7 +171,7 @@ class JoinTable(ExpiryIndex):
     def drop(self, slots: SlotArray) -> None:
         """Drop the ids at distinct slots. O(n log n).
 
-        The columns are cleared at once. The dict loses the ids a few at a time, in
+        The columns are cleared at once. The index loses the ids a few at a time, in
         this and later calls: when many ids fall due together, that is most of the work.
         """
         if not slots.size:
@@ -189,16 +186,14 @@ class JoinTable(ExpiryIndex):
     def slots_by_id(self) -> SlotArray:
         """Return the slots in use, in order of their ids: the same for equal tables. O(n log n)."""
         slots = np.flatnonzero(self.state != FREE_SLOT)
-        ids = self.ids(slots)
-        return slots[sorted(range(len(ids)), key=ids.__getitem__)]
+        return slots[self._ids.order(slots)]
 
     def copy(self) -> JoinTable:
         """Return an independent table. O(n)."""
         self._purge(len(self._dropped))
         other = JoinTable(self.codes.shape[1])
-        other._shards = [dict(shard) for shard in self._shards]
-        other._ids = list(self._ids)
-        other._id_bytes = self._id_bytes
+        other._ids = self._ids.copy()
+        other._num_slots = self._num_slots
         other._free = self._free[:]
         for name in ("state", "score", "event_us", "codes"):
             setattr(other, name, getattr(self, name).copy())
@@ -208,20 +203,13 @@ class JoinTable(ExpiryIndex):
         return other
 
     def _purge(self, count: int) -> None:
-        """Remove up to `count` dropped ids from the dict, newest first. O(count)."""
+        """Remove up to `count` dropped ids from the index, newest first. O(count)."""
+        if not self._dropped:
+            return
         cut = max(0, len(self._dropped) - count)
         slots = self._dropped[cut:]
         del self._dropped[cut:]
-        ids = [self._ids[slot] or b"" for slot in slots]
-        # Local names: globals and attributes would be looked up for each id.
-        shards, shard_of, mask, kept = self._shards, _SHARD_OF_HASH, _HASH_MASK, self._ids
-        for slot, id_ in zip(slots, ids, strict=True):
-            shard = shards[shard_of[hash(id_) & mask]]
-            # An id that was added again since then has another slot.
-            if shard.get(id_) == slot:
-                del shard[id_]
-            kept[slot] = None
-        self._id_bytes -= _memory_of(ids)
+        self._ids.remove(np.array(slots, dtype=np.int64))
         self._free.extend(slots)
 
     def _take_slots(self, count: int) -> SlotArray:
@@ -231,15 +219,15 @@ class JoinTable(ExpiryIndex):
         cut = len(self._free) - again
         reused = np.array(self._free[cut:], dtype=np.int64)
         del self._free[cut:]
-        fresh = np.arange(len(self._ids), len(self._ids) + count - again, dtype=np.int64)
-        self._ids.extend(repeat(None, count - again))
-        if len(self._ids) > self.state.size:
-            # By a sixteenth: a large column grows in place, by moving page tables only.
-            self._grow(max(_MIN_CAPACITY_SLOTS, len(self._ids) * 17 // 16))
+        fresh = np.arange(self._num_slots, self._num_slots + count - again, dtype=np.int64)
+        self._num_slots += count - again
+        if self._num_slots > self.state.size:
+            self._grow(_capacity_for(self._num_slots))
         return np.concatenate((reused, fresh))
 
     def _grow(self, capacity: int) -> None:
         before = self.state.size
+        self._ids.grow(capacity)
         for column in (self.state, self.score, self.event_us, self.due):
             column.resize(capacity, refcheck=False)
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
@@ -250,28 +238,24 @@ class JoinTable(ExpiryIndex):
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
+        self._ids._check()
         dropped = set(self._dropped)
         assert len(dropped) == len(self._dropped)
-        kept = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}
+        kept = set(self._ids.used().tolist())
         assert dropped <= kept, dropped - kept
         used = kept - dropped
         assert len(used) == len(self)
-        slots = {id_: slot for shard in self._shards for id_, slot in shard.items()}
-        assert used <= set(slots.values()) <= kept, (used, slots)
-        assert all(self._ids[slot] == id_ for id_, slot in slots.items())
-        assert sorted([*self._free, *kept]) == list(range(len(self._ids)))
+        slots = np.array(sorted(used), dtype=np.int64)
+        assert (self._ids.find(self._ids.at(slots)) == slots).all()
+        assert len(used) <= len(self._ids) <= len(kept), (len(used), len(self._ids), len(kept))
+        assert sorted([*self._free, *kept]) == list(range(self._num_slots))
         assert ((self.state != FREE_SLOT).nonzero()[0] == sorted(used)).all()
-        assert self._id_bytes == _memory_of([id_ for id_ in self._ids if id_ is not None])
         total = 0 if self.units is None else int(self.units[sorted(used)].sum())
         assert self.total_units == total, (self.total_units, total)
         self._check_buckets(used)
 
 
-def _memory_of(ids: Sequence[bytes]) -> int:
-    """Return the memory that ids take, as the allocator rounds it."""
-    unit = _ALLOCATION_BYTES
-    # Ids have few distinct lengths, so rounding is done for each length, not each id.
-    return sum(
-        count * ((_EMPTY_ID_BYTES + length + unit - 1) // unit * unit)
-        for length, count in Counter(map(len, ids)).items()
-    )
+def _capacity_for(slots: int) -> int:
+    """Return for how many slots columns are allocated when this many are needed."""
+    # By a sixteenth: a large column grows in place, by moving page tables only.
+    return max(_MIN_CAPACITY_SLOTS, min(2 * slots, _MAX_DOUBLED_SLOTS), slots * 17 // 16)

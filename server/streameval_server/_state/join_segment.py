@@ -37,7 +37,7 @@ def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> 
     return (_WEIGHTED_FRAME if weights else FRAME).sealed(
         _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
         *ids_to_bytes(removed),
-        *ids_to_bytes(table.ids(slots)),
+        *table.encoded_ids(slots),
         table.state[slots].tobytes(),
         table.score[slots].astype("<f8").tobytes(),
         table.event_us[slots].astype("<i8").tobytes(),

@@ -91,10 +91,10 @@ class TrackedTable(JoinTable):
 
     @property
     def encoded_bytes(self) -> int:
-        """Bytes of a segment of all ids, about. O(1)."""
+        """Bytes of a segment of all ids and of the columns that it is put together of. O(1)."""
         row_bytes: int = _ROW_BYTES + self.codes.itemsize * self.codes.shape[1]
         row_bytes += 0 if self.units is None else self.units.itemsize
-        return self._id_bytes + len(self) * row_bytes
+        return 2 * (self.id_bytes + len(self) * row_bytes)
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Find slots, and mark them as changed: a caller that finds an id may change it."""

@@ -1,14 +1,12 @@
 """The ids of a pair, and their segments of a checkpoint.
 
 An id has a score of each stream that has predicted it, and its label. Its time, segments and
-cluster are those of its first prediction. 160 B an id of 12 bytes, as in a stream, and 16 B.
+cluster are those of its first prediction. What an id takes in a stream, and 16 B.
 """
 
 from __future__ import annotations
 
 import struct
-import sys
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,10 +40,7 @@ _HEADER = struct.Struct("<qqH")
 
 
 class PairTable(TrackedTable):
-    """A join table with a second score, and one dict instead of shards.
-
-    A pair does what its streams do once more, so its look-ups are in C: half the time. The
-    dict grows at once, which takes about 0.1 s at two million ids.
+    """A join table with a second score.
 
     Attributes
     ----------
@@ -60,23 +55,11 @@ class PairTable(TrackedTable):
         self.score_b = np.empty(0)
         self.serial: IntArray = np.empty(0, dtype=np.int64)
         self._last_serial = 0
-        self._dict: dict[bytes, int] = {}
-        self._shards = [self._dict] * len(self._shards)
 
     @property
     def memory_bytes(self) -> int:
         """Memory, with the second score. O(1)."""
-        shared = (len(self._shards) - 1) * sys.getsizeof(self._dict)
-        return super().memory_bytes + self.score_b.nbytes + self.serial.nbytes - shared
-
-    def find(self, ids: Sequence[bytes]) -> SlotArray:
-        """Return each id's slot, -1 for ids that the table does not have; mark them. O(n)."""
-        found = map(self._dict.get, ids, repeat(-1))
-        slots = np.fromiter(found, dtype=np.int64, count=len(ids))
-        if self._dropped:
-            slots[(slots >= 0) & (self.state[slots] == FREE_SLOT)] = -1
-        self._changed[slots[slots >= 0]] = True
-        return slots
+        return super().memory_bytes + self.score_b.nbytes + self.serial.nbytes
 
     def find_linked(self, ids: Sequence[bytes], linked: SlotArray) -> SlotArray:
         """Return each id's slot, where `linked` has it or else as `find`; mark them. O(n)."""
@@ -94,15 +77,6 @@ class PairTable(TrackedTable):
         self.serial[slots] = np.arange(1, slots.size + 1) + self._last_serial
         self._last_serial += slots.size
         return slots
-
-    def _enter(self, ids: Sequence[bytes], slots: SlotArray) -> None:
-        self._dict.update(zip(ids, slots.tolist(), strict=True))
-        first, last = (int(slots[0]), int(slots[-1])) if slots.size else (0, -1)
-        if last - first == slots.size - 1 and (np.diff(slots) == 1).all():
-            self._ids[first : last + 1] = ids
-            return
-        for slot, id_ in zip(slots.tolist(), ids, strict=True):
-            self._ids[slot] = id_
 
     def drop(self, slots: SlotArray) -> None:
         """Remove slots."""
@@ -145,7 +119,7 @@ class PairIds(IdSegments):
     @property
     def memory_bytes(self) -> int:
         """Memory of the ids, with that of the segment that a checkpoint makes of all. O(1)."""
-        return self.table.memory_bytes + self.table.encoded_bytes + 8 * len(self.table)
+        return self.table.memory_bytes + self.table.encoded_bytes + 2 * 8 * len(self.table)
 
     def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
@@ -155,7 +129,7 @@ class PairIds(IdSegments):
         return frame.sealed(
             _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
             *ids_to_bytes(removed),
-            *ids_to_bytes(table.ids(slots)),
+            *table.encoded_ids(slots),
             table.state[slots].tobytes(),
             table.score[slots].astype("<f8").tobytes(),
             table.score_b[slots].astype("<f8").tobytes(),

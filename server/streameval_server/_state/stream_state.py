@@ -372,8 +372,7 @@ class StreamState:
         joins = self.joins or Joins(self.info.settings)
         table, slots = joins.table, joins.joiner.waiting()
         return WaitingPredictions(
-            slots,
-            table.ids_by_slot(),
+            table.id_column(slots),
             table.score[slots],
             table.event_us[slots],
             table.codes[slots],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streameval._common import FloatArray, IntArray
     from streameval._counts import State
     from streameval._drift import Alarm
-    from streameval._joining import SlotArray
+    from streameval._joining import IdColumn
     from streameval._time import CodeArray
     from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -36,10 +36,7 @@ class WaitingPredictions:
 
     Attributes
     ----------
-    slots : int64[n]
-        The places of their ids.
-    ids : list of (bytes or None)
-        By slot, of all ids: copying all is quicker than those that wait.
+    ids : IdColumn
     scores : float64[n]
     event_us : int64[n]
     codes : uint16[n, keys]
@@ -48,8 +45,7 @@ class WaitingPredictions:
         By declared key, the value of each code.
     """
 
-    slots: SlotArray
-    ids: list[bytes | None]
+    ids: IdColumn
     scores: FloatArray
     event_us: IntArray
     codes: CodeArray
@@ -59,15 +55,14 @@ class WaitingPredictions:
         self, span_us: tuple[int, int] | None, segment: tuple[str, str] | None
     ) -> tuple[list[bytes], FloatArray]:
         """Return the ids and scores of those made in [start, end), of one segment. O(n)."""
-        chosen = np.ones(self.slots.size, dtype=np.bool_)
+        chosen = np.ones(self.scores.size, dtype=np.bool_)
         if span_us is not None:
             chosen &= (self.event_us >= span_us[0]) & (self.event_us < span_us[1])
         if segment is not None:
             values = self.values[segment[0]]
             code = values.index(segment[1]) if segment[1] in values else -1
             chosen &= self.codes[:, list(self.values).index(segment[0])] == code
-        ids = self.ids
-        return [ids[slot] or b"" for slot in self.slots[chosen].tolist()], self.scores[chosen]
+        return self.ids.at(np.flatnonzero(chosen)), self.scores[chosen]
 
 
 class LazyCounts:
