@@ -215,6 +215,10 @@ def test_segments_of_one_key_and_a_least_size(served: Served, page: Page) -> Non
     expect(page.locator("#segments thead")).to_contain_text(
         f"AUC-PR at {100 * known.prevalence:.1f} %"
     )
+    # Where each segment is a block, without a head.
+    expect(rows.first.locator("td").first).to_have_attribute(
+        "data-title", f"AUC-PR at {100 * known.prevalence:.1f} %"
+    )
     assert "least=50" in page.url
     page.reload()
     expect(rows).to_have_count(len(known.segments))

@@ -88,7 +88,7 @@ export class SegmentsCard {
       h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
       h("thead", {}, h("tr", {},
         h("th", { scope: "col" }, "Segment"),
-        h("th", { scope: "col", class: "number" }, `${titleOf(HEADLINE)} at ${percent(this.prevalence)}`),
+        h("th", { scope: "col", class: "number" }, this.valueTitle),
         h("th", { scope: "col", class: "number" }, "Difference"),
         h("th", { scope: "col", class: "drawn" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
         h("th", { scope: "col", class: "number" }, "95 % interval"),
@@ -100,6 +100,11 @@ export class SegmentsCard {
     if (focused) [...this.body.querySelectorAll("a")].find((each) => each.textContent === focused)?.focus();
   }
 
+  /** The title of the values: they are those at the window's prevalence. */
+  get valueTitle() {
+    return `${titleOf(HEADLINE)} at ${percent(this.prevalence)}`;
+  }
+
   row(each, reach, selected) {
     const { key, value } = each.segment;
     const isSelected = selected && selected.key === key && selected.value === value;
@@ -108,7 +113,7 @@ export class SegmentsCard {
     return h("tr", { class: isSelected ? "selected" : null },
       h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
         h("span", { class: "key" }, keyTitle(key)), " ", valueTitle(each.segment))),
-      h("td", { class: "number", "data-title": titleOf(HEADLINE) }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
+      h("td", { class: "number", "data-title": this.valueTitle }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
       h("td", { class: "number", "data-title": "Difference" }, signed(each.difference.value)),
       h("td", { class: "drawn" }, whisker(each, reach)),
       h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
