@@ -1,12 +1,18 @@
 """A page that is left open: memory stays flat and it reconnects, while figures keep coming.
 
 What grows with answers grows with their number, and a page draws at most five a second, 18,000 an
-hour. This is no hour: it is a minute and a half of answers as fast as the page draws them, with
-the server stopped and started half way, and what is alive is compared before and after that.
+hour. The first test is no hour: it is a minute and a half of answers as fast as the page draws
+them, with the server stopped and started half way, and what is alive is compared before and after
+that.
+
+What grows with time grows with the page's timers: those that draw, look for silence and wait
+before they connect again. The second test is an hour of them by the page's clock, which is moved
+on between answers.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -96,3 +102,76 @@ def test_memory_is_flat_and_the_page_reconnects(
         expect(page.locator("#banner")).to_contain_text("Reconnecting")
     for name, before in measured[0].items():
         assert measured[-1][name] <= MAX_GROWTH * before, f"{name}: {measured}"
+
+
+STEP_S = 20
+"""How far the page's clock moves on at once: less than the silence that ends a connection."""
+
+MINUTE = 60 // STEP_S
+AWAY_S = 300
+EARLY, LATE = range(10, 21, 2), range(50, 61, 2)
+"""The minutes whose medians are compared."""
+
+
+@pytest.mark.timeout(900)
+def test_an_hour_by_the_clock_of_the_page(
+    page: Page, tmp_path: Path, free_port: Callable[[], int], complaints: list[str]
+) -> None:
+    """Heap, elements and listeners are flat from minute 10 to 60, five of them without a server.
+
+    Scores have two digits, so that curves do not grow with the number of cases.
+    """
+    complaints += ["Failed to load resource", "ERR_"]  # while the server is away
+    settings = Settings(
+        listen="127.0.0.1:0", http=f"127.0.0.1:{free_port()}", data=tmp_path / "data"
+    )
+    session = page.context.new_cdp_session(page)
+    page.clock.install()
+    rng = np.random.default_rng(5)
+    steps = 0
+    measured: dict[int, dict[str, float]] = {}
+
+    def live_for(client: Client, until_minute: int) -> None:
+        """Move on to a minute, each step with an answer that is drawn."""
+        nonlocal steps
+        counts = page.locator("#figure-counts")
+        while steps < until_minute * MINUTE:
+            before = counts.inner_text()
+            labels, scores = scored(rng, 40, 0.2, 1.5)
+            client.stream(NAME).add_cases(labels=labels, scores=np.round(scores, 2))
+            client.flush()
+            expect(counts).not_to_have_text(before)
+            page.clock.run_for(1_000 * STEP_S)
+            steps += 1
+            minute, rest = divmod(steps, MINUTE)
+            if not rest and minute in {*EARLY, *LATE}:
+                measured[minute] = live(session)
+
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        client.create_stream(NAME, scale="probability", threshold=0.4)
+        labels, scores = scored(np.random.default_rng(3), 4_000, 0.2, 1.5)
+        client.stream(NAME).add_cases(labels=labels, scores=np.round(scores, 2))
+        client.flush()
+        page.goto(f"{addresses.http}/#/stream/{NAME}?window=all")
+        expect(page.locator("#pr-plot svg path").first).to_be_attached()
+        start_ms = page.evaluate("Date.now()")
+        live_for(client, 30)
+    expect(page.locator("#banner")).to_contain_text("Reconnecting")
+    for _ in range(AWAY_S // STEP_S):
+        page.clock.run_for(1_000 * STEP_S)
+        steps += 1
+    expect(page.locator("#banner")).to_contain_text("Reconnecting")
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        page.clock.run_for(1_000 * STEP_S)  # the longest wait before it connects again is shorter
+        expect(page.locator("#connection")).to_have_text("Live", timeout=30_000)
+        live_for(client, 60)
+        assert page.evaluate("Date.now()") - start_ms >= 3_600_000
+        known = client.stream(NAME).snapshot().num_cases
+        expect(page.locator("#figure-counts")).to_have_text(f"{known:,}")
+        expect(page.locator("#connection")).to_have_text("Live")
+    for name in ("heap", "nodes", "listeners"):
+        early, late = (
+            statistics.median(measured[minute][name] for minute in minutes)
+            for minutes in (EARLY, LATE)
+        )
+        assert late <= MAX_GROWTH * early, f"{name}: {measured}"
