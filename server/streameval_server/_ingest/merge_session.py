@@ -201,10 +201,19 @@ def merge_item(owner: Owner, inbox: MergeInbox, prepared: tuple[MergeRows, bytes
     rows, payload = prepared
     assert inbox.header is not None
     stream = inbox.header.stream
-    item = Item(owner, Kind.MERGE, Format.MERGE, stream, "", 0, 0, payload, rows)
-    item.nbytes = len(payload)
-    item.settings = inbox.settings
-    return item
+    return Item(
+        owner,
+        Kind.MERGE,
+        Format.MERGE,
+        stream,
+        producer="",
+        epoch=0,
+        sequence=0,
+        payload=payload,
+        rows=rows,
+        nbytes=len(payload),
+        settings=inbox.settings,
+    )
 
 
 def _is_passing(error: RequestError) -> bool:

@@ -18,6 +18,7 @@ from streameval_server._ingest.merge_session import CheckedMerge, MergeSession
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.limits import Limits
+from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
     from streameval_server._core.recovery import ServerCore
@@ -105,6 +106,16 @@ def test_one_answer_settles_all_merges_of_a_commit() -> None:
         pb.MergeManyResponse(num_settled=5, revision=core.committer.revision, duplicates=[5])
     ]
     assert epochs_in(core) == [1, 2, 3]
+
+
+def test_a_merge_that_waits_takes_the_memory_of_its_payload() -> None:
+    """As a batch does: what was sent and what was decoded of it."""
+    core = open_core(MemoryStorage(), Limits())
+    merge = checked(core, 1)
+    session = MergeSession(core.committer, core.limits)
+    item = merge_session.merge_item(session, merge.inbox, merge.prepared)
+    assert item.memory_bytes == len(item.payload) + memory_of(item.rows)
+    assert len(item.payload) > 0
 
 
 def test_a_refused_merge_stops_its_source_and_no_other() -> None:
