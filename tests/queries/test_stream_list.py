@@ -12,6 +12,7 @@ import pytest
 from streameval._metric_registry import BY_NAME
 from streameval.v1 import alarm_pb2, overview_pb2
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._queries import summary_table
 from streameval_server._queries.selection import Last
 from streameval_server._queries.stream_list_request import MAX_OPEN_GROUPS, parse_list_request
 from streameval_server._queries.summary_order import ORDERS
@@ -250,6 +251,25 @@ def test_only_what_changed_is_read_again() -> None:
     assert sorted(server.read) == ["new", "s3"]
     assert "new" in names
     assert "s4" not in names
+
+
+def test_a_change_while_a_summary_is_computed_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another list has seen it before the summary of the time before is stored."""
+    server = Server(View([], stream="s"))
+    compute = summary_table.summary
+
+    def compute_slowly(*arguments: object) -> object:
+        found = compute(*arguments)
+        if server.revision == 7:
+            server.put(View([Event(i % 2 == 0, i / 20, NOW - HOUR) for i in range(20)], stream="s"))
+            server.summaries.table(Last(WINDOW // timedelta(microseconds=1))).scan()
+        return found
+
+    monkeypatch.setattr(summary_table, "summary", compute_slowly)
+    first = server.list()
+    assert (server.revision, first.revision) == (8, 8)
+    (found,) = server.list().summaries
+    assert (found.revision, found.num_cases, found.outdated) == (8, 20, False)
 
 
 def test_a_stream_that_was_made_again_is_another() -> None:

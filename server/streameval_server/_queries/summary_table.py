@@ -104,6 +104,9 @@ class SummaryTable:
         self._shown: dict[str, None] = {}
         self._scanned = -1
         self._next_us = 0
+        # Whether a summary may have been stored after a scan that saw a later revision of its
+        # stream: the next scan then compares all revisions again.
+        self._must_scan = False
 
     # -- reading
 
@@ -146,8 +149,10 @@ class SummaryTable:
         """Find the streams that are new, deleted or out of date. O(streams); O(1) if none is."""
         now_us = self._clock_us()
         with self._lock:
-            if self._visible() == self._scanned and now_us < self._next_us:
+            is_new = self._must_scan or self._visible() != self._scanned
+            if not is_new and now_us < self._next_us:
                 return
+            self._must_scan = False
             streams, self._scanned = self._revisions()
             entries: dict[str, SummaryEntry] = {}
             before = len(self._outdated)
@@ -205,7 +210,7 @@ class SummaryTable:
         if name not in self._outdated:  # another thread has computed it
             return
         found: ComputedSummary | None
-        view = None
+        view, scanned = None, self._scanned
         try:
             view = self._engine.view(name)
             found = summary(self._engine, view, self._span)
@@ -216,6 +221,7 @@ class SummaryTable:
         with self._lock:
             self.version += 1
             self._outdated.pop(name, None)
+            self._must_scan |= self._scanned != scanned
             entry = self._entries.get(name)
             if found is None:
                 self._entries.pop(name, None)  # the next scan finds it if it is made again
