@@ -76,10 +76,13 @@ def state_of(address: str, stream: str, **options: Any) -> bytes:
         return client.stream(stream).evaluator(**options).to_bytes()
 
 
+NOW = pd.Timestamp.now("UTC").floor("min")
+"""Once for all tests: files that are written twice have the same times."""
+
+
 def minutes(rows: int) -> list[str]:
     """Return times of the last hours."""
-    now = pd.Timestamp.now("UTC").floor("min")
-    return [(now - pd.Timedelta(minutes=row + 1)).isoformat() for row in range(rows)]
+    return [(NOW - pd.Timedelta(minutes=row + 1)).isoformat() for row in range(rows)]
 
 
 def good_cases(rows: int, seed: int) -> list[dict[str, Any]]:
