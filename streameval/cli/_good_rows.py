@@ -12,27 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streameval.cli._columns import (
-    LabelReader,
-    Place,
-    read_clusters,
-    read_scores,
-    read_text,
-    read_times,
-    read_weighting,
-)
+from streameval.cli._columns import Place
 from streameval.cli._directory import files_of
 from streameval.cli._file_values import Reason, RowError
-from streameval.cli._rows import interpret
+from streameval.cli._rows import column_readers, interpret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from streameval.cli._chunks import RawChunk, UnreadableRow
-    from streameval.cli._rows import Layout, Rows
+    from streameval.cli._rows import ColumnReader, Layout, Rows
 
     Check = Callable[[int, int], None]
 
@@ -82,13 +74,14 @@ def read_good_rows(
     FileError
         For a file or column that cannot be read.
     """
-    labels = LabelReader(layout.positive)
+    readers = column_readers(layout)
     for part in files_of(path):
         before = 0
         for chunk in part.read(layout.columns, skip=True):
-            reading = _Chunk(part.path, chunk, layout, before)
-            before += reading.count
-            rows = reading.rows(labels, check)
+            count = len(chunk.columns[layout.columns[0]])
+            reading = _Chunk(part.path, chunk, count, before)
+            before += count
+            rows = reading.rows(readers, check)
             for bad in sorted(reading.bad, key=lambda each: each.number):
                 reject(bad)
             if rows is not None:
@@ -100,37 +93,30 @@ class _Chunk:
 
     Attributes
     ----------
-    count : int
-        Of the rows that have columns.
     bad : list of BadRow
     """
 
-    def __init__(self, path: Path, chunk: RawChunk, layout: Layout, before: int) -> None:
-        self.count = len(chunk.columns[layout.columns[0]])
+    def __init__(self, path: Path, chunk: RawChunk, count: int, before: int) -> None:
         self.bad = [_without_columns(path, each) for each in chunk.unreadable]
         numbers = chunk.numbers
         if numbers is None:
-            numbers = np.arange(before + 1, before + self.count + 1, dtype=np.int64)
+            numbers = np.arange(before + 1, before + count + 1, dtype=np.int64)
         self._place = Place(path, numbers)
         self._columns: Mapping[str, pa.Array] = chunk.columns
-        self._layout = layout
         self._progress = chunk.progress
 
-    def rows(self, labels: LabelReader, check: Callable[[Rows], None]) -> Rows | None:
+    def rows(self, readers: Sequence[ColumnReader], check: Callable[[Rows], None]) -> Rows | None:
         """Return the rows that are good; None without one."""
-        if not self.count:
+        if not self._place.numbers.size:
             return None
         try:
-            rows = self._interpret(labels)
+            rows = self._interpret(readers)
         except RowError:
-            for read in self._readers():
+            for read in readers:
                 self._drop_bad(read)
-            if self._layout.label is not None:
-                column = self._layout.label
-                self._drop_bad(lambda columns, place: labels.read(columns[column], place))
-            if not len(self._place.numbers):
+            if not self._place.numbers.size:
                 return None
-            rows = self._interpret(labels)
+            rows = self._interpret(readers)
         try:
             check(rows)
         except RowError:
@@ -139,34 +125,10 @@ class _Chunk:
             rows = rows.take(np.flatnonzero(kept))
         return rows if rows.count else None
 
-    def _interpret(self, labels: LabelReader) -> Rows:
-        return interpret(self._columns, self._layout, labels, self._place, progress=self._progress)
+    def _interpret(self, readers: Sequence[ColumnReader]) -> Rows:
+        return interpret(self._columns, readers, self._place, progress=self._progress)
 
-    def _readers(self) -> Iterator[Callable[[Mapping[str, pa.Array], Place], object]]:
-        """Yield a reader of each column but the labels, which are read when the others are good."""
-        layout = self._layout
-        if layout.score is not None:
-            score = layout.score
-            yield lambda columns, place: read_scores(columns[score], place)
-        if layout.id is not None:
-            id_ = layout.id
-            yield lambda columns, place: read_text(columns[id_], "id", Reason.ID, place)
-        if layout.time is not None:
-            time = layout.time
-            yield lambda columns, place: read_times(columns[time], place)
-        for key in layout.segments:
-            yield lambda columns, place, key=key: (  # type: ignore[misc]
-                read_text(columns[key], key, Reason.SEGMENT, place)
-            )
-        if layout.cluster is not None:
-            cluster = layout.cluster
-            yield lambda columns, place: read_clusters(columns[cluster], place)
-        if layout.weight is not None or layout.label_probability is not None:
-            yield lambda columns, place: read_weighting(
-                columns, place, weight=layout.weight, label_probability=layout.label_probability
-            )
-
-    def _drop_bad(self, read: Callable[[Mapping[str, pa.Array], Place], object]) -> None:
+    def _drop_bad(self, read: ColumnReader) -> None:
         """Leave out the rows that a reader refuses."""
         columns, place = self._columns, self._place
 

@@ -6,6 +6,7 @@ and the row.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from streameval.cli._directory import files_of
 from streameval.cli._file_values import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -162,27 +163,67 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
     FileError
         For a file, column or row that cannot be read.
     """
-    labels = LabelReader(layout.positive)
+    readers = column_readers(layout)
     for part in files_of(path):
         before = 0
         for chunk in part.read(layout.columns):
             count = len(chunk.columns[layout.columns[0]])
             place = Place(part.path, np.arange(before + 1, before + count + 1, dtype=np.int64))
-            yield interpret(chunk.columns, layout, labels, place, progress=chunk.progress)
+            yield interpret(chunk.columns, readers, place, progress=chunk.progress)
             before += count
+
+
+ColumnReader = Callable[[Mapping[str, pa.Array], Place], dict[str, Any]]
+"""Returns fields of `Rows` from columns at a place, or raises as `interpret` does."""
+
+
+def column_readers(layout: Layout) -> list[ColumnReader]:
+    """Return readers that together have all fields of a file's rows.
+
+    Labels are read last: so the class that the first of them declares is that of a row which is
+    good otherwise.
+    """
+    labels = LabelReader(layout.positive)
+
+    def column(columns: Mapping[str, pa.Array], name: str | None) -> pa.Array:
+        return pa.array([], pa.string()) if name is None else columns[name]
+
+    def read_all_segments(columns: Mapping[str, pa.Array], place: Place) -> dict[str, Any]:
+        keys = layout.segments
+        return {
+            "segments": {key: read_text(columns[key], key, Reason.SEGMENT, place) for key in keys}
+        }
+
+    def read_all_clusters(columns: Mapping[str, pa.Array], place: Place) -> dict[str, Any]:
+        name = layout.cluster
+        return {"clusters": None if name is None else read_clusters(columns[name], place)}
+
+    return [
+        lambda columns, place: {"scores": read_scores(column(columns, layout.score), place)},
+        lambda columns, place: {
+            "ids": read_text(column(columns, layout.id), "id", Reason.ID, place)
+        },
+        lambda columns, place: {"times": read_times(column(columns, layout.time), place)},
+        read_all_segments,
+        lambda columns, place: {
+            "by": {key: read_groups(columns[key], key, place) for key in layout.by}
+        },
+        read_all_clusters,
+        lambda columns, place: read_weighting(
+            columns, place, weight=layout.weight, label_probability=layout.label_probability
+        ),
+        lambda columns, place: {"labels": labels.read(column(columns, layout.label), place)},
+    ]
 
 
 def interpret(
     columns: Mapping[str, pa.Array],
-    layout: Layout,
-    labels: LabelReader,
+    readers: Sequence[ColumnReader],
     place: Place,
     *,
     progress: float,
 ) -> Rows:
     """Return columns as rows. O(rows).
-
-    Labels are read last: so a class that `labels` learns is one of a row that is good otherwise.
 
     Raises
     ------
@@ -191,24 +232,13 @@ def interpret(
     FileError
         For a column of a wrong kind.
     """
-
-    def read(name: str | None) -> pa.Array:
-        return pa.array([], pa.string()) if name is None else columns[name]
-
-    keys = layout.segments
+    fields: dict[str, Any] = {}
+    for read in readers:
+        fields |= read(columns, place)
     return Rows(
         path=place.path,
         numbers=place.numbers,
         count=len(place.numbers),
         progress=progress,
-        scores=read_scores(read(layout.score), place),
-        ids=read_text(read(layout.id), "id", Reason.ID, place),
-        times=read_times(read(layout.time), place),
-        segments={key: read_text(columns[key], key, Reason.SEGMENT, place) for key in keys},
-        by={key: read_groups(columns[key], key, place) for key in layout.by},
-        clusters=None if layout.cluster is None else read_clusters(columns[layout.cluster], place),
-        **read_weighting(
-            columns, place, weight=layout.weight, label_probability=layout.label_probability
-        ),
-        labels=labels.read(read(layout.label), place),
+        **fields,
     )

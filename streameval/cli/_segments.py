@@ -132,9 +132,15 @@ def _cells(each: RankedSegment, fall: StreamFall | None, cases: int) -> list[str
         difference,
         "" if math.isnan(each.p_value) else f"{each.p_value:.2g}",
         f"{size:,}",
-        f"{100 * size / cases:.1f} %" if cases else "",
+        f"{100 * _share(each, cases):.1f} %",
         "" if fall is None else _since(fall),
     ]
+
+
+def _share(each: RankedSegment, cases: int) -> float:
+    """Return a segment's share of all cases, which it is counted among."""
+    size = each.num_positive_ref + each.num_negative_ref
+    return size / max(cases, size)  # cases may have left the window since the ranking
 
 
 def _name(value: str) -> str:
@@ -170,7 +176,7 @@ def _plain(stream: str, key: str, found: _Segments) -> dict[str, Any]:
                 "p_value": plain(each.p_value),
                 "num_positive_ref": each.num_positive_ref,
                 "num_negative_ref": each.num_negative_ref,
-                "share": (each.num_positive_ref + each.num_negative_ref) / found.cases,
+                "share": _share(each, found.cases),
                 "fall": fall
                 and {
                     "step": _span(fall.step),
