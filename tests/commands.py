@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
+from streameval.cli._app import app
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from click.testing import Result
 
 
 class CommandRunner(CliRunner):
@@ -33,3 +37,15 @@ class CommandRunner(CliRunner):
             assert isinstance(sys.stderr, io.TextIOWrapper)
             sys.stderr.reconfigure(write_through=True)
             yield streams
+
+
+def run(*arguments: object) -> Result:
+    """Return the result of a command."""
+    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refusal(result: Result) -> str:
+    """Return the one line of a command that refused something."""
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr.strip()

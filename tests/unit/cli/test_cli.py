@@ -20,16 +20,10 @@ from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from click.testing import Result
-
-
-def run(*arguments: object) -> Result:
-    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

@@ -17,34 +17,21 @@ pytest.importorskip("typer", reason="needs the extra cli")
 
 from streameval import Evaluator
 from streameval.cli import _output, _pieces
-from streameval.cli._app import app
 from streameval.cli._load import Load
 from streameval.client import Client
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import refusal, run
 from .killed_push import PIECE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from click.testing import Result
 
 KILLED = Path(__file__).with_name("killed_push.py")
 STREAM = "fraud/v3"
-
-
-def run(*arguments: object) -> Result:
-    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """Return the one line of a command that refused something."""
-    assert result.exit_code == 2, result.output
-    assert result.stderr.count("\n") == 1, result.stderr
-    return result.stderr.strip()
 
 
 @pytest.fixture(autouse=True)

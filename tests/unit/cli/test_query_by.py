@@ -12,17 +12,15 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from click.testing import Result
 
 HOUR = timedelta(hours=1)
 STREAM = "fraud/v3"
@@ -31,10 +29,6 @@ START = END - 24 * HOUR
 FELL = END - 8 * HOUR
 STEP = 2 * HOUR
 """The width of a step at most: a 24th of a day and some minutes, in panes of an hour."""
-
-
-def run(*arguments: object) -> Result:
-    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

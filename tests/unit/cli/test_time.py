@@ -11,23 +11,17 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
-from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import CommandRunner
+from ...commands import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from click.testing import Result
 
 COUNTRIES = ("US", "DE")
-
-
-def run(*arguments: object) -> Result:
-    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def figures(*arguments: object) -> dict:

@@ -13,19 +13,12 @@ pytest.importorskip("typer", reason="needs the extra cli")
 
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval.cli._app import app
 from streameval.functional import auc_pr
 
-from ...commands import CommandRunner
+from ...commands import run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from click.testing import Result
-
-
-def run(*arguments: object) -> Result:
-    return CommandRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
