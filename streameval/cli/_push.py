@@ -150,7 +150,8 @@ def _report_rejects(rejected: RejectedRows, file: Path | None) -> None:
     total = rejected.counts.total()
     if not total:
         return
-    err.print(f"{total:,} rows do not count, they are in {file}:", soft_wrap=True, markup=False)
+    rows = "1 row does not count, it is" if total == 1 else f"{total:,} rows do not count, they are"
+    err.print(f"{rows} in {file}:", soft_wrap=True, markup=False)
     for reason, count in sorted(rejected.counts.items(), key=lambda each: each[0].value):
         # Values of the file may hold control characters, and a mistyped token.
         first = one_line(redact_tokens(rejected.first[reason]))

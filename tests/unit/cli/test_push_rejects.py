@@ -425,6 +425,16 @@ def test_files_of_bad_rows_alone_push_nothing(address: str, tmp_path: Path) -> N
         assert not client.list_streams()
 
 
+def test_one_bad_row_is_one(address: str, tmp_path: Path) -> None:
+    """In the singular."""
+    write(tmp_path / "a.ndjson", [*good_cases(5, 1), good_cases(1, 2)[0] | {"score": "high"}])
+    rejects = tmp_path / "rejects.ndjson"
+    command = ("push", tmp_path / "a.ndjson", "--to", address, "--stream", STREAM, *COLUMNS)
+    done = run(*command, "--rejects", rejects)
+    assert done.exit_code == 1, done.output
+    assert done.stderr.splitlines()[0] == f"1 row does not count, it is in {rejects}:"
+
+
 def test_where_rejects_may_be_written(address: str, tmp_path: Path, dirty: Path) -> None:
     """Never over the files that are pushed, nor over what has something else."""
     other = tmp_path / "other.ndjson"
