@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from streameval import StreamEvalError
-from streameval._common import redact_tokens, silence_grpc_log
+from streameval._common import redact_tokens, restart_with_fast_sort, silence_grpc_log
 
 
 class _Parser(argparse.ArgumentParser):
@@ -22,6 +22,7 @@ class _Parser(argparse.ArgumentParser):
 def main() -> int:
     """Run the server; return the exit code: 0 after SIGTERM or SIGINT, 1 after a failure."""
     silence_grpc_log()
+    restart_with_fast_sort()
     from streameval_server import configure, run  # noqa: PLC0415 - imports gRPC
     from streameval_server._service.configuration import (  # noqa: PLC0415 - as above
         FLAGS,

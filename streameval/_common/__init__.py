@@ -4,7 +4,7 @@
 `arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`,
 `addresses` (of servers), `redaction` (of tokens), `lazy_module` (names that are imported
 on first use), `extras` (what is said when an extra is not installed), `grpc_log` (gRPC's
-own lines).
+own lines), `slow_sort` (numpy's, on one processor).
 """
 
 # The names that the server may use; the library imports from the modules.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         stream_name_problem,
     )
     from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
+    from streameval._common.slow_sort import restart_with_fast_sort, slow_sort_features
     from streameval._common.values import quoted, truncated
 
 
@@ -61,9 +62,11 @@ __all__ = [
     "quoted",
     "raise_corrupt",
     "redact_tokens",
+    "restart_with_fast_sort",
     "segment_key_problem",
     "segment_value_problem",
     "silence_grpc_log",
+    "slow_sort_features",
     "stream_name_problem",
     "truncated",
     "write_atomically",
@@ -94,7 +97,9 @@ _EXPORTS = {
     "declared_key_problem": "streameval._common.names",
     "segment_key_problem": "streameval._common.names",
     "segment_value_problem": "streameval._common.names",
+    "restart_with_fast_sort": "streameval._common.slow_sort",
     "silence_grpc_log": "streameval._common.grpc_log",
+    "slow_sort_features": "streameval._common.slow_sort",
     "stream_name_problem": "streameval._common.names",
     "truncated": "streameval._common.values",
     "write_atomically": "streameval._common.atomic_file",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from streameval._common.grpc_log import silence_grpc_log
+from streameval._common.slow_sort import restart_with_fast_sort
 
 
 def main() -> None:
@@ -14,6 +15,8 @@ def main() -> None:
         from streameval.cli._probe import run_probe  # noqa: PLC0415 - for one command
 
         run_probe(sys.argv[1:])
+    if "serve" in sys.argv[1:]:
+        restart_with_fast_sort()
     try:
         from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:
