@@ -1,23 +1,14 @@
-"""The alert rules and the dashboard, with the real promtool and a real Prometheus.
-
-Prometheus scrapes a server with the settings of deploy/prometheus, over TLS and with
-a token, during the demo's drift; only addresses, paths and times are changed.
-"""
+"""A real Prometheus scrapes a server over TLS and with a token, during the demo's drift."""
 
 from __future__ import annotations
 
 import heapq
 import importlib.util
 import json
-import re
 import ssl
-import subprocess
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -31,316 +22,18 @@ from streameval_server.testing import running_service
 
 from ..alarm_history import write_quiet_month
 from ..http_receiver import receiver
+from .monitoring import ROOT, dashboard_expressions, every_rule, example, selectors
+from .prometheus import WITHIN_S, Watched, running_alertmanager, running_prometheus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from streameval_server._service.service import Addresses
+pytestmark = pytest.mark.heavy
 
-    from ..http_receiver import Receiver
-
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
-RULES = DEPLOY / "prometheus" / "streameval.rules.yml"
-ALERTMANAGER = DEPLOY / "prometheus" / "alertmanager.yml"
-UNITS = sorted(Path(__file__).parent.glob("*rules_test.yml"))
-DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "streameval.json").read_text())
 STREAM = "fraud/online"
 PAIR = ("pair/old", "pair/new")
 QUIET = [f"quiet/{number}" for number in range(4)]
 QUIET_MEAN_DAYS = 10
-WITHIN_S = 60
-
-
-def every_rule() -> list[dict[str, Any]]:
-    """Return the rules of all groups."""
-    groups = yaml.safe_load(RULES.read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def dashboard_expressions() -> list[str]:
-    """Return the dashboard's expressions, with its variables filled in as by Grafana."""
-    return [
-        target["expr"].replace("$__rate_interval", "1m").replace("$stream", ".*")
-        for panel in DASHBOARD["panels"]
-        for target in panel.get("targets", ())
-    ]
-
-
-SELECTOR = re.compile(r"\b(?:streameval[a-z_:]*|up)\b(?:\{[^}]*\})?(?:\[\w+\])?")
-
-
-def selectors(expression: str) -> list[str]:
-    """Return the selectors of an expression."""
-    return [found for found in SELECTOR.findall(expression) if found]
-
-
-def example(name: str) -> str:
-    """Return the rules of a group that the file has in comments."""
-    found = re.search(rf"(?m)^  # - name: {name}\n(?:^  #.*\n)+", RULES.read_text())
-    assert found is not None
-    return "groups:\n" + found[0].replace("  # ", "  ")
-
-
-def filled_in(settings: str) -> str:
-    """Return Alertmanager's settings with the receiver's examples uncommented."""
-    return re.sub(r"^    # ", "    ", settings, flags=re.MULTILINE)
-
-
-# --- Files ------------------------------------------------------------------------------------
-
-
-def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None:
-    """Promtool accepts the rules and the settings."""
-    promtool = require_command("promtool")
-    for command in (
-        ("check", "rules", "--lint=all", "--lint-fatal", RULES),
-        ("check", "config", "--syntax-only", DEPLOY / "prometheus" / "prometheus.yml"),
-    ):
-        done = subprocess.run(
-            [promtool, *command], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_amtool_takes_the_settings_as_shipped_and_filled_in(
-    require_command: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Both are valid; critical alerts and others have the one receiver, which is empty at first."""
-    amtool = require_command("amtool")
-    filled = tmp_path / ALERTMANAGER.name
-    filled.write_text(filled_in(ALERTMANAGER.read_text()))
-    for path in (ALERTMANAGER, filled):
-        for command in (
-            ("check-config", str(path)),
-            (
-                *("config", "routes", "test", f"--config.file={path}"),
-                *("--verify.receivers=team", "severity=critical", "stream=a"),
-            ),
-        ):
-            done = subprocess.run(
-                [amtool, *command], capture_output=True, text=True, timeout=60, check=False
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-    shipped, by_hand = (yaml.safe_load(path.read_text()) for path in (ALERTMANAGER, filled))
-    assert shipped["receivers"] == [{"name": "team"}]
-    assert by_hand["receivers"][0].keys() == {"name", "webhook_configs", "email_configs"}
-    severities = {rule["labels"]["severity"] for rule in every_rule() if "alert" in rule}
-    (route,) = shipped["route"]["routes"]
-    assert route["matchers"] == ['severity = "critical"']
-    assert "critical" in severities
-
-
-def test_prometheus_and_the_containers_name_one_alertmanager() -> None:
-    """Prometheus sends to the name and port of the compose file's service."""
-    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    ((found,),) = (each["static_configs"] for each in config["alerting"]["alertmanagers"])
-    (service, port) = found["targets"][0].split(":")
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    assert services[service]["ports"] == [f"127.0.0.1:{port}:{port}"]
-    (flag,) = (word for word in services[service]["command"] if "--config.file=" in word)
-    (mounted,) = (each for each in services[service]["volumes"] if each.startswith("./deploy"))
-    source, target, _ = mounted.split(":")
-    assert (ROOT / source / flag.removeprefix(f"--config.file={target}/")) == ALERTMANAGER
-
-
-def test_scrapes_come_as_the_server_expects_them() -> None:
-    """With these settings each scrape gets new figures."""
-    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    assert config["global"]["scrape_interval"] == f"{Settings().metrics_interval_s:g}s"
-    assert not any("scrape_interval" in job for job in config["scrape_configs"])
-
-
-def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) -> None:
-    """With its delay, and in no other case; there is a test case for each alert."""
-    promtool = require_command("promtool")
-    done = subprocess.run(
-        [promtool, "test", "rules", *UNITS], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    fired = {
-        test["alertname"]
-        for units in UNITS
-        for case in yaml.safe_load(units.read_text())["tests"]
-        for test in case["alert_rule_test"]
-        if test["exp_alerts"]
-    }
-    assert fired == {rule["alert"] for rule in every_rule() if "alert" in rule}
-
-
-def test_the_example_of_a_floor_is_relative_to_the_prevalence(
-    require_command: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Uncommented it is taken, is three times the odds, and one stream may have its own."""
-    promtool = require_command("promtool")
-    (tmp_path / "rules.yml").write_text(example("streameval-settings"))
-    series = 'streameval_references{{job="s", stream="{}", window="all", class="{}"}}'
-    counts = {"clicks": (20, 980), "even": (500, 500), "fraud/v3": (20, 980)}
-    case = {
-        "rule_files": ["rules.yml"],
-        "tests": [
-            {
-                "input_series": [
-                    {"series": series.format(stream, name), "values": f"{count}x5"}
-                    for stream, both in counts.items()
-                    for name, count in zip(("positive", "negative"), both, strict=True)
-                ],
-                "promql_expr_test": [
-                    {
-                        "expr": "streameval:auc_pr:floor",
-                        "eval_time": "3m",
-                        "exp_samples": [
-                            {
-                                "labels": f'streameval:auc_pr:floor{{job="s", stream="{stream}"}}',
-                                "value": floor,
-                            }
-                            for stream, floor in {
-                                "clicks": 60 / 1_040,
-                                "even": 0.75,
-                                "fraud/v3": 0.6,
-                            }.items()
-                        ],
-                    }
-                ],
-            }
-        ],
-    }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(case))
-    done = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "test.yml"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_example_of_intervals_fires_where_no_alarms_are_declared(
-    require_command: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Uncommented it fires after its time, and not for a stream whose detector speaks for it."""
-    promtool = require_command("promtool")
-    (tmp_path / "rules.yml").write_text(example("streameval-intervals"))
-    series = 'streameval_figure_difference_upper{{stream="{}", figure="auc_pr"}}'
-    alert = {
-        "exp_labels": {"severity": "info", "stream": "bad", "figure": "auc_pr"},
-        "exp_annotations": {
-            "summary": "bad: AUC-PR has fallen",
-            "description": "By -0.050 at the least, against the windows before.",
-        },
-    }
-    case = {
-        "rule_files": ["rules.yml"],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [
-                    {"series": series.format("bad"), "values": "0.1x9 -0.05x40"},
-                    {"series": series.format("watched"), "values": "-0.05x50"},
-                    {"series": 'streameval_alarm_waiting{stream="watched"}', "values": "0x50"},
-                ],
-                "alert_rule_test": [
-                    {"eval_time": at, "alertname": "StreamevalWorseThanBefore", "exp_alerts": each}
-                    for at, each in (("20m", []), ("30m", [alert]))
-                ],
-            }
-        ],
-    }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(case))
-    done = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "test.yml"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_dashboard_is_one() -> None:
-    """Every panel has a title and its own place; no expression occurs twice."""
-    panels = DASHBOARD["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    assert all(panel["title"] for panel in panels)
-    taken: set[tuple[int, int]] = set()
-    for panel in panels:
-        at = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert max(x for x, _ in cells) < 24
-        taken |= cells
-    asked = dashboard_expressions()
-    assert len(asked) == len(set(asked)) > 20
-    sources = yaml.safe_load(
-        (DEPLOY / "grafana" / "provisioning" / "datasources" / "streameval.yml").read_text()
-    )["datasources"]
-    named = {target["datasource"]["uid"] for p in panels for target in p.get("targets", ())}
-    named |= {panel["datasource"]["uid"] for panel in panels if "datasource" in panel}
-    assert named == {"${datasource}"}
-    chosen, stream = DASHBOARD["templating"]["list"]
-    assert (chosen["name"], chosen["type"], chosen["query"]) == (
-        "datasource",
-        "datasource",
-        "prometheus",
-    )
-    assert stream["datasource"]["uid"] == "${datasource}"
-    assert {chosen["current"]["value"]} == {source["uid"] for source in sources}
-
-
-# --- A real Prometheus ------------------------------------------------------------------------
-
-
-@dataclass
-class Watched:
-    """A server, the Prometheus that scrapes it, and the receiver of its alerts."""
-
-    addresses: Addresses
-    url: str
-    team: Receiver
-    headers: dict[str, str]
-    verify: ssl.SSLContext
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return an instant vector."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}, timeout=20)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["data"]["result"]
-
-    def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait for a condition; scrapes come once a second."""
-        deadline = time.monotonic() + WITHIN_S
-        while not true():
-            assert time.monotonic() < deadline, f"{what} within {WITHIN_S} s"
-            time.sleep(0.2)
-
-    def messages(self, stream: str) -> list[dict[str, Any]]:
-        """Return what Alertmanager has sent of a stream that fires."""
-        found = [json.loads(each.body) for each in list(self.team.requests)]
-        return [
-            message
-            for message in found
-            if message["groupLabels"].get("stream") == stream and message["status"] == "firing"
-        ]
-
-    def sent(self) -> float:
-        """Return how many alerts Prometheus has sent to Alertmanager."""
-        text = httpx.get(f"{self.url}/metrics", timeout=20).text
-        counters = re.findall(r"(?m)^prometheus_notifications_sent_total.* (\S+)$", text)
-        return sum(map(float, counters))
-
-    def firing(self) -> dict[str, list[dict[str, str]]]:
-        """Return the labels of the alerts that fire, by name."""
-        alerts = httpx.get(f"{self.url}/api/v1/alerts", timeout=20).json()["data"]["alerts"]
-        found: dict[str, list[dict[str, str]]] = {}
-        for alert in alerts:
-            if alert["state"] == "firing":
-                found.setdefault(alert["labels"]["alertname"], []).append(alert["labels"])
-        return found
 
 
 def hours_of_the_demo(client: Client, hours: int) -> None:
@@ -497,74 +190,6 @@ def watched(
             yield one
 
 
-@contextmanager
-def running_alertmanager(command: str, path: Path, team: Receiver) -> Iterator[str]:
-    """Run an Alertmanager with the settings as shipped and a webhook; yield HOST:PORT.
-
-    It looks at its groups each second, so that a second message would come soon.
-    """
-    settings = yaml.safe_load(filled_in(ALERTMANAGER.read_text()))
-    settings["route"] |= {"group_wait": "0s", "group_interval": "1s"}
-    (one,) = settings["receivers"]
-    del one["email_configs"]
-    one["webhook_configs"] = [{"url": team.url}]
-    (path / ALERTMANAGER.name).write_text(yaml.safe_dump(settings))
-    log = path / "alertmanager.log"
-    arguments = (
-        f"--config.file={path / ALERTMANAGER.name}",
-        f"--storage.path={path / 'alertmanager'}",
-        "--web.listen-address=127.0.0.1:0",
-        "--cluster.listen-address=",
-    )
-    with running(command, arguments, log, r"Listening on\W+address=(\S+)") as address:
-        yield address
-
-
-@contextmanager
-def running_prometheus(
-    command: str, path: Path, addresses: Addresses, alertmanager: str
-) -> Iterator[str]:
-    """Run a Prometheus with the settings of deploy/prometheus on a free port; yield its address."""
-    assert addresses.http is not None
-    text = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
-    text = text.replace("15s", "1s").replace("/etc/streameval-monitoring", str(path))
-    text = text.replace("server:8080", addresses.http.removeprefix("https://"))
-    text = text.replace("alertmanager:9093", alertmanager)
-    (path / "prometheus.yml").write_text(text)
-    rules = re.sub(r"for: \w+", "for: 0s", RULES.read_text())
-    (path / RULES.name).write_text(rules)
-    log = path / "prometheus.log"
-    arguments = (
-        f"--config.file={path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={path / 'tsdb'}",
-        "--web.listen-address=127.0.0.1:0",
-        # What fires is sent again after this, not after a minute.
-        "--rules.alert.resend-delay=1s",
-    )
-    with running(command, arguments, log, r'msg="Listening on" address=(\S+)') as address:
-        yield f"http://{address}"
-
-
-@contextmanager
-def running(command: str, arguments: Iterable[str], log: Path, listens: str) -> Iterator[str]:
-    """Run a program until its log says where it listens, and yield that."""
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
-    try:
-        deadline = time.monotonic() + WITHIN_S
-        while not (found := re.findall(listens, log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        yield found[0]
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-@pytest.mark.heavy
 def test_it_scrapes_over_tls_with_its_token(watched: Watched) -> None:
     """The target is up, and its figures are the server's."""
     targets = httpx.get(f"{watched.url}/api/v1/targets", timeout=20).json()["data"]
@@ -577,7 +202,6 @@ def test_it_scrapes_over_tls_with_its_token(watched: Watched) -> None:
     assert 0 < float(figure["value"][1]) < 1
 
 
-@pytest.mark.heavy
 def test_every_expression_of_the_dashboard_returns_data(watched: Watched) -> None:
     """No panel is empty for a server in use."""
     missing = set(dashboard_expressions())
@@ -591,7 +215,6 @@ def test_every_expression_of_the_dashboard_returns_data(watched: Watched) -> Non
     watched.until(all_there, f"data for {missing}")
 
 
-@pytest.mark.heavy
 def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
     """No rule has a selector without a series."""
     asked = {selector for rule in every_rule() for selector in selectors(rule["expr"])}
@@ -613,7 +236,6 @@ def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
     watched.until(all_there, f"data for {missing}")
 
 
-@pytest.mark.heavy
 def test_a_pair_has_its_series_and_the_alert_that_it_is_decided(watched: Watched) -> None:
     """They are the server's own comparison; the better model is named by the sign."""
     watched.until(lambda: "StreamevalPairDecided" in watched.firing(), "the alert")
@@ -646,7 +268,6 @@ def test_a_pair_has_its_series_and_the_alert_that_it_is_decided(watched: Watched
     assert float(watched.query("streameval_pairs_left_out")[0]["value"][1]) == 0
 
 
-@pytest.mark.heavy
 def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
     """The detector's; no other alert fires of the stream, and every rule is well."""
     watched.until(lambda: "StreamevalAlarm" in watched.firing(), "the alert")
@@ -666,7 +287,6 @@ def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
             assert rule["health"] == "ok", rule
 
 
-@pytest.mark.heavy
 def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
     """Alertmanager gets it every second and has sent one message after ten of them."""
     watched.until(lambda: watched.messages(STREAM), "a message")
@@ -679,7 +299,6 @@ def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
     assert alert["annotations"]["summary"] == f"{STREAM}: placement is worse than its reference"
 
 
-@pytest.mark.heavy
 def test_a_month_without_drift_arrives_at_most_at_the_stated_rate(watched: Watched) -> None:
     """Of streams whose detectors all watch: alarms, repeats included, and messages of them."""
     waiting = watched.query('streameval_alarm_waiting{stream=~"quiet/.*"} == 0')

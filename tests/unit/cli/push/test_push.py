@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,35 +14,21 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 
 from streameval import Evaluator
-from streameval.cli import _output, _pieces
+from streameval.cli import _output
 from streameval.cli._load import Load
 from streameval.client import Client
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-from ...commands import refusal, run
-from .killed_push import PIECE_ROWS
+from ....commands import refusal, run
+from .killed_push import killed_push
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
-KILLED = Path(__file__).with_name("killed_push.py")
 STREAM = "fraud/v3"
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut files as the killed commands do."""
-    monkeypatch.setattr(_pieces, "PIECE_ROWS", PIECE_ROWS)
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    """Yield the address of a server with a log."""
-    with running_server(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as address:
-        yield address
 
 
 def cases(rows: int, seed: int) -> pd.DataFrame:
@@ -107,23 +91,22 @@ def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
     command = ("push", str(directory), "--to", address, "--stream", STREAM)
     command += ("--create", "--retention", "60d")
     before = 0
-    for moment, times in (
-        ("begin", 1),
-        ("create", 1),
-        ("put", 1),
-        ("put", 2),
-        ("put", 3),
-        ("settle", 2),
-        ("finish", 1),
-        ("close", 1),
-    ):
-        arguments = [sys.executable, str(KILLED), moment, str(times), *command]
-        assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
-        with Client(address) as client:
+    with killed_push(*command) as push, Client(address) as client:
+        for moment, times in (
+            ("begin", 1),
+            ("create", 1),
+            ("put", 1),
+            ("put", 2),
+            ("put", 3),
+            ("settle", 2),
+            ("finish", 1),
+            ("close", 1),
+        ):
+            assert push(moment, times) == -signal.SIGKILL
             client.list_streams()
             rows = client.stream(STREAM).snapshot().num_cases
-        assert rows >= before
-        before = rows
+            assert rows >= before
+            before = rows
     done = run(*command)
     assert done.exit_code == 0, done.output
     wanted = by_hand(frame_of(directory))
