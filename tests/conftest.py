@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -10,6 +11,8 @@ import random
 import shutil
 import socket
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -20,9 +23,28 @@ settings.register_profile("deterministic", derandomize=True, deadline=None)
 settings.load_profile("deterministic")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
     from types import ModuleType
+
+
+LONG_FILES = ("simulation", "crash", "newcomers", "kafka", "browser", "examples", "docs", "fuzz")
+"""The folders whose files take longest, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long files: one that came last would leave the other processes idle."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return LONG_FILES.index(folder) if folder in LONG_FILES else len(LONG_FILES)
+
+    items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected, a million objects, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -102,6 +124,15 @@ def free_port() -> Callable[[], int]:
 def free_address(free_port: Callable[[], int]) -> str:
     """Return an address without a listener."""
     return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Return a folder for many files, in memory if possible: there no sync waits for a disk."""
+    shared = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
+    yield root
+    shutil.rmtree(root)
 
 
 @pytest.fixture(scope="session")

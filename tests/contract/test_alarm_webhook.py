@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for alarms, and send those again that were refused, ten times as often."""
+    monkeypatch.setattr(alarm_webhook, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(alarm_webhook, "_MIN_RETRY_S", 0.1)
+
+
 def stream_of(body: bytes) -> str:
     """Return the stream of the alarm that a request carries."""
     found: str = json.loads(body)["data"]["stream"]

@@ -78,6 +78,7 @@ def until_raised(client: Client, name: str = "fraud/v1"):
         status = client.stream_alarms(name)
         if status is not None and status.state == "firing" and status.alarms[0].segments:
             return status
+        time.sleep(0.02)
     raise AssertionError(f"no alarm in {WAIT_S} s: {status}")
 
 

@@ -8,14 +8,12 @@ read when an operator accepts the loss, or when nothing says that more was ackno
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,15 +119,6 @@ def write(root: Path, *, page_bytes: int = 4096, compacted: bool = False) -> Log
 
 FILES = ("log.db", "log.db-wal")
 ACKED = "log.db-acked"
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """Return a directory, in memory if possible because there are many files."""
-    shared = Path("/dev/shm")
-    root = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
-    yield root
-    shutil.rmtree(root)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "compacted"])

@@ -76,10 +76,10 @@ def restored(path) -> str | None:
     return found
 
 
-def altered(written, tmp_path, statement: str, *values: object):
+def altered(written, memory, statement: str, *values: object):
     """Return a copy of the file after an SQL statement."""
-    path = tmp_path / "log.db"
-    for each in tmp_path.glob("log.db*"):
+    path = memory / "log.db"
+    for each in memory.glob("log.db*"):
         each.unlink()
     shutil.copy(written, path)
     with sqlite3.connect(path) as connection:
@@ -106,7 +106,7 @@ def seal(path, rows: list[LogRow], before: int) -> None:
     connection.close()
 
 
-def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
+def assault_rows(written, memory, hostile, texts, times: int) -> int:
     """Alter rows and correct their checksums; return how many were refused."""
     rows, rng, refused = rows_of(written), hostile.rng, 0
     sealed = (
@@ -132,7 +132,7 @@ def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
         except Exception:  # noqa: BLE001 - a number beyond SQLite's integers
             continue
         changed = changed._replace(crc32=crc32)
-        path = altered(written, tmp_path, sealed, *changed[1:], changed.revision)
+        path = altered(written, memory, sealed, *changed[1:], changed.revision)
         seal(path, rows[place + 1 :], crc32)
         try:
             refused += restored(path) is None
@@ -142,20 +142,20 @@ def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
     return refused
 
 
-def test_altered_rows_with_right_checksums(written, tmp_path, hostile, texts):
+def test_altered_rows_with_right_checksums(written, memory, hostile, texts):
     """Every column of every kind of row is altered."""
-    assert assault_rows(written, tmp_path, hostile, texts, 100) > 10
+    assert assault_rows(written, memory, hostile, texts, 100) > 10
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
-def test_many_altered_rows(written, tmp_path, hostile, texts, seed):  # noqa: ARG001 - a part of the test's name
+def test_many_altered_rows(written, memory, hostile, texts, seed):  # noqa: ARG001 - a part of the test's name
     """The same with many more alterations."""
-    assault_rows(written, tmp_path, hostile, texts, 700)
+    assault_rows(written, memory, hostile, texts, 700)
 
 
 @pytest.mark.parametrize("column", [name for name in LogRow._fields if name != "revision"])
-def test_altered_rows_with_their_old_checksums_are_refused(written, tmp_path, column):
+def test_altered_rows_with_their_old_checksums_are_refused(written, memory, column):
     """A checksum covers all columns: a row is never read as another row."""
     last = rows_of(written)[-3]
     value = getattr(last, column)
@@ -165,7 +165,7 @@ def test_altered_rows_with_their_old_checksums_are_refused(written, tmp_path, co
         else value + type(value)(b"x" if isinstance(value, bytes) else "x")
     )
     path = altered(
-        written, tmp_path, f"UPDATE log SET {column} = ? WHERE revision = ?", other, last.revision
+        written, memory, f"UPDATE log SET {column} = ? WHERE revision = ?", other, last.revision
     )
     assert restored(path) is None
 
@@ -201,25 +201,25 @@ def manifest_of(written) -> bytes:
         b'{"format": FORMAT, "revision": 99999999999999999999, "received_us": 0, "parts": {}}',
     ],
 )
-def test_a_manifest_of_nonsense_is_replaced_by_the_log(written, tmp_path, body):
+def test_a_manifest_of_nonsense_is_replaced_by_the_log(written, memory, body):
     """The log has the same content, so only time is lost."""
     body = body.replace(b"FORMAT", str(FORMAT).encode())
-    path = altered(written, tmp_path, "UPDATE manifest SET data = ?", sealed_manifest(body))
-    assert restored(path) == restored(altered(written, tmp_path, "DELETE FROM manifest"))
+    path = altered(written, memory, "UPDATE manifest SET data = ?", sealed_manifest(body))
+    assert restored(path) == restored(altered(written, memory, "DELETE FROM manifest"))
 
 
-def assault_parts(written, tmp_path, hostile, times: int) -> int:
+def assault_parts(written, memory, hostile, times: int) -> int:
     """Alter checkpoint parts and correct their checksums; return how many were not used."""
     connection = sqlite3.connect(written)
     parts = connection.execute("SELECT part, revision, data FROM part WHERE piece = 0").fetchall()
     connection.close()
     fields = json.loads(manifest_of(written)[4:])
-    whole = restored(altered(written, tmp_path, "DELETE FROM manifest"))
+    whole = restored(altered(written, memory, "DELETE FROM manifest"))
     unused = 0
     for _ in range(times):
         part, revision, data = hostile.rng.choice(parts)
         changed = hostile.resealed(hostile.mutated(data))
-        path = altered(written, tmp_path, "UPDATE part SET data = ? WHERE part = ?", changed, part)
+        path = altered(written, memory, "UPDATE part SET data = ? WHERE part = ?", changed, part)
         fields["parts"][part] = [revision, len(changed), zlib.crc32(changed)]
         body = json.dumps(fields).encode()
         assert Manifest.from_bytes(sealed_manifest(body)).parts
@@ -235,13 +235,13 @@ def assault_parts(written, tmp_path, hostile, times: int) -> int:
     return unused
 
 
-def test_altered_parts_with_right_checksums(written, tmp_path, hostile):
+def test_altered_parts_with_right_checksums(written, memory, hostile):
     """A part that cannot be decoded is replaced from the log; any other is a valid state."""
-    assert assault_parts(written, tmp_path, hostile, 60) > 20
+    assert assault_parts(written, memory, hostile, 60) > 20
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
-def test_many_altered_parts(written, tmp_path, hostile, seed):  # noqa: ARG001 - a part of the test's name
+def test_many_altered_parts(written, memory, hostile, seed):  # noqa: ARG001 - a part of the test's name
     """The same with many more alterations."""
-    assault_parts(written, tmp_path, hostile, 500)
+    assault_parts(written, memory, hostile, 500)

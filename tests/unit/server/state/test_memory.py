@@ -44,7 +44,7 @@ def cases(rng: np.random.Generator, rows: int, keys: int, hours: float) -> CaseR
 
 def sliced_panes(state: StreamState, rng: np.random.Generator) -> None:
     for revision in range(2, 6):
-        state.take(cases(rng, 4_000, 4, 2.9), revision, NOW)
+        state.take(cases(rng, 1_300, 4, 0.95), revision, NOW)
 
 
 def thin_additions(state: StreamState, rng: np.random.Generator) -> None:
@@ -55,18 +55,18 @@ def thin_additions(state: StreamState, rng: np.random.Generator) -> None:
 
 def waiting_pieces(state: StreamState, rng: np.random.Generator) -> None:
     for revision in range(2, 202):
-        state.take(cases(rng, 20, 4, 2.9), revision, NOW)
+        state.take(cases(rng, 7, 4, 0.95), revision, NOW)
 
 
 def labelled_ids(state: StreamState, rng: np.random.Generator) -> None:
     for revision in range(2, 12, 2):
-        ids = [b"order-%d-%d" % (revision, row) for row in range(1_000)]
-        times = NOW - (rng.random(1_000) * 2.9 * HOUR_US).astype(np.int64)
-        columns = segments(rng, 1_000, 4)
+        ids = [b"order-%d-%d" % (revision, row) for row in range(300)]
+        times = NOW - (rng.random(300) * 0.95 * HOUR_US).astype(np.int64)
+        columns = segments(rng, 300, 4)
         state.take(
-            PredictionRows(ids, rng.normal(size=1_000), 1_000, 1_000, times, columns), revision, NOW
+            PredictionRows(ids, rng.normal(size=300), 300, 300, times, columns), revision, NOW
         )
-        labels = LabelRows(ids, rng.random(1_000) < 0.1, 1_000, 1_000)
+        labels = LabelRows(ids, rng.random(300) < 0.1, 300, 300)
         state.take(labels, revision + 1, NOW + 60_000_000)
 
 

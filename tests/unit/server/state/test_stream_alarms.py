@@ -450,14 +450,15 @@ def test_other_settings_begin_anew() -> None:
     found = cases(1)
     last_us = found[-1][0]
     assert SETTINGS.alarms is not None
+    whole = Engine(LIMITS)
+    whole.apply(log_of(*found))
     for changes, is_new in (
         ({"threshold": 0.5}, True),
         ({"alarms": replace(SETTINGS.alarms, pane_us=MINUTE_US)}, True),
         ({"alarms": SETTINGS.alarms}, False),
         ({"max_pending": 7}, False),
     ):
-        engine = Engine(LIMITS)
-        engine.apply(log_of(*found))
+        engine = restored(whole)
         before = alarms_of(engine).alarms
         update = Entry(len(found) + 2, last_us, Kind.UPDATE_STREAM, "s", "", 0, 0, None)
         update.change = SettingsUpdate(changes)
