@@ -11,9 +11,10 @@ export PYTHONSAFEPATH := 1
 SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
 # Tests that drive containers or Spark, or overload a server, have the machine for themselves.
-# The files of all others are shared out to two processes.
-ALONE   := tests/deploy tests/load tests/spark
-SHARED  := -n 2 --dist loadfile $(ALONE:%=--ignore=%) tests
+# The files of all others are shared out, in the order of tests/conftest.py, to three processes:
+# with two, two cores are idle where both wait for a disk, a browser or a broker.
+ALONE   := tests/deploy/test_images.py tests/load tests/spark
+SHARED  := -n 3 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) tests
 
 .PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
 
