@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0")
 
 
+@pytest.fixture
+def start(start_python: Callable[..., Process]) -> Callable[..., Process]:
+    """Return a function that starts ``python``: here a server is no fork."""
+    return start_python
+
+
 def test_sigterm_under_load(start: Callable[..., Process], disk: Path) -> None:
     """Exit code 0 and no output; acked rows are in a checkpoint, and nothing is replayed."""
     ended: list[tuple[int, str]] = []

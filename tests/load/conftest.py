@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 import psutil
+import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from streameval.v1 import ingest_pb2, query_pb2, query_pb2_grpc, types_pb2
 
-from ..crash.conftest import Process, disk, start
+from ..crash.conftest import Process, disk, start_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Process", "disk", "start"]
+__all__ = ["Process", "disk", "start_python"]
 
 ROWS = 1_000
+
+
+@pytest.fixture
+def start(start_python: Callable[..., Process]) -> Callable[..., Process]:
+    """Return a function that starts ``python``."""
+    return start_python
 
 
 def batch(stream: str, number: int, *, rows: int = ROWS) -> ingest_pb2.Batch:
