@@ -13,8 +13,9 @@ PYTEST  := $(PY) -m pytest -p no:cacheprovider
 # Tests that drive containers or Spark, or overload a server, have the machine for themselves.
 # The files of all others are shared out, in the order of tests/conftest.py, to three processes:
 # with two, two cores are idle where both wait for a disk, a browser or a broker.
+PROCESSES := 3
 ALONE   := tests/deploy/test_images.py tests/load tests/spark
-SHARED  := -n 3 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) tests
+SHARED  := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) tests
 
 .PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
 
