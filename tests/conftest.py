@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-LONG_FILES = ("simulation", "crash", "newcomers", "kafka", "browser", "examples", "docs", "fuzz")
+LONG_FILES = (
+    *("simulation", "crash", "newcomers", "kafka", "browser", "bench", "deploy"),
+    *("examples", "docs", "fuzz"),
+)
 """The folders whose files take longest, the longest first."""
 
 
