@@ -4,11 +4,12 @@ From the bottom up:
 
 - `exact`: exact sums of products, and the limit on all counts together.
 - `keys`, `resolution`: doubles as ordered integers, and scores reduced to cells.
-- `run`: one class's distinct scores, sorted, with counts. `layered_run`: a large one with a
-  small one beside it. `multiset`: a run for each class, and how they interleave.
+- `run`: one class's distinct scores, sorted, with counts; `insertion`: values inserted into long
+  columns. `layered_run`: a large run with a small one beside it. `multiset`: a run for each
+  class, and how they interleave.
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
-- `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
-  protocol by which queries read them.
+- `ascending`: ranks where nothing ties. `groups`, `cumulative`: the integers that metrics are
+  computed from. `view`: the protocol by which queries read them.
 - `state`: one immutable revision with its cached answers. `packed_counts`, `packed_run`: its
   counts as bytes, and one class of them; `opened_counts`: which of them are open. `merge`: sums
   and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there;

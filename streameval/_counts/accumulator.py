@@ -319,7 +319,7 @@ class CountsAccumulator:
 
     def _set(self, state: State, pending: _Pending | None = None) -> None:
         # A merge is a pass over the state, so a larger state is merged less often.
-        threshold = max(_MIN_MERGE_ROWS, len(state.counts) // 2)
+        threshold = max(_MIN_MERGE_ROWS, state.counts.max_len // 2)
         # From here on nothing is allocated, so nothing can fail half way.
         self._merge_threshold = threshold
         self.state = state

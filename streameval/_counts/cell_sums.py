@@ -162,10 +162,10 @@ class CellSums:
         used = np.flatnonzero(positives != 0)
         counts = ScoreCounts(self._run(used, positives, scale), self._run(None, negatives, scale))
         if used.size:
-            tied = negatives[used]
-            below = np.cumsum(negatives)[used]
-            below -= tied
-            counts.ranks_cache.append((below, tied if tied.any() else None))
+            best_first = used[::-1]
+            tied = negatives[best_first]
+            above = counts.negatives.total - np.cumsum(negatives)[best_first]
+            counts.ranks_cache.append((above, tied if tied.any() else None))
         return counts
 
     def _run(self, used: IntArray | None, sums: IntArray, scale: Scale) -> Run:

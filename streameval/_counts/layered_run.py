@@ -5,7 +5,7 @@ cases updates (`multiset`). So the scores of a million negatives need not be cop
 thousand new ones: these are merged with the small run, and that with the large one when it has
 grown to a sixteenth, or when the scores themselves are read.
 
-Cost: O(d log n + k) to add d scores beside k, O(n) once in n/16 scores or for a reader.
+Cost: O(d log d + k) to add d scores beside k, O(n) once in n/16 scores or for a reader.
 """
 
 from __future__ import annotations
@@ -60,14 +60,15 @@ class LayeredRun(Run):
     __slots__ = ("_layers", "_size")
 
     _layers: Layers | None
-    _size: int
+    _size: int | None
+    """How many distinct scores there are; None until that is first asked for."""
 
     @classmethod
-    def of_layers(cls, layers: Layers, size: int) -> LayeredRun:
-        """Return the run of two layers with this many distinct scores. O(1)."""
+    def of_layers(cls, layers: Layers) -> LayeredRun:
+        """Return the run of two layers. O(1)."""
         run = cls.__new__(cls)
         object.__setattr__(run, "_layers", layers)
-        object.__setattr__(run, "_size", size)
+        object.__setattr__(run, "_size", None)
         object.__setattr__(run, "total", layers.base.total + layers.added.total)
         return run
 
@@ -95,7 +96,21 @@ class LayeredRun(Run):
         return object.__getattribute__(self, name)
 
     def __len__(self) -> int:
-        return self._size
+        """Return how many distinct scores there are. O(d log n) once, for d added ones."""
+        layers, size = self._layers, self._size
+        if layers is None:
+            return super().__len__()
+        if size is None:
+            found = locate(layers.base.scores, layers.added.scores)[1]
+            size = self.max_len - int(np.count_nonzero(found))
+            object.__setattr__(self, "_size", size)
+        return size
+
+    @property
+    def max_len(self) -> int:
+        """A bound of how many distinct scores there are; searches and merges nothing."""
+        layers = self._layers
+        return super().max_len if layers is None else len(layers.base) + len(layers.added)
 
     def above(self, score: float) -> int:
         """Return how many cases have at least this score; merges nothing."""
@@ -113,13 +128,13 @@ class LayeredRun(Run):
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
-        size, total = self._size, self.total
+        size, total = len(self), self.total
         super()._check()
         assert (size, total) == (self.scores.size, self.multiplicities().sum()), (size, total)
 
 
 def with_added(run: Run, change: Run) -> Run:
-    """Return the sum of a run and a small change, in layers if that pays. O(d log n + k).
+    """Return the sum of a run and a small change, in layers if that pays. O(d log d + k).
 
     Raises nothing for a change that removes cases: the caller checks the counts of a run that
     is not layered.
@@ -134,6 +149,4 @@ def with_added(run: Run, change: Run) -> Run:
         return base.merged(together)
     if layers is None:
         below = base.cumulative()
-    is_new = ~(locate(base.scores, change.scores)[1] | locate(added.scores, change.scores)[1])
-    size = len(run) + int(np.count_nonzero(is_new))
-    return LayeredRun.of_layers(Layers(base, together, below), size)
+    return LayeredRun.of_layers(Layers(base, together, below))

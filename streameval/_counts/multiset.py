@@ -2,7 +2,7 @@
 
 Positives and negatives are separate, a `Run` each. Sorting the classes separately
 needs no argsort and moves no labels, and nearly all metrics need only the positives'
-groups and the number of negatives below each (`ScoreCounts.ranks`).
+groups and the number of negatives above each (`ScoreCounts.ranks`).
 
 A pair of runs is immutable. Adding, removing, merging and sliding a window are the
 same operation, a signed merge, which returns a new pair.
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.insertion import inserted, stepped
 from streameval._counts.layered_run import LayeredRun, with_added
 from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import IntArray
+    from streameval._common.arrays import BoolArray, IntArray
 
 _MIN_RANK_UPDATE_RATIO = 16
 """Ranks are updated if the positives are longer than the change times this; else recomputed."""
@@ -38,9 +39,9 @@ class ScoreCounts:
     Examples
     --------
     >>> counts = ScoreCounts(Run.of(np.array([0.9, 0.4])), Run.of(np.array([0.4, 0.1, 0.1])))
-    >>> below, tied = counts.ranks()
-    >>> below, tied
-    (array([2, 3]), array([1, 0]))
+    >>> above, tied = counts.ranks()
+    >>> above, tied
+    (array([0, 0]), array([0, 1]))
     >>> counts.num_distinct()
     3
     """
@@ -53,17 +54,22 @@ class ScoreCounts:
         return len(self.positives) + len(self.negatives)
 
     @property
+    def max_len(self) -> int:
+        """The length, or a bound of it that costs less. O(1)."""
+        return self.positives.max_len + self.negatives.max_len
+
+    @property
     def total(self) -> int:
         """How many cases there are."""
         return self.positives.total + self.negatives.total
 
     def ranks(self) -> tuple[IntArray, IntArray | None]:
-        """Return how many negatives are below, and tied with, each distinct positive score.
+        """Return how many negatives are above, and tied with, each distinct positive score.
 
         Returns
         -------
-        below : int64[n]
-            Negatives whose score is lower, for each score of the positives.
+        above : int64[n]
+            Negatives whose score is higher, for each score of the positives, best first.
         tied : int64[n] or None
             Negatives whose score is the same; None when no score has both.
 
@@ -91,15 +97,19 @@ class ScoreCounts:
         NegativeCountError
             When a score would be left with a negative count.
         """
-        has_ranks = bool(self.ranks_cache) and _is_update_cheaper(self, change)
+        if not (self.ranks_cache and _is_update_cheaper(self, change)):
+            return ScoreCounts(
+                _require_positive(self.positives.merged(change.positives)),
+                _require_positive(self.negatives.merged(change.negatives)),
+            )
         # Ranks that are updated need no scores of negatives.
-        add = with_added if has_ranks else Run.merged
+        places = locate(self.positives.scores, change.positives.scores)
         after = ScoreCounts(
-            _require_positive(self.positives.merged(change.positives)),
-            _require_positive(add(self.negatives, change.negatives)),
+            _require_positive(self.positives.merged_at(change.positives, *places)),
+            _require_positive(with_added(self.negatives, change.negatives)),
         )
-        if has_ranks and after.positives.scores.size:
-            after.ranks_cache.append(_updated_ranks(self, change, after))
+        if after.positives.scores.size:
+            after.ranks_cache.append(_updated_ranks(self, change, after, places))
         return after
 
     def _check(self) -> None:
@@ -108,9 +118,9 @@ class ScoreCounts:
         self.negatives._check()
         assert self.total < MAX_TOTAL, self.total
         if self.ranks_cache:
-            below, tied = self.ranks_cache[0]
-            fresh_below, fresh_tied = _ranks(self.positives, self.negatives)
-            assert np.array_equal(below, fresh_below), (below, fresh_below)
+            above, tied = self.ranks_cache[0]
+            fresh_above, fresh_tied = _ranks(self.positives, self.negatives)
+            assert np.array_equal(above, fresh_above), (above, fresh_above)
             if tied is None or fresh_tied is None:
                 assert tied is None or not tied.any(), tied
                 assert fresh_tied is None, fresh_tied
@@ -130,18 +140,27 @@ def _require_positive(run: Run) -> Run:
 def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
     layers = negatives.layers if isinstance(negatives, LayeredRun) else None
     if layers is None:
-        return _ranks_in(positives, negatives, negatives.cumulative())
-    below, tied = _ranks_in(positives, layers.base, layers.below)
-    more_below, more_tied = _ranks_in(positives, layers.added, layers.added.cumulative())
-    if tied is None or more_tied is None:
-        return below + more_below, more_tied if tied is None else tied
-    return below + more_below, tied + more_tied
+        below, tied = _ranks_in(positives, negatives, negatives.cumulative())
+    else:
+        below, tied = _ranks_in(positives, layers.base, layers.below)
+        more_below, more_tied = _ranks_in(positives, layers.added, layers.added.cumulative())
+        below = below + more_below
+        tied = more_tied if tied is None else tied if more_tied is None else tied + more_tied
+    above = negatives.total - below[::-1]
+    if tied is None:
+        return above, None
+    tied = np.ascontiguousarray(tied[::-1])
+    above -= tied
+    return above, tied
 
 
 def _ranks_in(
     positives: Run, negatives: Run, below: IntArray | None
 ) -> tuple[IntArray, IntArray | None]:
-    """Return the ranks, given how many cases are before each index of the negatives."""
+    """Return how many negatives are below, and tied with, each score of the positives, ascending.
+
+    `below` is how many cases are before each index of the negatives.
+    """
     at, present = locate(negatives.scores, positives.scores)
     if not present.any():
         return (at if below is None else below[at]), None
@@ -156,34 +175,39 @@ def _is_update_cheaper(counts: ScoreCounts, change: ScoreCounts) -> bool:
 
 
 def _updated_ranks(
-    before: ScoreCounts, change: ScoreCounts, after: ScoreCounts
+    before: ScoreCounts,
+    change: ScoreCounts,
+    after: ScoreCounts,
+    places: tuple[IntArray, BoolArray],
 ) -> tuple[IntArray, IntArray | None]:
-    """Return the ranks after a small signed change, in a few passes over the positives."""
-    below, tied = before.ranks()
+    """Return the ranks after a small signed change, in a few passes over the positives.
+
+    `places` are those of the changed positives among the ones before.
+    """
+    above, tied = before.ranks()
     old = before.positives.scores
-    # Every positive above a changed negative has that many more negatives below it.
-    moved = change.negatives
-    steps = np.zeros(old.size + 1, dtype=np.int64)
-    np.add.at(steps, np.searchsorted(old, moved.scores, side="right"), moved.multiplicities())
-    below = below + np.cumsum(steps[:-1])
-    at, present = locate(old, moved.scores)
-    if present.any():
+    # From here on rows are counted from the best score, as ranks are.
+    moved, counts = change.negatives.scores[::-1], change.negatives.multiplicities()[::-1]
+    at, is_tied = locate(old, moved)
+    starts = old.size - at  # every positive below a negative has that many more above it
+    if is_tied.any():
         tied = np.zeros(old.size, dtype=np.int64) if tied is None else tied.copy()
-        tied[at[present]] += moved.multiplicities()[present]
+        tied[starts[is_tied] - 1] += counts[is_tied]
     # Then the positive scores that are removed and added.
-    removed = ~locate(after.positives.scores, change.positives.scores)[1]
-    at, present = locate(old, change.positives.scores)
-    drop = at[present & removed]
+    at, is_old = places[0][::-1], places[1][::-1]
+    added = change.positives.multiplicities()[::-1]
+    held = 1 if before.positives.counts is None else before.positives.counts[at[is_old]]
+    drop = old.size - 1 - at[is_old][added[is_old] == -held]
+    at, fresh = old.size - at[~is_old], change.positives.scores[~places[1]]
     if drop.size:
-        below = np.delete(below, drop)
+        above = np.delete(above, drop)
         tied = None if tied is None else np.delete(tied, drop)
-        old = np.delete(old, drop)
-    fresh = change.positives.scores[~present]
-    if fresh.size:
-        at = np.searchsorted(old, fresh)
-        fresh_below, fresh_tied = _ranks(Run(fresh, None, fresh.size), after.negatives)
-        below = np.insert(below, at, fresh_below)
-        if tied is not None or fresh_tied is not None:
-            tied = np.zeros(old.size, dtype=np.int64) if tied is None else tied
-            tied = np.insert(tied, at, 0 if fresh_tied is None else fresh_tied)
-    return below, tied
+        at = at - np.searchsorted(drop, at)
+        starts = starts - np.searchsorted(drop, starts)
+    fresh_above, fresh_tied = _ranks(Run(fresh, None, fresh.size), after.negatives)
+    above = stepped(above, starts, counts, at, fresh_above)
+    if tied is not None or fresh_tied is not None:
+        tied = np.zeros(old.size - drop.size, dtype=np.int64) if tied is None else tied
+        nothing = np.zeros(fresh.size, dtype=np.int64)
+        tied = inserted(tied, at, nothing if fresh_tied is None else fresh_tied)
+    return above, tied

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._counts.insertion import inserted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -112,6 +114,11 @@ class Run:
     def __len__(self) -> int:
         return self.scores.size
 
+    @property
+    def max_len(self) -> int:
+        """The number of distinct scores, or a bound of it that costs less. O(1)."""
+        return self.scores.size
+
     def count_of(self, score: float) -> int:
         """Return how many cases have this score. O(log n)."""
         at = int(np.searchsorted(self.scores, score))
@@ -154,9 +161,29 @@ class Run:
             scores = np.concatenate((self.scores, change.scores))
             scores.sort(kind="stable")
             return _grouped(scores, None)
-        if len(change) > len(self):
-            return _inserted(change, self)
-        return _inserted(self, change)
+        longer, shorter = (change, self) if len(change) > len(self) else (self, change)
+        return longer.merged_at(shorter, *locate(longer.scores, shorter.scores))
+
+    def merged_at(self, change: Run, at: IntArray, is_present: BoolArray) -> Run:
+        """Return `merged` of a change of which `locate` has found the scores here. O(n + d)."""
+        if not change.scores.size:
+            return self
+        added = change.multiplicities()
+        counts = self.counts
+        if is_present.any():
+            counts = self.multiplicities().copy()
+            counts[at[is_present]] += added[is_present]
+        scores = self.scores
+        if not is_present.all():
+            is_new = ~is_present
+            scores = inserted(scores, at[is_new], change.scores[is_new])
+            if counts is not None or change.counts is not None:
+                before = self.multiplicities() if counts is None else counts
+                counts = inserted(before, at[is_new], added[is_new])
+        if counts is not None and (counts == 0).any():
+            kept = counts != 0
+            scores, counts = scores[kept], counts[kept]
+        return _run(scores, counts)
 
     def negated(self) -> Run:
         """Return the change that removes all these cases. O(n)."""
@@ -253,25 +280,3 @@ def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
     sums = np.add.reduceat(counts, firsts)
     kept = sums != 0
     return _run(ordered[firsts[kept]], sums[kept])
-
-
-def _inserted(into: Run, change: Run) -> Run:
-    """Return the sum of two runs, inserting the shorter into the longer."""
-    at, present = locate(into.scores, change.scores)
-    added = change.multiplicities()
-    counts = into.counts
-    if present.any():
-        counts = into.multiplicities().copy()
-        counts[at[present]] += added[present]
-    scores = into.scores
-    if not present.all():
-        absent = ~present
-        scores = np.insert(scores, at[absent], change.scores[absent])
-        if counts is not None or change.counts is not None:
-            counts = np.insert(
-                into.multiplicities() if counts is None else counts, at[absent], added[absent]
-            )
-    if counts is not None and (counts == 0).any():
-        kept = counts != 0
-        scores, counts = scores[kept], counts[kept]
-    return _run(scores, counts)

@@ -16,9 +16,10 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import is_number, shown
+from streameval._counts.ascending import ascending
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
-from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.exact import MAX_TOTAL, repeated
 from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
@@ -200,17 +201,13 @@ class State:
     @cached_property
     def groups(self) -> Groups:
         """The tied groups that have positives, best first. O(n) in their number."""
-        positives, negatives = self.counts.positives, self.counts.negatives
-        below, tied = self.counts.ranks()
+        positives = self.counts.positives
+        fp, tied = self.counts.ranks()
         size = positives.scores.size
-        # A constant column takes no memory: broadcasting repeats one value by its stride.
-        n = np.broadcast_to(np.int64(0), size) if tied is None else tied[::-1]
-        fp = negatives.total - below[::-1]
-        if tied is not None:
-            fp -= n
+        n = repeated(np.int64(0), size) if tied is None else tied
         if positives.counts is None:
-            p = np.broadcast_to(np.int64(1), size)
-            tp = np.arange(size, dtype=np.int64)
+            p = repeated(np.int64(1), size)
+            tp = ascending(size)
         else:
             p = positives.counts[::-1]
             tp = np.cumsum(p) - p

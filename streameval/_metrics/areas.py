@@ -15,13 +15,17 @@ from streameval._common.values import optional_real, real
 from streameval._counts.groups import Groups
 from streameval._counts.view import Queries
 from streameval._metrics.hull import Vertices, cached_hull, hull_vertices
-from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value, closed_areas
 from streameval._metrics.roc_areas import partial_auc_roc_value
 from streameval._metrics.weighting import require_unweighted
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.view import View
+
+
+_PLAIN_AREA = ("auc_pr", False, "closed", None, 0.0)
+"""The key of AUC-PR by its defaults."""
 
 
 def step_groups(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) -> Groups:
@@ -247,6 +251,8 @@ class AreaQueries(Queries):
         view = self._view()
         _check_method(method, is_weighted=view.unit > 1)
         key = ("auc_pr", hull, method, prevalence, min_recall)
+        if key == _PLAIN_AREA:
+            return view.cached(key, lambda: _plain_area(view))
         return view.cached(
             key,
             lambda: auc_pr_value(
@@ -300,6 +306,19 @@ class AreaQueries(Queries):
             ("average_precision", prevalence),
             lambda: average_precision_value(view.groups, prevalence=prevalence),
         )
+
+
+def _plain_area(view: View) -> float:
+    """Return AUC-PR, and keep average precision, which is nearly always asked for, too.
+
+    Missed positives are a last group of the one and not of the other, so then it is not kept.
+    """
+    groups = view.groups
+    if groups.missed_positives:
+        return auc_pr_value(groups.with_misses())
+    area, precision = closed_areas(groups)
+    view.cached(("average_precision", None), lambda: precision)
+    return area
 
 
 def _curve_groups(view: View, *, hull: bool) -> Groups:

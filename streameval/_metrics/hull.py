@@ -29,10 +29,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from streameval._metrics.chains import Corners, PointColumns
+
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
+    from streameval._metrics.chains import Chain
 
 # Object arrays hold Python integers where int64 products would overflow.
 _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
@@ -44,6 +47,7 @@ _MAX_INT64_TOTAL = 1 << 31  # below this total, every product of two differences
 _MAX_SCAN_POINTS = 96  # up to this many points the plain scan is faster
 _SAMPLE_STRIDE = 32  # the sample takes every 32nd corner
 _MIN_FILTERED_POINTS = 1 << 17  # from here on whole blocks are excluded before their points
+_BLOCK_PARTS = 4  # of a block that is left, the parts are excluded next
 _MAX_POINTS_PER_DROP = 8  # a pass that drops fewer than 1 point in 8 is the last before the scan
 # The relative error of float products of differences of counts below 2^62 is less than this.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -89,21 +93,16 @@ def hull_vertices(groups: Groups) -> Vertices:
     >>> hull.fp, hull.tp, hull.thresholds
     (array([0, 0, 1, 3]), array([0, 1, 2, 2]), array([ inf,  0.9,  0.4, -inf]))
     """
-    P, N, G = groups.P, groups.N, groups.p.size
-    x = np.zeros(G + 2, dtype=np.int64)
-    y = np.zeros(G + 2, dtype=np.int64)
-    np.add(groups.fp, groups.n, out=x[1:-1])
-    np.add(groups.tp, groups.p, out=y[1:-1])
-    x[-1], y[-1] = N, P
-    if x[-2] == N and y[-2] == P:  # the last corner is (N, P) itself
-        x, y = x[:-1], y[:-1]
-    rows = upper_hull(x, y)
+    G = groups.p.size
+    corners = Corners(groups)
+    rows = _hull_rows(corners, wide=max(groups.N, groups.P) >= _MAX_INT64_TOTAL)
     thresholds = np.full(rows.size, np.inf)
     inner = (rows > 0) & (rows <= G)
     thresholds[inner] = groups.scores[rows[inner] - 1]
     if rows[-1] > G:
         thresholds[-1] = -np.inf
-    return Vertices(thresholds=thresholds, fp=x[rows], tp=y[rows])
+    fp, tp = corners.at(rows)
+    return Vertices(thresholds=thresholds, fp=fp, tp=tp)
 
 
 def cached_hull(view: View) -> Vertices:
@@ -127,25 +126,28 @@ def upper_hull(x: IntArray, y: IntArray) -> IntArray:
         Ascending row numbers; of points on one line only the ends.
     """
     wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _MAX_INT64_TOTAL
-    return _hull_rows(x, y, wide=wide)
+    return _hull_rows(PointColumns(x, y), wide=wide)
 
 
-def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
-    if x.size <= _MAX_SCAN_POINTS:
+def _hull_rows(chain: Chain, *, wide: bool) -> IntArray:
+    if chain.size <= _MAX_SCAN_POINTS:
+        x, y = chain.columns()
         return _scan(x.tolist(), y.tolist())
-    rows = _above_sample(x, y, wide=wide)
+    rows = _above_sample(chain, wide=wide)
+    x, y = chain.at(rows)
     while rows.size > _MAX_SCAN_POINTS:
-        px, py = _exact(x[rows], wide=wide), _exact(y[rows], wide=wide)
+        px, py = _exact(x, wide=wide), _exact(y, wide=wide)
         dx, dy = np.diff(px), np.diff(py)
         # A vertex: the slope before it is greater than the slope after it.
         convex = dy[:-1] * dx[1:] > dy[1:] * dx[:-1]
         dropped = convex.size - int(np.count_nonzero(convex))
         if dropped == 0:
             return rows
-        rows = rows[np.concatenate(([True], convex, [True]))]
+        kept = np.concatenate(([True], convex, [True]))
+        rows, x, y = rows[kept], x[kept], y[kept]
         if dropped * _MAX_POINTS_PER_DROP < convex.size:
             break
-    return rows[_scan(x[rows].tolist(), y[rows].tolist())]
+    return rows[_scan(x.tolist(), y.tolist())]
 
 
 def _exact(column: IntArray, *, wide: bool) -> _Exact:
@@ -165,36 +167,45 @@ def _scan(x: list[int], y: list[int]) -> IntArray:
     return np.array(stack, dtype=np.int64)
 
 
-def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
+def _above_sample(chain: Chain, *, wide: bool) -> IntArray:
     """Return the rows that may be vertices: the vertices of a sample's hull, and all above it."""
-    blocks = (x.size - 1) // _SAMPLE_STRIDE
-    sample = np.append(np.arange(blocks) * _SAMPLE_STRIDE, x.size - 1)
-    corners = sample[_hull_rows(x[sample], y[sample], wide=wide)]
+    blocks = (chain.size - 1) // _SAMPLE_STRIDE
+    sample = np.append(np.arange(blocks) * _SAMPLE_STRIDE, chain.size - 1)
+    sampled = PointColumns(*chain.at(sample))
+    vertices = _hull_rows(sampled, wide=wide)
+    x, y = sampled.at(vertices)
     # The chord above each block of rows; the last block also includes the remainder.
-    chord = np.searchsorted(corners, sample[:-1], side="right") - 1
-    ax, ay = x[corners[chord]], y[corners[chord]]
-    dx, dy = x[corners[chord + 1]] - ax, y[corners[chord + 1]] - ay
-    keep = np.zeros(x.size, dtype=bool)
-    keep[corners] = True
+    chord = np.repeat(np.arange(vertices.size - 1), np.diff(vertices))
+    chords = x[chord], y[chord], np.diff(x)[chord], np.diff(y)[chord]
     body = blocks * _SAMPLE_STRIDE
-    in_blocks = (blocks, _SAMPLE_STRIDE)
-    x_blocks, y_blocks = x[:body].reshape(in_blocks), y[:body].reshape(in_blocks)
-    chords = ax[:, None], ay[:, None], dx[:, None], dy[:, None]
-    kept = keep[:body].reshape(in_blocks)
-    if x.size < _MIN_FILTERED_POINTS:
-        _mark_above(x_blocks, y_blocks, chords, kept, wide=wide)
+    keep = np.zeros(chain.size, dtype=bool)
+    if chain.size < _MIN_FILTERED_POINTS:
+        x, y = (column[:body].reshape(-1, _SAMPLE_STRIDE) for column in chain.columns())
+        keep[:body] = _are_above(x, y, _in_rows(chords), wide=wide).ravel()
     else:
-        # The chain is monotone, so a block is right of its first x and below its last y. Where
-        # that corner is not above the chord, no point of the block is.
-        may_be_above = np.zeros(blocks, dtype=bool)
-        _mark_above(x_blocks[:, 0], y_blocks[:, -1], (ax, ay, dx, dy), may_be_above, wide=wide)
-        some = np.flatnonzero(may_be_above)
-        above = kept[some]
-        _mark_above(x_blocks[some], y_blocks[some], _at(chords, some), above, wide=wide)
-        kept[some] = above
-    tail = slice(body, x.size)
-    _mark_above(x[tail], y[tail], _at(chords, -1), keep[tail], wide=wide)
+        # The chain is monotone, so a block is right of its first x and below the y of the next.
+        # Where that corner is not above the chord, no point of the block is.
+        near = np.flatnonzero(_are_above(sampled.x[:-1], sampled.y[1:], chords, wide=wide))
+        # The same for the parts of each block that is left, then for the points of these.
+        width = max(_SAMPLE_STRIDE // _BLOCK_PARTS, 1)
+        of_near = _at(chords, near)
+        bounds, x, y = _read(chain, sample[near], np.arange(0, _SAMPLE_STRIDE + 1, width))
+        near, part = np.nonzero(_are_above(x[:, :-1], y[:, 1:], _in_rows(of_near), wide=wide))
+        of_near = _at(of_near, near)
+        points, x, y = _read(chain, bounds[near, part], np.arange(width))
+        keep[points] = _are_above(x, y, _in_rows(of_near), wide=wide)
+    # The remainder, under the last chord.
+    x, y = chain.at(np.arange(body, chain.size))
+    keep[body:] = _are_above(x, y, _at(chords, -1), wide=wide)
+    keep[sample[vertices]] = True
     return np.flatnonzero(keep)
+
+
+def _read(chain: Chain, starts: IntArray, offsets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the rows at these offsets from each start, and their x and y, in a row a start."""
+    rows = starts[:, None] + offsets
+    x, y = chain.at(rows.ravel())
+    return rows, x.reshape(rows.shape), y.reshape(rows.shape)
 
 
 def _at(chords: _Chords, blocks: IntArray | int) -> _Chords:
@@ -203,21 +214,21 @@ def _at(chords: _Chords, blocks: IntArray | int) -> _Chords:
     return ax[blocks], ay[blocks], dx[blocks], dy[blocks]
 
 
-def _mark_above(
-    x: IntArray,
-    y: IntArray,
-    chord: _Chords,
-    keep: npt.NDArray[np.bool_],
-    *,
-    wide: bool,
-) -> None:
-    """Set `keep` for points above their chord (if wide, also for those within rounding)."""
+def _in_rows(chords: _Chords) -> _Chords:
+    """Return chords that are each compared with a row of points."""
+    ax, ay, dx, dy = chords
+    return ax[:, None], ay[:, None], dx[:, None], dy[:, None]
+
+
+def _are_above(x: IntArray, y: IntArray, chord: _Chords, *, wide: bool) -> BoolArray:
+    """Return whether points are above their chord (if wide, true also within rounding)."""
     ax, ay, dx, dy = chord
     if wide:
         # Floats are accurate enough to exclude points that are clearly below.
         rise = (y - ay).astype(np.float64) * dx
         run = (x - ax).astype(np.float64) * dy
-        keep |= rise >= run * (1 - _ROUNDING)
-        return
+        near: BoolArray = rise >= run * (1 - _ROUNDING)
+        return near
     # y dx > x dy + (ay dx - ax dy); both sides are below 2^63.
-    keep |= y * dx > x * dy + (ay * dx - ax * dy)
+    above: BoolArray = y * dx > x * dy + (ay * dx - ax * dy)
+    return above

@@ -67,8 +67,11 @@ def _series(square: FloatArray, largest: float) -> FloatArray:
     terms = 1
     while (largest * largest) ** terms / (2 * terms + 3) > _MAX_TERM_ERROR:
         terms += 1
-    value = np.full(square.shape, 1 / (2 * terms + 1))
-    for k in range(terms - 1, 0, -1):
+    if terms == 1:
+        return np.full(square.shape, 1 / 3)
+    value = square * (1 / (2 * terms + 1))
+    value += 1 / (2 * terms - 1)
+    for k in range(terms - 2, 0, -1):
         value *= square
         value += 1 / (2 * k + 1)
     return value

@@ -26,13 +26,13 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
-from streameval._counts.exact import dot
+from streameval._counts.exact import constant_of, dot, repeated
 from streameval._metrics.log_series import log_series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
 
 # Rows: a block of a dozen float64 columns fits the second-level cache.
@@ -139,15 +139,41 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
     if groups.P == 0 or math.isnan(factor):
         return math.nan
     total = 0.0
-    for start in range(0, groups.p.size, _BLOCK_ROWS):
-        part = slice(start, start + _BLOCK_ROWS)
-        p = groups.p[part]
-        tp = (groups.tp[part] + p).astype(np.float64)
-        called = (groups.fp[part] + groups.n[part]) * factor
-        called += tp
-        tp /= called
-        total += dot(tp, p)
+    for block in _blocks(groups):
+        total += _precision_sum(*block, factor)
     return total / groups.P
+
+
+def closed_areas(groups: Groups) -> tuple[float, float]:
+    """Return `auc_pr_value` and `average_precision_value` of the counts as they are. O(G).
+
+    Both at once, because to read the counts takes a third of the time of either.
+
+    Parameters
+    ----------
+    groups : Groups
+        Without misses.
+    """
+    if groups.P == 0:
+        return math.nan, math.nan
+    area = precisions = 0.0
+    for block in _blocks(groups):
+        precisions += _precision_sum(*block)
+        area += closed_area(*block)
+    return area / groups.P, precisions / groups.P
+
+
+def _precision_sum(
+    tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray, factor: float = 1.0
+) -> float:
+    """Return the sum of p x precision at the end of each group, negatives times `factor`."""
+    called = _sum(fp, n)
+    if factor != 1:
+        called = called * factor
+    found = tp + p
+    called = called + found
+    found /= called
+    return dot(found, p)
 
 
 def negatives_factor(groups: Groups, prevalence: float | None) -> float:
@@ -188,21 +214,69 @@ def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
     first = 0
     if from_tp > 0:
         first = int(np.searchsorted(groups.tp, from_tp, side="right")) - 1
-    for start in range(max(first, 0), groups.p.size, _BLOCK_ROWS):
-        part = slice(start, start + _BLOCK_ROWS)
-        tp = groups.tp[part].astype(np.float64)
-        fp: FloatArray = np.multiply(groups.fp[part], factor, dtype=np.float64)
-        p = groups.p[part].astype(np.float64)
-        n: FloatArray = np.multiply(groups.n[part], factor, dtype=np.float64)
+    is_first = True
+    for block in _blocks(groups, max(first, 0)):
+        tp, fp, p, n = block
+        if factor != 1:
+            fp, n = fp * factor, n * factor
         cut = from_tp - tp[0]
-        if start == first and cut > 0:
+        if is_first and cut > 0:
             if cut >= p[0]:  # the curve ends below the requested recall
                 return
+            p, n = np.array(p), np.array(n)  # of a broadcast column, one that can be written
             share = cut / p[0]
             fp[0] += n[0] * share
             n[0] *= 1 - share
             tp[0], p[0] = from_tp, p[0] - cut
+        is_first = False
         yield tp, fp, p, n
+
+
+def _blocks(groups: Groups, first: int = 0) -> Iterator[_Piece]:
+    """Yield blocks of (TP, FP, p, n) of the groups from `first` on, as floats.
+
+    Blocks of constant columns are constant; the others are the caller's.
+    """
+    each = constant_of(groups.p)
+    p, n = _constant_floats(groups.p), _constant_floats(groups.n)
+    # Groups of as many positives each begin at equal distances, so their counts are not read.
+    ramp: FloatArray | None = None
+    if each is not None:
+        ramp = np.arange(min(groups.p.size, _BLOCK_ROWS), dtype=np.float64) * each
+    for start in range(first, groups.p.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        fp = groups.fp[part].astype(np.float64)
+        tp: FloatArray
+        if ramp is None:
+            tp = groups.tp[part].astype(np.float64)
+        else:
+            tp = ramp[: fp.size] + float(groups.tp[start])
+        yield (
+            tp,
+            fp,
+            groups.p[part].astype(np.float64) if p is None else p[part],
+            groups.n[part].astype(np.float64) if n is None else n[part],
+        )
+
+
+def _constant_floats(counts: IntArray) -> FloatArray | None:
+    """Return a constant column as floats; None of one of its own values."""
+    each = constant_of(counts)
+    return None if each is None else repeated(np.float64(each), counts.size)
+
+
+def _sum(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the sum of two columns, without a pass where the second is constant and 0.
+
+    It is a constant column where both are.
+    """
+    more = constant_of(b)
+    if more is None:
+        return a + b
+    each = constant_of(a)
+    if each is not None:
+        return repeated(each + more, a.size)
+    return a if more == 0 else a + more
 
 
 def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
@@ -213,7 +287,7 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
         tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
         if not tp.size:
             return area
-    return area + dot(_mean_shares(tp, p, tp + fp, p + n), p)
+    return area + 2 * dot(_half_shares(tp, p, tp + fp, _sum(p, n)), p)
 
 
 def _closed_rest(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
@@ -228,13 +302,13 @@ def _closed_rest(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
         tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
         if not tp.size:
             return rest
-    return rest + dot(_mean_shares(fp, n, tp + fp, p + n), p)
+    return rest + 2 * dot(_half_shares(fp, n, tp + fp, _sum(p, n)), p)
 
 
-def _mean_shares(
+def _half_shares(
     start: FloatArray, gain: FloatArray, above: FloatArray, growth: FloatArray
 ) -> FloatArray:
-    """Return one class's mean share of the cases called positive, over each piece.
+    """Return half of one class's mean share of the cases called positive, over each piece.
 
     The class grows from `start` by `gain` while all cases grow from `above`, which is
     positive and is overwritten, by `growth`.
@@ -245,13 +319,12 @@ def _mean_shares(
     q = tail * z
     q += 1
     q *= start
-    q *= 2
-    # z - 1, computed without z, which would cancel for z near 1.
-    above *= -2
+    # (1 - z)/2, computed without z, which would cancel for z near 1.
     above /= d
     tail *= above
-    tail += 1
-    tail *= gain
+    np.subtract(0.5, tail, out=tail)
+    if constant_of(gain) != 1:
+        tail *= gain
     q += tail
     q /= d
     return q

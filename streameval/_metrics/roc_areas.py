@@ -34,7 +34,7 @@ def auc_roc_value(groups: Groups) -> float:
     pairs = 2 * P * N
     # Twice the negatives above each positive, plus its ties. Python divides integers
     # of any size with a single rounding.
-    lost = exact_dot(groups.p, 2 * groups.fp + groups.n, pairs)
+    lost = 2 * exact_dot(groups.p, groups.fp, pairs) + exact_dot(groups.p, groups.n, pairs)
     return (pairs - lost) / pairs
 
 

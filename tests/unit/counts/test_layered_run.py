@@ -31,10 +31,10 @@ def check_same(counts: ScoreCounts, merged: ScoreCounts) -> None:
     for score in (*merged.negatives.scores[::97].tolist(), 0.123456):
         assert run.count_of(score) == merged.negatives.count_of(score)
     if counts.ranks_cache:
-        below, tied = counts.ranks_cache[0]
-        fresh_below, fresh_tied = ScoreCounts(merged.positives, merged.negatives).ranks()
-        assert np.array_equal(below, fresh_below)
-        nothing = np.zeros_like(below)
+        above, tied = counts.ranks_cache[0]
+        fresh_above, fresh_tied = ScoreCounts(merged.positives, merged.negatives).ranks()
+        assert np.array_equal(above, fresh_above)
+        nothing = np.zeros_like(above)
         assert np.array_equal(
             nothing if tied is None else tied, nothing if fresh_tied is None else fresh_tied
         )

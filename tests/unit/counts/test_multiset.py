@@ -106,10 +106,10 @@ def test_many_empty_runs_merge_to_nothing():
 
 
 def brute_ranks(positives: dict, negatives: dict) -> tuple[list[int], list[int]]:
-    """Count, for each positive score, the negatives below it and tied with it."""
-    scores = sorted(positives)
-    below = [sum(n for s, n in negatives.items() if s < score) for score in scores]
-    return below, [negatives.get(score, 0) for score in scores]
+    """Count, for each positive score, best first, the negatives above it and tied with it."""
+    scores = sorted(positives, reverse=True)
+    above = [sum(n for s, n in negatives.items() if s > score) for score in scores]
+    return above, [negatives.get(score, 0) for score in scores]
 
 
 @pytest.mark.parametrize("universe", [30, 400, 10**7])
@@ -138,11 +138,11 @@ def test_ranks_are_carried_through_small_changes(universe, signed):
             change.append(run_of({s: n for s, n in delta.items() if n}))
         counts = counts.merged(ScoreCounts(*change))
         counts._check()
-        below, tied = counts.ranks()
-        want_below, want_tied = brute_ranks(*held)
-        assert below.tolist() == want_below
+        above, tied = counts.ranks()
+        want_above, want_tied = brute_ranks(*held)
+        assert above.tolist() == want_above
         assert (
-            np.zeros(len(below), dtype=np.int64) if tied is None else tied
+            np.zeros(len(above), dtype=np.int64) if tied is None else tied
         ).tolist() == want_tied
 
 
