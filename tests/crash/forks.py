@@ -18,7 +18,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
-MAX_MESSAGE_BYTES = 1 << 20
+MAX_PART_BYTES = 1 << 16
 
 
 class ForkedProcess:
@@ -59,7 +59,7 @@ class Forks:
     """Starts processes as forks, until `close`."""
 
     def __init__(self) -> None:
-        self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, its = socket.socketpair()
         with its:
             self._popen = subprocess.Popen(
                 [sys.executable, __file__, str(its.fileno())],
@@ -71,25 +71,41 @@ class Forks:
         """Run a script, or ``-m`` and a module, with arguments."""
         (stdout, its_stdout), (stderr, its_stderr) = os.pipe(), os.pipe()
         try:
-            message = json.dumps({"command": command, "environment": environment})
-            socket.send_fds(self._socket, [message.encode()], [its_stdout, its_stderr])
+            message = {"command": command, "environment": environment}
+            send(self._socket, message, its_stdout, its_stderr)
         finally:
             os.close(its_stdout)
             os.close(its_stderr)
-        return ForkedProcess(self, self._answer(), open(stdout), open(stderr))  # noqa: PTH123
+        return ForkedProcess(self, receive(self._socket)[0], open(stdout), open(stderr))  # noqa: PTH123
 
     def ask(self, **message: int) -> Any:
         """Return the answer to a message."""
-        self._socket.send(json.dumps(message).encode())
-        return self._answer()
-
-    def _answer(self) -> Any:
-        return json.loads(self._socket.recv(MAX_MESSAGE_BYTES))
+        send(self._socket, message)
+        return receive(self._socket)[0]
 
     def close(self) -> None:
         """End the process whose forks they are; they have ended."""
         self._socket.close()
         assert self._popen.wait(30) == 0
+
+
+def send(connection: socket.socket, message: Any, *descriptors: int) -> None:
+    """Send a message, as a line of JSON, with open files."""
+    data = json.dumps(message).encode() + b"\n"
+    sent = socket.send_fds(connection, [data], descriptors) if descriptors else 0
+    connection.sendall(data[sent:])
+
+
+def receive(connection: socket.socket) -> tuple[Any, list[int]]:
+    """Return a message and the files that came with it; None at the end of the connection."""
+    data, descriptors = b"", []
+    while not data.endswith(b"\n"):
+        part, found, _, _ = socket.recv_fds(connection, MAX_PART_BYTES, 2)
+        if not part:
+            return None, []
+        data += part
+        descriptors += found
+    return json.loads(data), descriptors
 
 
 def exit_code(pid: int, options: int) -> int | None:
@@ -101,10 +117,9 @@ def exit_code(pid: int, options: int) -> int | None:
 def serve(connection: socket.socket) -> list[str] | None:
     """Answer until the end; in a fork, return its command."""
     while True:
-        data, descriptors, _, _ = socket.recv_fds(connection, MAX_MESSAGE_BYTES, 2)
-        if not data:
+        message, descriptors = receive(connection)
+        if message is None:
             return None
-        message = json.loads(data)
         if "wait" in message:
             answer = exit_code(message["wait"], message["options"])
         elif not (answer := os.fork()):
@@ -117,7 +132,7 @@ def serve(connection: socket.socket) -> list[str] | None:
             return message["command"]
         for descriptor in descriptors:
             os.close(descriptor)
-        connection.send(json.dumps(answer).encode())
+        send(connection, answer)
 
 
 def main() -> None:
