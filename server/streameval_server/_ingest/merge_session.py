@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 MAX_WAITING_MERGES = 1_024
 """Merges of one stream that are not reported, at most: even an empty one takes memory."""
 
+MAX_UNREPORTED_MERGES = 16
+"""Settled merges that wait for one answer while others of the stream are not settled: an answer
+costs more of the event loop than reading a small merge."""
+
 MAX_STOPPED_SOURCES = 16_384
 """Sources that a stream stops at most; then it ends, and the client begins another."""
 
@@ -176,8 +180,15 @@ class MergeSession:
         return self._error
 
     def replies(self) -> list[ingest_pb2.MergeManyResponse]:
-        """Return one answer, for the first merges that are settled; none without news."""
+        """Return one answer, for the first merges that are settled; none without news.
+
+        While others are on their way to the log, none before `MAX_UNREPORTED_MERGES` are settled:
+        the commits after this one bring more of them, or the last.
+        """
         waiting, last = self._waiting, 0
+        num_settled = len(waiting) - self._num_unsettled
+        if num_settled < MAX_UNREPORTED_MERGES and not (self.idle or self.full or self._error):
+            return []
         duplicates: list[int] = []
         refused: list[ingest_pb2.MergeRefused] = []
         while waiting and waiting[0].is_settled:

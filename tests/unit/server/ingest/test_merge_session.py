@@ -108,6 +108,38 @@ def test_one_answer_settles_all_merges_of_a_commit() -> None:
     assert epochs_in(core) == [1, 2, 3]
 
 
+def test_few_settled_merges_wait_for_an_answer_while_others_are_on_their_way() -> None:
+    """Until 16 are settled, or all, or one fails: then the answer has all that are settled."""
+    storage, epoch = FailingStorage(), 0
+    core = open_core(storage, Limits())
+    session = MergeSession(core.committer, core.limits)
+
+    def fed(number: int) -> None:
+        nonlocal epoch
+        for _ in range(number):
+            epoch += 1
+            session.feed(checked(core, epoch))
+
+    def settled_beside_another(number: int) -> list[int]:
+        """Settle merges while one more is on its way; return what answers say is settled."""
+        fed(number)
+        result = core.committer.step(NOW)
+        fed(1)
+        result.deliver()
+        return [answer.num_settled for answer in session.replies()]
+
+    assert settled_beside_another(3) == []
+    assert settled_beside_another(2) == []
+    committed(core)
+    assert [answer.num_settled for answer in session.replies()] == [7]
+    assert settled_beside_another(merge_session.MAX_UNREPORTED_MERGES) == [epoch - 1]
+    assert settled_beside_another(1) == []
+    storage.fails = "lost"
+    committed(core)
+    assert [answer.num_settled for answer in session.replies()] == [epoch - 1]
+    assert session.error is not None
+
+
 def test_a_merge_that_waits_takes_the_memory_of_its_payload() -> None:
     """As a batch does: what was sent and what was decoded of it."""
     core = open_core(MemoryStorage(), Limits())
