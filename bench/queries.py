@@ -75,7 +75,7 @@ def view(
     first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
     covered = coverage or [COVERAGE] * PANES
     panes = tuple(
-        {0: PaneView(at, at + MINUTE, pane, of_pane)}
+        {0: PaneView(at, MINUTE, pane, of_pane)}
         for at, pane, of_pane in zip(range(first, NOW, MINUTE), counts, covered, strict=True)
     )
     frozen = FrozenStream({0: (counts[0], COVERAGE)}, panes, {})

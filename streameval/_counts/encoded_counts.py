@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.codec import FRAME, read_columns
+from streameval._counts.codec import FRAME, HEADER, read_columns
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import EMPTY_RUN, Run
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
-_OBJECT_BYTES = 160
-"""Memory besides the bytes themselves: the object, its numbers, the head of the bytes."""
+_OBJECT_BYTES = 96
+"""Memory besides the bytes themselves: the object, the head of the bytes."""
 
 
 class EncodedCounts:
@@ -30,28 +30,27 @@ class EncodedCounts:
     data : bytes
         From the frame's prefix to its checksum; what they announce was checked, and their
         content is valid as soon as it is read.
-    shapes : sequence of int
-        The header's: for each class its distinct scores, bytes a score, bytes a count.
 
     Examples
     --------
     >>> from streameval._counts.codec import encode_state
     >>> from streameval._counts.state import State
     >>> state = State(ScoreCounts(Run.of(np.array([0.5, 0.75, 0.75])), Run.of(np.array([0.25]))))
-    >>> counts = EncodedCounts(encode_state(state), (2, 4, 1, 1, 4, 0))
+    >>> counts = EncodedCounts(encode_state(state))
     >>> len(counts), counts.total(True), counts.open().positives.counts
     (3, 3, array([1, 2]))
     """
 
-    __slots__ = ("_data", "_shapes")
+    __slots__ = ("_data",)
 
-    def __init__(self, data: bytes, shapes: tuple[int, ...]) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._shapes = shapes
 
     def __len__(self) -> int:
         """Return how many distinct scores there are, by class. O(1)."""
-        return self._shapes[0] + self._shapes[3]
+        *_, num_p, _, _, num_n, _, _ = HEADER.unpack_from(FRAME.body(self._data))
+        size: int = num_p + num_n
+        return size
 
     @property
     def memory_bytes(self) -> int:
@@ -65,15 +64,19 @@ class EncodedCounts:
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are. O(n)."""
-        positives, negatives = read_columns(FRAME.body(self._data), self._shapes)
+        positives, negatives = self._columns()
         scores, counts = positives if label else negatives
         return scores.size if counts is None else int(counts.sum())
 
     def open(self) -> ScoreCounts:
         """Return the counts. O(n)."""
-        columns = read_columns(FRAME.body(self._data), self._shapes)
-        positives, negatives = (_run(*each) for each in columns)
+        positives, negatives = (_run(*each) for each in self._columns())
         return ScoreCounts(positives, negatives)
+
+    def _columns(self) -> list[tuple[FloatArray, IntArray | None]]:
+        """Return the scores and the counts of each class. O(n)."""
+        body = FRAME.body(self._data)
+        return read_columns(body, HEADER.unpack_from(body)[-6:])
 
 
 def _run(scores: FloatArray, counts: IntArray | None) -> Run:

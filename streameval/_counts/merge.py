@@ -147,7 +147,7 @@ def subtract_states(whole: State, part: State) -> State:
         missed_negatives=whole.missed_negatives // whole.unit - part.missed_negatives // part.unit,
         resolution=resolution,
         scale=scale,
-        _answers={},
+        _answers=None,
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
         raise InvalidInputError("the part has misses that the whole lacks", field="part")

@@ -28,8 +28,8 @@ from streameval._counts.run import EMPTY_RUN, Run
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
-_OBJECT_BYTES = 192
-"""Memory of packed counts besides their bytes: the object, and the heads of two byte strings."""
+_OBJECT_BYTES = 144
+"""Memory of packed counts besides their bytes: the object, a number, the head of the bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,8 +51,8 @@ class PackedCounts:
 
     bits: int
     scale: Scale
-    _positives: bytes
-    _negatives: bytes
+    _data: bytes
+    _begin_negatives: int
 
     @classmethod
     def of(cls, counts: ScoreCounts, bits: int, scale: Scale) -> PackedCounts | None:
@@ -66,13 +66,14 @@ class PackedCounts:
             At least 1: cells below one bit have no numbers.
         scale : {"plain", "probability"}
         """
-        packed = cls(bits, scale, *(pack_run(run, bits, scale) for run in _runs(counts)))
+        positives, negatives = (pack_run(run, bits, scale) for run in _runs(counts))
+        packed = cls(bits, scale, positives + negatives, len(positives))
         same = zip(_runs(packed.open()), _runs(counts), strict=True)
         return packed if all(_is_same(opened, run) for opened, run in same) else None
 
     def __len__(self) -> int:
         """Return how many distinct scores there are, by class. O(1)."""
-        return size_of(self._positives) + size_of(self._negatives)
+        return size_of(self._data) + size_of(self._data, self._begin_negatives)
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are. O(1)."""
@@ -81,11 +82,12 @@ class PackedCounts:
     @property
     def memory_bytes(self) -> int:
         """Memory. O(1)."""
-        return _OBJECT_BYTES + len(self._positives) + len(self._negatives)
+        return _OBJECT_BYTES + len(self._data)
 
     def run(self, label: bool) -> PackedRun:
         """Return one class's bytes with the fields of their header. O(1)."""
-        return PackedRun.of(self._positives if label else self._negatives)
+        at = self._begin_negatives
+        return PackedRun.of(self._data[:at] if label else self._data[at:])
 
     def open(self) -> ScoreCounts:
         """Return the counts. O(n)."""

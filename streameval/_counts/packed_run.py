@@ -99,9 +99,10 @@ class PackedRun(NamedTuple):
         return Span(None, ends) if self.first >= 0 else Span(ends, None)
 
 
-def size_of(data: bytes) -> int:
-    """Return how many cells the bytes of a class have. O(1)."""
-    size: int = _SIZE.unpack_from(data, _WIDE_SIZE_AT if data[0] & _IS_WIDE else _SIZE_AT)[0]
+def size_of(data: bytes, begin: int = 0) -> int:
+    """Return how many cells the bytes of a class have, which begin there. O(1)."""
+    at = begin + (_WIDE_SIZE_AT if data[begin] & _IS_WIDE else _SIZE_AT)
+    size: int = _SIZE.unpack_from(data, at)[0]
     return size
 
 

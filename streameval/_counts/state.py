@@ -8,9 +8,11 @@ what a query needs is computed.
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -54,9 +56,21 @@ MAX_UNPACKED_BYTES = 1_024
 """Counts that were read as bytes are not packed up to this memory: it would save little."""
 
 
-@dataclass(frozen=True, eq=False)
+_CLOSED = ScoreCounts()
+"""Stands for the counts of a state while it is closed."""
+
+_UNKNOWN = object()
+"""Stands for an answer that was not computed."""
+
+_ANSWERS_LOCK = threading.Lock()
+"""Held while a state gets the dictionary of its answers, so that two threads share one."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class State:
     """The counts at one revision. It implements the `View` that all queries read.
+
+    A server keeps one of each pane, so it has slots, and no dictionary before the first answer.
 
     Attributes
     ----------
@@ -78,6 +92,8 @@ class State:
     clusters : ClusterCounts or None
         The same cases by groups of clusters; None where no clusters are declared. A state
         with clusters has no weights: its groups keep numbers of cases.
+    stored : ClosedCounts or None
+        The counts as bytes, once `pack` was called, or since `closed`.
     """
 
     counts: ScoreCounts = field(default_factory=ScoreCounts)
@@ -89,11 +105,8 @@ class State:
     revision: int = 0
     weighted: WeightedCounts | None = None
     clusters: ClusterCounts | None = None
-    _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
-
-    stored: ClassVar[ClosedCounts | None] = None
-    """The counts as bytes, once `pack` was called, or since `closed`: then an entry of the
-    state's `__dict__`."""
+    _answers: dict[Hashable, Any] | None = field(default=None, repr=False)
+    stored: ClosedCounts | None = field(default=None, init=False, repr=False)
 
     @property
     def packed(self) -> PackedCounts | None:
@@ -111,8 +124,8 @@ class State:
         settings
             Settings and misses: arguments of `State`.
         """
-        state = cls(**settings)
-        state.__dict__["stored"] = counts
+        state = cls(_CLOSED, **settings)
+        object.__setattr__(state, "stored", counts)
         state.close()
         return state
 
@@ -130,22 +143,38 @@ class State:
         if is_plain and self.resolution is not None and self.resolution >= 1:
             packed = PackedCounts.of(self.counts, self.resolution, self.scale)
             if packed is not None:
-                self.__dict__["stored"] = packed
+                object.__setattr__(self, "stored", packed)
                 self.close()
 
     def __getattr__(self, name: str) -> Any:
         """Open the counts of a packed state; no other attribute is ever missing. O(n)."""
-        stored = self.stored
-        if name != "counts" or stored is None:
+        stored = self.stored if name == "counts" else None
+        if stored is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        counts = self.__dict__["counts"] = stored.open()
+        counts = stored.open()
+        object.__setattr__(self, "counts", counts)
         OPENED.add(self, len(counts))
         return counts
+
+    def _open_counts(self) -> ScoreCounts | None:
+        """Return the counts; None of a packed state that is not open. O(1)."""
+        try:
+            counts: ScoreCounts = object.__getattribute__(self, "counts")
+        except AttributeError:
+            return None
+        return counts
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the counts can be read without being opened. O(1)."""
+        return self._open_counts() is not None
 
     def close(self) -> None:
         """Drop the open counts of a packed state; the next reader opens them again. O(1)."""
         if self.stored is not None:
-            self.__dict__.pop("counts", None)
+            # Another thread may close it at the same time.
+            with suppress(AttributeError):
+                object.__delattr__(self, "counts")
 
     @property
     def num_scores(self) -> int:
@@ -176,12 +205,15 @@ class State:
         """What one case of weight 1 counts."""
         return 1 if self.weighted is None else WEIGHT_UNITS
 
-    @cached_property
+    @property
     def num_scored(self) -> tuple[int, int]:
         """How many negatives and positives have a score, whatever they weigh. O(n), once."""
-        if self.weighted is None:
+        weighted = self.weighted
+        if weighted is None:
             return self._scored(False), self._scored(True)
-        return self.weighted.num_cases(False), self.weighted.num_cases(True)
+        return self.cached(
+            "num_scored", lambda: (weighted.num_cases(False), weighted.num_cases(True))
+        )
 
     @property
     def num_cases(self) -> int:
@@ -193,14 +225,20 @@ class State:
         """Whether scores are reduced to cells, or may be later."""
         return self.resolution is not None or self.max_cells is not None
 
-    @cached_property
+    @property
     def num_cells(self) -> int:
-        """How many distinct scores are kept, over both classes. O(n log m)."""
+        """How many distinct scores are kept, over both classes. O(n log m), once."""
+        return self.cached("num_cells", self._num_cells)
+
+    def _num_cells(self) -> int:
         return self.counts.num_distinct()
 
-    @cached_property
+    @property
     def groups(self) -> Groups:
-        """The tied groups that have positives, best first. O(n) in their number."""
+        """The tied groups that have positives, best first. O(n) in their number, once."""
+        return self.cached("groups", self._groups)
+
+    def _groups(self) -> Groups:
         positives = self.counts.positives
         fp, tied = self.counts.ranks()
         size = positives.scores.size
@@ -225,9 +263,12 @@ class State:
             N=self.N,
         )
 
-    @cached_property
+    @property
     def cumulative(self) -> CumulativeCounts:
-        """The counts above each threshold. O(n) in the number of distinct scores."""
+        """The counts above each threshold. O(n) in the number of distinct scores, once."""
+        return self.cached("cumulative", self._cumulative)
+
+    def _cumulative(self) -> CumulativeCounts:
         return cumulative_counts(
             positive_scores=self.counts.positives.scores,
             negative_scores=self.counts.negatives.scores,
@@ -252,45 +293,54 @@ class State:
 
         If two threads call at once, both may compute; both get the same answer.
         """
-        try:
-            return cast("T", self._answers[key])
-        except KeyError:
-            # No second look-up: another thread may call `forget` meanwhile.
-            return cast("T", self._answers.setdefault(key, compute()))
+        answers = self._answers
+        # One look-up: another thread may call `forget` meanwhile.
+        found = _UNKNOWN if answers is None else answers.get(key, _UNKNOWN)
+        return self.keep(key, compute()) if found is _UNKNOWN else cast("T", found)
 
     def known(self, key: Hashable) -> Any:
         """Return the cached answer for `key`, None before `cached` has computed it. O(1)."""
-        return self._answers.get(key)
+        answers = self._answers
+        return None if answers is None else answers.get(key)
 
     def keep(self, key: Hashable, answer: T) -> T:
         """Cache an answer that was computed with those of other states. O(1)."""
-        return cast("T", self._answers.setdefault(key, answer))
+        answers = self._answers
+        if answers is None:
+            with _ANSWERS_LOCK:
+                answers = self._answers
+                if answers is None:
+                    answers = {}
+                    object.__setattr__(self, "_answers", answers)
+        return cast("T", answers.setdefault(key, answer))
 
     @property
     def num_derived(self) -> int:
         """How many things were computed from the counts and are cached here. O(1)."""
-        counts: ScoreCounts | None = self.__dict__.get("counts")
-        ranks = 0 if counts is None else len(counts.ranks_cache)
-        return len(self.__dict__) + ranks + len(self._answers)
+        counts, answers = self._open_counts(), self._answers
+        ranks = 0 if counts is None else 1 + len(counts.ranks_cache)
+        return ranks + (0 if answers is None else len(answers))
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.
 
         O(cached objects).
         """
-        cached = [self.__dict__.get("groups"), self.__dict__.get("cumulative")]
-        return _bytes_of([*cached, *self._open_ranks(), *list(self._answers.values())])
+        answers = self._answers
+        return _bytes_of([*self._open_ranks(), *list({} if answers is None else answers.values())])
 
     def _open_ranks(self) -> list[tuple[IntArray, IntArray | None]]:
         """Return the cached ranks, which may be cleared; none of a packed state not open."""
-        counts: ScoreCounts | None = self.__dict__.get("counts")
+        counts = self._open_counts()
         return [] if counts is None else counts.ranks_cache
 
     def forget(self) -> None:
         """Drop what was computed from the counts; the next query computes it again."""
-        for name in ("groups", "cumulative"):
-            self.__dict__.pop(name, None)
-        self._answers.clear()
+        answers = self._answers
+        if answers is not None:
+            # States of the same content may share the answers.
+            answers.clear()
+            object.__setattr__(self, "_answers", None)
         self._open_ranks().clear()
 
     def same_content(self, other: State) -> bool:
@@ -481,7 +531,7 @@ def fit_to_cap(state: State) -> State:
         at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
     )
     weighted = None if state.weighted is None else state.weighted.at_resolution(bits, state.scale)
-    return replace(state, counts=counts, weighted=weighted, resolution=bits, _answers={})
+    return replace(state, counts=counts, weighted=weighted, resolution=bits, _answers=None)
 
 
 def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
@@ -511,7 +561,7 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
             missed_positives=missed[0],
             missed_negatives=missed[1],
             weighted=None,
-            _answers={},
+            _answers=None,
         )
     after = replace(
         state,
@@ -519,7 +569,7 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
         missed_positives=missed[0] * WEIGHT_UNITS,
         missed_negatives=missed[1] * WEIGHT_UNITS,
         weighted=weighted,
-        _answers={},
+        _answers=None,
     )
     if sum(after.num_scored) >= MAX_WEIGHTED_CASES or after.total >= MAX_TOTAL:
         raise too_many_weighted()

@@ -107,9 +107,9 @@ class StateDecoder:
 
 def closed_state(data: bytes) -> State:
     """Return the state that was given to `StateDecoder.defer`, its counts unopened. O(1)."""
-    flags, bits, max_cells, missed_p, missed_n, *shapes = HEADER.unpack_from(data, _PREFIX.size)
+    flags, bits, max_cells, missed_p, missed_n, *_ = HEADER.unpack_from(data, _PREFIX.size)
     return State.closed(
-        EncodedCounts(data, tuple(shapes)),
+        EncodedCounts(data),
         missed_positives=missed_p,
         missed_negatives=missed_n,
         **settings_of(flags, bits, max_cells),

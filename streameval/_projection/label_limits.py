@@ -68,7 +68,7 @@ class PartlyLabelled:
         """Return the state of counts of labels."""
         state = state_of_cells(self.cells, positives, negatives, self.scale)
         return replace(
-            state, missed_positives=self.misses[0], missed_negatives=self.misses[1], _answers={}
+            state, missed_positives=self.misses[0], missed_negatives=self.misses[1], _answers=None
         )
 
     def positive_extra(self, number: int, *, best: bool) -> IntArray:

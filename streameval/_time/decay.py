@@ -269,7 +269,7 @@ def _scaled(state: State, weight: int) -> State:
         missed_positives=state.missed_positives * weight,
         missed_negatives=state.missed_negatives * weight,
         clusters=None if state.clusters is None else state.clusters.times(weight),
-        _answers={},
+        _answers=None,
     )
 
 

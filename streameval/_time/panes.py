@@ -161,8 +161,13 @@ class Pane(Generic[T]):
     """One pane, [start_us, end_us), and its content."""
 
     start_us: int
-    end_us: int
+    width_us: int
     content: T
+
+    @property
+    def end_us(self) -> int:
+        """The end, not included."""
+        return self.start_us + self.width_us
 
 
 class Panes(Generic[T]):
@@ -198,7 +203,7 @@ class Panes(Generic[T]):
     def __iter__(self) -> Iterator[Pane[T]]:
         """Yield the panes, oldest first."""
         for start, content in self._contents.items():
-            yield Pane(start, start + self.grid.width_at(start), content)
+            yield Pane(start, self.grid.width_at(start), content)
 
     def contents(self) -> Collection[T]:
         """Return the contents of the panes, oldest first. O(1)."""
@@ -232,7 +237,7 @@ class Panes(Generic[T]):
         """Return the panes that overlap [start, end), oldest first. O(log panes + panes)."""
         first = self.grid.start_of(max(start_us, self.grid.oldest_us))
         return [
-            Pane(start, start + self.grid.width_at(start), self._contents[start])
+            Pane(start, self.grid.width_at(start), self._contents[start])
             for start in self._contents.irange(first, end_us, inclusive=(True, False))
         ]
 

@@ -85,7 +85,7 @@ class View:
             counts = lazy(counted(events, self.info.settings))
             if start // MINUTE % 2:  # as panes are that no row has changed for a while
                 counts.state.pack()
-            panes.append(PaneView(start, self.grid.end_of(start), counts, PaneCoverage()))
+            panes.append(PaneView(start, self.grid.width_at(start), counts, PaneCoverage()))
         # Slices are bounded from the start, as panes are; the whole is exact.
         return Slice(lazy(counted(mine, segment and self.info.settings)), tuple(panes))
 

@@ -72,6 +72,10 @@ OVERHEAD_BYTES = 1_344
 """Memory of an accumulator besides its scores, with its part, its places in dicts and its
 share of a view; measured."""
 
+RESTING_BYTES = 640
+"""Memory of a pane at rest besides its scores: its objects, its place and share of a view;
+measured."""
+
 _MAX_TABLES = 3
 """Accumulators of one stream that have a table: the whole's, and those of two panes."""
 
@@ -264,7 +268,7 @@ class Accumulator:
             state,
             missed_positives=state.missed_positives + positives * state.unit,
             missed_negatives=state.missed_negatives + negatives * state.unit,
-            _answers={},
+            _answers=None,
         )
         return self.memory_bytes - before
 
@@ -333,11 +337,11 @@ class Accumulator:
         self._frozen = None
         # A state that was exact is on no scale, and was checked to have scores of this one.
         others = [
-            replace(state, max_cells=mine.max_cells, scale=mine.scale, _answers={})
+            replace(state, max_cells=mine.max_cells, scale=mine.scale, _answers=None)
             for state in states
         ]
         if mine.clusters is None:
-            others = [replace(state, clusters=None, _answers={}) for state in others]
+            others = [replace(state, clusters=None, _answers=None) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
         return self.memory_bytes - before
 
@@ -383,7 +387,7 @@ def _merged(source: _Source) -> State:
     merged = merge_pending(state if table is None else table.add_to(state), pending)
     if clusters is None or state.clusters is None:
         return merged
-    return replace(merged, clusters=clusters.add_to(state.clusters), _answers={})
+    return replace(merged, clusters=clusters.add_to(state.clusters), _answers=None)
 
 
 def _is_as_fine(bits: int | None, least: int | None) -> bool:
@@ -406,8 +410,15 @@ def piece_bytes(change: Addition) -> int:
 
 
 def encoded_bytes(data: bytes) -> int:
-    """Return the memory of an accumulator whose state is kept as these bytes. O(1)."""
-    return OVERHEAD_BYTES + _PACKED_STATE_BYTES + EncodedCounts.memory_of(data)
+    """Return the memory of a pane at rest whose counts are kept as these bytes. O(1)."""
+    return RESTING_BYTES + EncodedCounts.memory_of(data)
+
+
+def resting_bytes(state: State) -> int:
+    """Return the memory of a pane at rest. O(1)."""
+    if state.stored is not None:
+        return RESTING_BYTES + state.stored.memory_bytes + table_bytes(state.clusters)
+    return RESTING_BYTES + _state_bytes(state) + table_bytes(state.clusters)
 
 
 def _state_bytes(state: State) -> int:

@@ -1,6 +1,8 @@
 """The content of one pane: the counts and the coverage of each slice; and its encoding.
 
-A pane is a part of a checkpoint, so it records the revision of its last change.
+A pane is a part of a checkpoint, so it records the revision of its last change. Most panes are
+of one slice, filled while their time lasts, and then read at most. They are kept *at rest*: as
+their counts alone, without what changes these. A change makes that anew.
 """
 
 from __future__ import annotations
@@ -13,12 +15,18 @@ from streameval import CorruptStateError
 from streameval._counts import (
     MAX_UNPACKED_BYTES,
     EncodedCounts,
+    State,
     closed_state,
     decode_evaluator,
     encode_evaluator,
 )
 from streameval._time import CoverageCell
-from streameval_server._state.accumulator import Accumulator, encoded_bytes
+from streameval_server._state.accumulator import (
+    OVERHEAD_BYTES,
+    Accumulator,
+    encoded_bytes,
+    resting_bytes,
+)
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.deferred_rows import DeferredRows
 from streameval_server._state.delays import Delays
@@ -28,11 +36,11 @@ from streameval_server._state.views import PaneView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval._counts import Scale, State, StateDecoder
+    from streameval._counts import Scale, StateDecoder
     from streameval._time import Effects
     from streameval_server._state.accumulator import StreamUsage
     from streameval_server._state.deferred_rows import CodedCases
-    from streameval_server._state.views import LazyCounts
+    from streameval_server._state.views import LazyCounts, PaneSlices
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
     """Slices by number, ascending."""
@@ -74,14 +82,38 @@ class Part:
         return grown + self.counts.merge([part.counts.state() for part in others])
 
 
+class PartMaker:
+    """Makes the parts of a stream's panes and slices, and counts their memory.
+
+    Parameters
+    ----------
+    whole, bounded : State
+        The empty counts of the whole, and of other slices.
+    usage : StreamUsage
+        The stream's.
+    """
+
+    __slots__ = ("_bounded", "_whole", "usage")
+
+    def __init__(self, whole: State, bounded: State, usage: StreamUsage) -> None:
+        self._whole = whole
+        self._bounded = bounded
+        self.usage = usage
+
+    def __call__(self, number: int) -> Part:
+        """Return an empty part of the slice with a number."""
+        self.usage.memory_bytes += OVERHEAD_BYTES
+        part = _part(self._whole if number == WHOLE else self._bounded)
+        self.usage.memory_bytes += part.memory_bytes - OVERHEAD_BYTES
+        return part
+
+
 class PaneContent:
     """One pane's slices.
 
     Parameters
     ----------
-    make : callable
-        Makes an empty part of the slice with a number.
-    usage : StreamUsage
+    make : PartMaker
         The stream's.
 
     Attributes
@@ -94,25 +126,14 @@ class PaneContent:
         Rows that `parts` of slices do not include yet.
     """
 
-    __slots__ = (
-        "_encoded",
-        "_frozen",
-        "_make_part",
-        "_parts",
-        "_usage",
-        "deferred",
-        "is_open",
-        "revision",
-    )
+    __slots__ = ("_frozen", "_make_part", "_parts", "deferred", "is_open", "revision")
 
-    def __init__(self, make: Callable[[int], Part], usage: StreamUsage) -> None:
+    def __init__(self, make: PartMaker) -> None:
         self._make_part = make
-        self._usage = usage
-        self._frozen: dict[int, PaneView] | None = None
-        self._parts: dict[int, Part] = {}
-        # The counts of the whole as bytes, while it is the only slice and nothing has read it.
-        self._encoded: bytes | None = None
-        self.revision = usage.revision
+        self._frozen: PaneSlices | None = None
+        # At rest the counts of the whole: a state, or its bytes while nothing has read it.
+        self._parts: dict[int, Part] | State | bytes = {}
+        self.revision = make.usage.revision
         self.is_open = False
         self.deferred = _NONE_DEFERRED
 
@@ -122,7 +143,7 @@ class PaneContent:
         """Take the parts that a `PartsEncoder` wrote. O(cells), or O(1) if they may wait.
 
         Most panes that a start reads are of one slice and not asked for soon: their counts stay
-        bytes, which the decoder verifies, until `parts` is read.
+        bytes, which the decoder verifies, until they are read.
 
         Parameters
         ----------
@@ -144,24 +165,41 @@ class PaneContent:
         ):
             encoded = data[_PART.size :]
             if decoder.defer(encoded):
-                self._encoded = encoded
+                self._parts = encoded
                 return
         decode = decode_evaluator if decoder is None else decoder.decode
         self._parts = parts_from_bytes(data, scale, decode)
 
     @property
     def parts(self) -> dict[int, Part]:
-        """The slices by their numbers. O(1)."""
-        if self._encoded is not None:
-            state = closed_state(self._encoded)
-            self._parts = {WHOLE: Part(Accumulator(state), EMPTY_COVERAGE[state.scale])}
-            self._encoded = None
+        """The slices by their numbers, which may be changed: no longer at rest. O(1)."""
+        if not isinstance(self._parts, dict):
+            before = self.memory_bytes
+            self._parts = self.slices()
+            self._make_part.usage.memory_bytes += self.memory_bytes - before
         return self._parts
+
+    def slices(self) -> dict[int, Part]:
+        """Return the slices by their numbers, to be read; those of a pane at rest are new. O(1)."""
+        if isinstance(self._parts, dict):
+            return self._parts
+        return {WHOLE: _part(self._resting_state(self._parts))}
+
+    def _resting_state(self, counts: State | bytes) -> State:
+        """Return the counts of a pane at rest, always the same object. O(1)."""
+        if isinstance(counts, bytes):
+            counts = self._parts = closed_state(counts)
+        return counts
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the counts alone are kept: a change would take memory besides its own. O(1)."""
+        return not isinstance(self._parts, dict)
 
     @property
     def num_parts(self) -> int:
         """How many slices there are. O(1)."""
-        return len(self._parts) if self._encoded is None else 1
+        return len(self._parts) if isinstance(self._parts, dict) else 1
 
     @property
     def memory_bytes(self) -> int:
@@ -169,43 +207,71 @@ class PaneContent:
 
         Counts as bytes take what they will take once they are read.
         """
-        memory_bytes = self.deferred.memory_bytes
-        if self._encoded is not None:
-            return memory_bytes + encoded_bytes(self._encoded)
-        return memory_bytes + sum(part.memory_bytes for part in self._parts.values())
+        memory_bytes, parts = self.deferred.memory_bytes, self._parts
+        if isinstance(parts, bytes):
+            return memory_bytes + encoded_bytes(parts)
+        if isinstance(parts, State):
+            return memory_bytes + resting_bytes(parts)
+        return memory_bytes + sum(part.memory_bytes for part in parts.values())
 
     @property
     def is_packed(self) -> bool:
-        """Whether the counts are bytes that packing would leave as they are. O(1)."""
-        encoded = self._encoded
-        return encoded is not None and EncodedCounts.memory_of(encoded) <= MAX_UNPACKED_BYTES
+        """Whether packing would leave the counts as they are. O(1)."""
+        parts = self._parts
+        if isinstance(parts, dict):
+            return False
+        if isinstance(parts, bytes):
+            return EncodedCounts.memory_of(parts) <= MAX_UNPACKED_BYTES
+        stored = parts.stored
+        return not isinstance(stored, EncodedCounts) or stored.memory_bytes <= MAX_UNPACKED_BYTES
+
+    def pack(self) -> int:
+        """Keep the counts as bytes, at rest if there is only the whole; return the growth. O(n).
+
+        A pane is at rest without labels by id, whose coverage it keeps, and deferred rows. States
+        stay the same objects, so what was computed from them stays valid.
+        """
+        before, parts = self.memory_bytes, self._parts
+        if isinstance(parts, dict):
+            for part in parts.values():
+                part.counts.pack()
+            whole = parts.get(WHOLE)
+            if whole is not None and len(parts) == 1:
+                is_empty = not whole.coverage.memory_bytes and not self.deferred.size
+                if is_empty and not self.is_open:
+                    self._parts = whole.counts.state()
+                    self._frozen = None
+        else:
+            self._resting_state(parts).pack()
+        return self.memory_bytes - before
 
     def defer(self, rows: CodedCases | Effects) -> int:
         """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
         if self.deferred is _NONE_DEFERRED:
             self.deferred = DeferredRows()
         return self.deferred.add(
-            rows, slices=self._usage.num_slices, existing=max(self.num_parts - 1, 0)
+            rows, slices=self._make_part.usage.num_slices, existing=max(self.num_parts - 1, 0)
         )
 
     def pop_deferred(self, max_cells: int) -> list[CodedCases | Effects]:
         """Return all deferred rows, to be counted in this order. O(rows + slices)."""
         self._frozen = None
-        slices = (part.counts for number, part in self.parts.items() if number != WHOLE)
+        slices = (part.counts for number, part in self.slices().items() if number != WHOLE)
         rows = self.deferred.pop(slices, max_cells)
         self.deferred = _NONE_DEFERRED
         return rows
 
     def touch(self) -> None:
         """Record a change at the current revision."""
-        self.revision = self._usage.revision
+        self.revision = self._make_part.usage.revision
         self._frozen = None
 
     def part(self, number: int) -> Part:
         """Return a slice's part to change it; create it if it does not exist."""
-        part = self.parts.get(number)
+        parts = self.parts
+        part = parts.get(number)
         if part is None:
-            part = self.parts[number] = self._make_part(number)
+            part = parts[number] = self._make_part(number)
         return part
 
     def merge(self, *others: PaneContent) -> None:
@@ -214,19 +280,31 @@ class PaneContent:
         for other in others:
             for rows in other.deferred:
                 self.defer(rows)
-        for number in sorted({number for other in others for number in other.parts}):
-            self.part(number).merge(
-                [other.parts[number] for other in others if number in other.parts]
-            )
+        slices = [other.slices() for other in others]
+        for number in sorted({number for parts in slices for number in parts}):
+            self.part(number).merge([parts[number] for parts in slices if number in parts])
 
-    def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
+    def frozen(self, start_us: int, width_us: int) -> PaneSlices:
         """Return the slices as they are now; the same object until they change. O(slices)."""
         if self._frozen is None:
-            self._frozen = {
-                number: PaneView(start_us, end_us, part.counts.frozen(), part.coverage)
-                for number, part in self.parts.items()
-            }
+            parts = self._parts
+            if isinstance(parts, dict):
+                self._frozen = {
+                    number: PaneView(start_us, width_us, part.counts.frozen(), part.coverage)
+                    for number, part in parts.items()
+                }
+            else:
+                state = self._resting_state(parts)
+                self._frozen = PaneView(start_us, width_us, state, EMPTY_COVERAGE[state.scale])
         return self._frozen
+
+    def frozen_parts(self) -> FrozenParts:
+        """Return the slices as they are now, to be encoded. O(slices)."""
+        return frozen_parts(self.slices())
+
+
+def _part(state: State) -> Part:
+    return Part(Accumulator(state), EMPTY_COVERAGE[state.scale])
 
 
 def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval._time import Panes, tiers_of
-from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.empty_counts import empty_counts
-from streameval_server._state.pane_content import PaneContent, Part
+from streameval_server._state.pane_content import PaneContent, Part, PartMaker
 from streameval_server._state.segments import WHOLE, key_of, slice_id
 from streameval_server._state.views import FrozenStream, LazyCounts
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from streameval._common import IntArray
-    from streameval._counts import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import StreamUsage
@@ -70,11 +69,12 @@ class PaneStore:
         cells, max_cells = limits.pane_cells, limits.max_cells
         bounded = empty_counts(self.bits, self.scale, cells, None)
         whole_of_pane = empty_counts(self.bits, self.scale, cells, groups)
-        self._new_part = partial(_new_part, whole_of_pane, bounded, usage)
-        self.slices = {WHOLE: _part(empty_counts(None, self.scale, max_cells, groups))}
+        self._new_part = PartMaker(whole_of_pane, bounded, usage)
+        exact = empty_counts(None, self.scale, max_cells, groups)
+        self.slices = {WHOLE: Part(Accumulator(exact), EMPTY_COVERAGE[self.scale])}
         self.has_clusters = groups is not None
         usage.memory_bytes = self.whole.memory_bytes
-        self.new_pane = partial(PaneContent, self._new_part, usage)
+        self.new_pane = partial(PaneContent, self._new_part)
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
         # Panes that are not open, and may have counts that are not packed; by their last change.
@@ -134,8 +134,9 @@ class PaneStore:
         content = next(iter(self._unpacked), None)
         if content is not None:
             del self._unpacked[content]
-            for part in content.parts.values():
-                self._usage.memory_bytes += part.counts.pack()
+            self._usage.memory_bytes += content.pack()
+            if not self._unpacked:
+                self._unpacked = {}  # a dictionary that was emptied keeps its room
 
     def _open_pane(self, content: PaneContent) -> None:
         content.is_open = True
@@ -216,12 +217,13 @@ class PaneStore:
     def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
         """Return how many panes and slices of panes a span has, counted ones alone. O(panes).
 
-        Slices that deferred rows will create are counted with these rows.
+        Slices that deferred rows will create are counted with these rows. A pane at rest counts
+        as none: rows make anew what it lacks.
         """
         found = [
             pane.content.num_parts + pane.content.deferred.new_slices
             for pane in self.panes
-            if pane.end_us > first_us and pane.start_us <= last_us
+            if pane.end_us > first_us and pane.start_us <= last_us and not pane.content.is_resting
         ]
         return len(found), sum(found) - len(found)
 
@@ -311,23 +313,12 @@ class PaneStore:
         """Freeze some panes now, so that `frozen` finds them unchanged. O(panes + slices)."""
         for pane in self.panes:
             if pane.content in contents:
-                pane.content.frozen(pane.start_us, pane.end_us)
+                pane.content.frozen(pane.start_us, pane.width_us)
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now. O(panes + slices)."""
         return FrozenStream(
             {number: self.all_time(number) for number in self.slice_numbers()},
-            tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
+            tuple(pane.content.frozen(pane.start_us, pane.width_us) for pane in self.panes),
             names,
         )
-
-
-def _new_part(whole: State, bounded: State, usage: StreamUsage, number: int) -> Part:
-    usage.memory_bytes += OVERHEAD_BYTES
-    part = _part(whole if number == WHOLE else bounded)
-    usage.memory_bytes += part.memory_bytes - OVERHEAD_BYTES
-    return part
-
-
-def _part(state: State) -> Part:
-    return Part(Accumulator(state), EMPTY_COVERAGE[state.scale])

@@ -83,7 +83,7 @@ def checkpoint_parts(
         content = pane.content
         yield (
             _part_name(PANE_PART, pane.start_us, name),
-            PartsEncoder(frozen_parts(content.parts)) if content.revision > since else None,
+            PartsEncoder(content.frozen_parts()) if content.revision > since else None,
         )
     if state.counts.delays is not None:
         for changed_at, rows in state.counts.delays.changes():

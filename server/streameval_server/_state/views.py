@@ -9,19 +9,19 @@ as in the view before, with the metrics that they have cached.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from streameval import Evaluator
-from streameval._counts import merge_states
+from streameval._counts import State, merge_states
 from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.segments import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval._common import FloatArray, IntArray
-    from streameval._counts import State
     from streameval._drift import Alarm
     from streameval._joining import IdColumn
     from streameval._time import CodeArray
@@ -127,6 +127,13 @@ def _sum(parts: Sequence[LazyCounts]) -> State:
 class PaneView:
     """One pane of one slice, [start_us, end_us).
 
+    Parameters
+    ----------
+    start_us, width_us : int
+        The views of all panes of a width share its number.
+    counts : LazyCounts or State
+        The counts; a state if nothing is pending.
+
     Attributes
     ----------
     start_us, end_us : int
@@ -136,28 +143,45 @@ class PaneView:
         Coverage of the predictions whose event time lies in the pane.
     """
 
-    __slots__ = ("_counts", "coverage", "end_us", "start_us")
+    __slots__ = ("_counts", "_width_us", "coverage", "start_us")
 
     def __init__(
-        self, start_us: int, end_us: int, counts: LazyCounts, coverage: PaneCoverage
+        self, start_us: int, width_us: int, counts: LazyCounts | State, coverage: PaneCoverage
     ) -> None:
         self.start_us = start_us
-        self.end_us = end_us
         self.coverage = coverage
+        self._width_us = width_us
         self._counts = counts
+
+    @property
+    def end_us(self) -> int:
+        """The end, not included."""
+        return self.start_us + self._width_us
 
     @property
     def evaluator(self) -> Evaluator:
         """The counts as an evaluator. Never mutate it. O(cells) the first time."""
-        return self._counts.evaluator
+        return Evaluator._of(self.state)
 
     @property
     def state(self) -> State:
         """The counts, always the same object. O(cells) the first time."""
-        return self._counts.state
+        counts = self._counts
+        return counts if isinstance(counts, State) else counts.state
 
     def __repr__(self) -> str:
         return f"<PaneView {self.start_us} to {self.end_us}>"
+
+
+PaneSlices: TypeAlias = "PaneView | Mapping[int, PaneView]"
+"""A pane's slices by number; the view of the whole where a pane at rest has no other."""
+
+
+def _slice_of(pane: PaneSlices, number: int) -> PaneView | None:
+    """Return the view of one slice of a pane, None without it. O(1)."""
+    if isinstance(pane, PaneView):
+        return pane if number == WHOLE else None
+    return pane.get(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +216,8 @@ class FrozenStream:
     ----------
     all_time : mapping of int to (LazyCounts, PaneCoverage)
         By the number of the slice; 0 is the whole.
-    panes : tuple of mapping of int to PaneView
-        The slices of each pane, by number; oldest pane first.
+    panes : tuple of PaneSlices
+        The slices of each pane; oldest pane first.
     names : mapping of (key, value) to int
         The numbers of slices; a value without rows has no entry in `all_time`.
     delays : FrozenDelays or None
@@ -201,7 +225,7 @@ class FrozenStream:
     """
 
     all_time: Mapping[int, tuple[LazyCounts, PaneCoverage]]
-    panes: tuple[Mapping[int, PaneView], ...]
+    panes: tuple[PaneSlices, ...]
     names: Mapping[tuple[str, str], int]
     delays: FrozenDelays | None = None
     _slices: dict[int, SliceView] = field(default_factory=dict)
@@ -211,7 +235,8 @@ class FrozenStream:
         found = self._slices.get(number)
         if found is None:
             counts, coverage = self.all_time[number]
-            panes = tuple(pane[number] for pane in self.panes if number in pane)
+            views = (_slice_of(pane, number) for pane in self.panes)
+            panes = tuple(view for view in views if view is not None)
             found = self._slices[number] = SliceView(counts, coverage, panes)
         return found
 

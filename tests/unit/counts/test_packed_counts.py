@@ -52,7 +52,7 @@ def test_packing_keeps_every_score(
     assert other.packed is not None
     assert (other.P, other.N, other.num_scored) == (state.P, state.N, state.num_scored)
     assert other.num_scores == len(state.counts)
-    assert "counts" not in other.__dict__
+    assert not other.is_open
     assert other.same_content(state)
     other._check()
     assert encode_evaluator(other) == encode_evaluator(state)
@@ -179,7 +179,7 @@ def test_the_oldest_open_counts_are_closed() -> None:
     for state, counts in zip(states, held, strict=True):
         opened.add(state, len(counts))
     assert opened.memory_bytes == 16 * 80
-    assert ["counts" in state.__dict__ for state in states] == [False, True, True]
+    assert [state.is_open for state in states] == [False, True, True]
     assert states[0].counts is not held[0]
     assert states[0].same_content(states[1])
     del states

@@ -199,7 +199,7 @@ def test_small_states_stay_bytes_until_they_are_read() -> None:
         found.append(decoder.decode(ev.to_bytes()))
         decoder.verify()
     assert [type(state.stored) for state in found] == [EncodedCounts, EncodedCounts, type(None)]
-    assert "counts" not in found[0].__dict__
+    assert not found[0].is_open
     for state in found:
         state.pack()
     assert [type(state.stored) for state in found] == [EncodedCounts, PackedCounts, PackedCounts]
@@ -215,5 +215,5 @@ def test_open_counts_are_closed_again() -> None:
     opened = OpenedCounts(2 * states[0].num_scores)
     for state in states:
         opened.add(state, len(state.counts))
-    assert ["counts" in state.__dict__ for state in states] == [False, True, True]
+    assert [state.is_open for state in states] == [False, True, True]
     assert states[0].same_content(states[2])

@@ -61,7 +61,7 @@ def restored(state: StreamState, revision: int = 2) -> StreamState:
 
 def unread(state: StreamState) -> int:
     """Return how many panes are bytes that nothing has read."""
-    return sum(content._encoded is not None for content in state.counts.store.panes.contents())
+    return sum(isinstance(content._parts, bytes) for content in state.counts.store.panes.contents())
 
 
 @pytest.mark.parametrize("scale", ["plain", "probability"])
