@@ -43,8 +43,11 @@ class Packed(Protocol):
 _CELL_BYTES = 16
 """Memory of an open cell: its score and its multiplicity."""
 
+_STATE_CELLS = 48
+"""Cells that take as much as the objects and heads of arrays of one state's open counts."""
+
 MAX_OPEN_CELLS = 1 << 20
-"""Cells of all open counts; the newest may exceed it alone."""
+"""Cells of all open counts, with those for each state; the newest may exceed it alone."""
 
 
 class OpenedCounts:
@@ -53,7 +56,7 @@ class OpenedCounts:
     Parameters
     ----------
     max_cells : int
-        The most that all may have together.
+        The most that all may have together, with `_STATE_CELLS` for each state.
     """
 
     def __init__(self, max_cells: int) -> None:
@@ -70,6 +73,7 @@ class OpenedCounts:
     def add(self, state: Packed, cells: int) -> None:
         """Note that a state was opened; close the oldest beyond the limit. Amortised O(1)."""
         closed = []
+        cells += _STATE_CELLS
         with self._lock:
             self._states.append((weakref.ref(state), cells))
             self._cells += cells

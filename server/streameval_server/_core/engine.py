@@ -416,7 +416,11 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        return state.view(*self._reached)
+        view = state.view(*self._reached)
+        if state.counts.store.has_unpacked:
+            # The view counted rows into panes, which are packed in the next idle time.
+            self._collected[name] = None
+        return view
 
     def unchanged_view(self, name: str) -> StreamView | None:
         """Return a stream's cached view; None when the stream has changed since it was made.

@@ -173,15 +173,15 @@ def test_a_packed_pane_takes_less_memory() -> None:
 
 def test_the_oldest_open_counts_are_closed() -> None:
     """Beyond a limit for all; a reader keeps what it holds; collected states are forgotten."""
-    opened = OpenedCounts(100)
+    opened = OpenedCounts(200)
     states = [packed(state_of([(True, float(cell), 1) for cell in range(40)], 12)) for _ in "abc"]
     held = [state.counts for state in states]
     for state, counts in zip(states, held, strict=True):
         opened.add(state, len(counts))
-    assert opened.memory_bytes == 16 * 80
+    assert opened.memory_bytes == 16 * 2 * (40 + 48)
     assert [state.is_open for state in states] == [False, True, True]
     assert states[0].counts is not held[0]
     assert states[0].same_content(states[1])
     del states
     opened.add(packed(state_of([], 12)), 100)
-    assert opened.memory_bytes == 16 * 100
+    assert opened.memory_bytes == 16 * (100 + 48)

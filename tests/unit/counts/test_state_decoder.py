@@ -212,7 +212,7 @@ def test_open_counts_are_closed_again() -> None:
     decoder = StateDecoder()
     states = [decoder.decode(small_states()[0]) for _ in range(3)]
     decoder.verify()
-    opened = OpenedCounts(2 * states[0].num_scores)
+    opened = OpenedCounts(2 * (states[0].num_scores + 48))
     for state in states:
         opened.add(state, len(state.counts))
     assert [state.is_open for state in states] == [False, True, True]

@@ -11,6 +11,8 @@ import pytest
 from streameval._counts import State
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
+from streameval_server._core.engine import Engine
+from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
@@ -174,6 +176,23 @@ def test_counts_that_are_not_packed_rest_as_they_are(settings: StreamSettings) -
     assert not state.counts.has_collected
     assert all(map(lambda a, b: a is b, states_of(state), before))
     assert dict(content_parts(state)) == want
+
+
+def test_panes_that_a_view_filled_are_packed_in_the_next_idle_time() -> None:
+    """Few rows are counted by a view at first; then nothing else would pack their panes."""
+    engine = Engine(Limits())
+    engine.apply([Entry(1, NOW, Kind.BATCH, "s", "", 0, 0, cases(60, 1))])
+    engine.merge()
+    assert not engine.has_collected
+    view = engine.view("s")
+    assert view is not None
+    held = [pane.state for pane in view.whole.panes]
+    while engine.has_collected:
+        engine.count()
+    assert all(state.packed is not None for state in held)
+    assert all(resting(engine._streams["s"]))
+    assert engine.memory_bytes < view.counters.state_bytes
+    assert not engine.has_collected
 
 
 SMALL_PANES = """
