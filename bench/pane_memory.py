@@ -35,6 +35,7 @@ from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._service.allocator import trim_heap
 from streameval_server._state.accumulator import StreamUsage
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.pending_cases import UnsortedCases
@@ -102,6 +103,7 @@ def fill_streams(core: ServerCore, streams: range, cases: int, panes: int) -> No
     settle(core)
     for number in streams:
         core.engine.view(f"stream-{number}")
+    settle(core)
 
 
 def settle(core: ServerCore) -> None:
@@ -140,6 +142,7 @@ def restored(path: Path) -> tuple[float, float]:
     core = open_core(SqliteStorage(path), LIMITS)
     if core.recovery.replayed:
         raise SystemExit("the checkpoint was not used")
+    trim_heap()  # as a server does when it has started
     found = core.engine.memory_bytes, resident() - before
     core.storage.close()
     return found

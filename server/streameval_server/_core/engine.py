@@ -598,8 +598,8 @@ class Engine:
                 name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = part
         decoder = StateDecoder()
-        for name, own_parts in streams.items():
-            own = parts.of(own_parts)
+        for name in list(streams):
+            own = parts.of(streams.pop(name))
             state = stream_parts.restore_stream(limits, revision, own, decoder)
             engine._streams[name] = state
             engine._schedule(name, state)

@@ -12,6 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._log.failpoints import failpoint
@@ -174,7 +175,8 @@ class Manifest:
             fields = json.loads(body)
             format_ = _integer(fields["format"])
             if _OLDEST_FORMAT <= format_ <= FORMAT:
-                parts = {name: _entry(numbers) for name, numbers in fields["parts"].items()}
+                known: dict[int, int] = {}
+                parts = {name: _entry(numbers, known) for name, numbers in fields["parts"].items()}
                 return cls(_integer(fields["revision"]), _integer(fields["received_us"]), parts)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise CorruptLogError(f"the checkpoint's manifest cannot be read: {error}") from error
@@ -213,12 +215,21 @@ class StoredParts(LazyParts):
     """
 
     def __init__(self, storage: Storage, entries: Mapping[str, PartEntry]) -> None:
-        def reader(name: str, entry: PartEntry) -> Callable[[], bytes]:
-            return lambda: _read_parts(storage, {name: entry})[name]
-
-        super().__init__({name: reader(name, entry) for name, entry in entries.items()})
+        super().__init__({})
         self._storage = storage
         self._entries = entries
+
+    def __getitem__(self, name: str) -> bytes:
+        if name in self.makers:
+            return super().__getitem__(name)
+        return _read_parts(self._storage, {name: self._entries[name]})[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.makers
+        yield from (name for name in self._entries if name not in self.makers)
+
+    def __len__(self) -> int:
+        return len(self.makers.keys() | self._entries.keys())
 
     def of(self, names: Mapping[str, str]) -> Mapping[str, bytes]:
         """Return some of the parts under other names, and read the small ones of them now.
@@ -240,7 +251,7 @@ class StoredParts(LazyParts):
             return {other: read[name] for other, name in names.items()}
         return LazyParts(
             {
-                other: _constant(read[name]) if name in read else self.makers[name]
+                other: _constant(read[name]) if name in read else partial(self.__getitem__, name)
                 for other, name in names.items()
             }
         )
@@ -272,13 +283,14 @@ def read_base(storage: Storage) -> Manifest | None:
     return None if data is None else Manifest.from_bytes(data)
 
 
-def _entry(numbers: list[int]) -> PartEntry:
+def _entry(numbers: list[int], known: dict[int, int]) -> PartEntry:
+    """Return a part's entry; parts share the numbers of their revisions and lengths."""
     revision, length, crc32 = numbers
     if not (type(revision) is type(length) is type(crc32) is int):
         raise ValueError(f"{numbers!r} are not a part's numbers")
     if not (0 <= revision < 1 << 63 and 0 <= length < 1 << 63 and 0 <= crc32 < 1 << 63):
         raise ValueError(f"{numbers!r} are not a part's numbers")
-    return PartEntry(revision, length, crc32)
+    return PartEntry(known.setdefault(revision, revision), known.setdefault(length, length), crc32)
 
 
 def _integer(value: object) -> int:

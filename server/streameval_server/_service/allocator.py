@@ -8,6 +8,19 @@ _M_ARENA_MAX = -8
 _MAX_ARENAS = 2
 
 
+def trim_heap() -> bool:
+    """Give pages that are free back to the kernel; return whether the C library can.
+
+    glibc keeps what lies below something in use. A start from a checkpoint verifies states in
+    large arrays and makes lasting objects between them, so it leaves megabytes of such pages.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None:
+        return False
+    trim(0)
+    return True
+
+
 def limit_arenas() -> bool:
     """Let all threads share two of glibc's arenas; return whether the C library has arenas.
 

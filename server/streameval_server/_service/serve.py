@@ -14,7 +14,7 @@ from streameval import StreamEvalError, __version__
 from streameval._common import slow_sort_features
 from streameval_server._log import failpoints
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._service.allocator import limit_arenas
+from streameval_server._service.allocator import limit_arenas, trim_heap
 from streameval_server._service.logs import configure
 from streameval_server._service.service import Service
 
@@ -118,7 +118,7 @@ def run(settings: Settings) -> None:
     gc.set_threshold(_MAX_YOUNG_OBJECTS)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve(settings, on_ready=_announce))
+            runner.run(serve(settings, on_ready=_ready))
     except StreamEvalError as error:
         # Callers print it as a line of text.
         if settings.log_format != "json":
@@ -147,6 +147,12 @@ def _arm_failpoints() -> None:
         raise SettingsError(f"{failpoints.VARIABLE}: {error}") from error
     if text:
         _log.warning("failpoints are armed: %s", text)
+
+
+def _ready(addresses: Addresses) -> None:
+    """Tidy up after the start, and print the addresses."""
+    trim_heap()
+    _announce(addresses)
 
 
 def _announce(addresses: Addresses) -> None:

@@ -72,7 +72,7 @@ OVERHEAD_BYTES = 1_344
 """Memory of an accumulator besides its scores, with its part, its places in dicts and its
 share of a view; measured."""
 
-RESTING_BYTES = 640
+RESTING_BYTES = 512
 """Memory of a pane at rest besides its scores: its objects, its place and share of a view;
 measured."""
 
@@ -452,6 +452,13 @@ class CellTableLru:
     the next pane's. When more panes than that are filled in turn, those beyond the limit have
     no table: building a table and merging it again would cost more than it saves.
     """
+
+    __slots__ = (
+        "_additions",
+        "_cleared_at",
+        "_evicted",
+        "_used",
+    )
 
     def __init__(self) -> None:
         # The addition at which each was used last; the most recent one at the end.

@@ -22,7 +22,12 @@ from streameval._time import Effects, changes_by_group, rows_by_group
 from streameval_server._state.accumulator import CellTableLru
 from streameval_server._state.collected_rows import CollectedRows
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.deferred_rows import REMOVES, CodedCases, DeferredRows
+from streameval_server._state.deferred_rows import (
+    NONE_DEFERRED,
+    REMOVES,
+    CodedCases,
+    DeferredRows,
+)
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
@@ -97,6 +102,27 @@ class StreamCounts:
         segment codes; it changes neither.
     """
 
+    __slots__ = (
+        "_all_time",
+        "_cases",
+        "_collected",
+        "_collected_rows",
+        "_deferred",
+        "_effects",
+        "_evicted",
+        "_frozen",
+        "_pane_cells",
+        "_table",
+        "_table_pane",
+        "_tables",
+        "_unmerged",
+        "_usage",
+        "beyond_retention",
+        "delays",
+        "on_cases",
+        "store",
+    )
+
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.store = PaneStore(settings, limits, usage)
         self._usage = usage
@@ -110,7 +136,7 @@ class StreamCounts:
         # Closed panes with rows that are not in the panes' slices yet.
         self._deferred: dict[PaneContent, None] = {}
         # Effects that are not in the slices' all-time counts yet.
-        self._all_time = DeferredRows()
+        self._all_time = NONE_DEFERRED
         self._pane_cells = limits.pane_cells
         # Rows of slices in one open pane that are not in the slices' own counts yet.
         self._table: SliceTable | None = None
@@ -242,6 +268,8 @@ class StreamCounts:
 
     def _settle_all_time(self) -> None:
         """Count deferred effects in the slices' all-time counts. O(rows + slices)."""
+        if self._all_time is NONE_DEFERRED:
+            return
         slices = self.store.slices
         counts = (part.counts for number, part in slices.items() if number != WHOLE)
         for rows in self._all_time.pop(counts, self._pane_cells):
@@ -367,6 +395,15 @@ class StreamCounts:
         if content.deferred.size > _MAX_DEFERRED_ROWS:
             self._settle(content)
 
+    def _defer_all_time(self, effects: Effects) -> None:
+        """Leave effects in the slices' all-time counts to be counted later."""
+        if self._all_time is NONE_DEFERRED:
+            self._all_time = DeferredRows()
+        slices, existing = self._usage.num_slices, len(self.store.slices) - 1
+        self._all_time.add(effects, slices=slices, existing=existing)
+        if self._all_time.size > _MAX_DEFERRED_ROWS:
+            self._settle_all_time()
+
     def _add_to_open_slices(
         self, content: PaneContent, cases: UnsortedCases, codes: CodeArray
     ) -> None:
@@ -437,10 +474,7 @@ class StreamCounts:
         if not effects.codes.shape[1]:
             return
         if all_closed:
-            slices, existing = self._usage.num_slices, len(store.slices) - 1
-            self._all_time.add(effects, slices=slices, existing=existing)
-            if self._all_time.size > _MAX_DEFERRED_ROWS:
-                self._settle_all_time()
+            self._defer_all_time(effects)
         for start, rows in rows_by_group(starts):
             pane = panes.get(start)
             if all_closed and pane is not None:

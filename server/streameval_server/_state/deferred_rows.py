@@ -141,3 +141,7 @@ class DeferredRows:
                 rows.append(Effects.concat(effects))
         self._clear()
         return rows
+
+
+NONE_DEFERRED = DeferredRows()
+"""Stands for no deferred rows, as most panes and streams have. Never add to it."""

@@ -28,7 +28,7 @@ from streameval_server._state.accumulator import (
     resting_bytes,
 )
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
-from streameval_server._state.deferred_rows import DeferredRows
+from streameval_server._state.deferred_rows import NONE_DEFERRED, DeferredRows
 from streameval_server._state.delays import Delays
 from streameval_server._state.segments import WHOLE
 from streameval_server._state.views import PaneView
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     """Slices by number, ascending."""
 
 _PART = struct.Struct("<IIII")
-
-_NONE_DEFERRED = DeferredRows()
-"""Stands for no deferred rows, which most panes have. Never add to it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +132,7 @@ class PaneContent:
         self._parts: dict[int, Part] | State | bytes = {}
         self.revision = make.usage.revision
         self.is_open = False
-        self.deferred = _NONE_DEFERRED
+        self.deferred = NONE_DEFERRED
 
     def restore(
         self, data: bytes, revision: int, scale: Scale, decoder: StateDecoder | None
@@ -247,7 +244,7 @@ class PaneContent:
 
     def defer(self, rows: CodedCases | Effects) -> int:
         """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
-        if self.deferred is _NONE_DEFERRED:
+        if self.deferred is NONE_DEFERRED:
             self.deferred = DeferredRows()
         return self.deferred.add(
             rows, slices=self._make_part.usage.num_slices, existing=max(self.num_parts - 1, 0)
@@ -258,7 +255,7 @@ class PaneContent:
         self._frozen = None
         slices = (part.counts for number, part in self.slices().items() if number != WHOLE)
         rows = self.deferred.pop(slices, max_cells)
-        self.deferred = _NONE_DEFERRED
+        self.deferred = NONE_DEFERRED
         return rows
 
     def touch(self) -> None:

@@ -59,6 +59,21 @@ class PaneStore:
         Whether the whole, and that of panes, is counted by groups of clusters; slices are not.
     """
 
+    __slots__ = (
+        "_new_part",
+        "_open",
+        "_unpacked",
+        "_usage",
+        "bits",
+        "floor_us",
+        "has_clusters",
+        "key_revisions",
+        "new_pane",
+        "panes",
+        "scale",
+        "slices",
+    )
+
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.bits = settings.resolution
         self.scale = settings.scale

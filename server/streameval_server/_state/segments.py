@@ -119,6 +119,18 @@ class Segments:
         Number of rows whose value went to the shared slice.
     """
 
+    __slots__ = (
+        "_codes",
+        "_crossed",
+        "_max_codes",
+        "_places",
+        "_tables",
+        "_text_bytes",
+        "keys",
+        "overflowed",
+        "values",
+    )
+
     def __init__(self, keys: Sequence[str], max_values: int) -> None:
         self.keys: list[str] = []
         self.values: list[list[str]] = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
@@ -253,6 +254,12 @@ def _unreadable(error: Exception) -> CorruptLogError:
     return CorruptLogError(f"a stream in the checkpoint cannot be read: {error}")
 
 
+@lru_cache(maxsize=256)
+def _settings(text: str) -> StreamSettings:
+    """Return settings from JSON; streams whose settings are written the same share one object."""
+    return StreamSettings.of_fields(json.loads(text))
+
+
 def _restored(
     limits: Limits,
     revision: int,
@@ -261,7 +268,7 @@ def _restored(
 ) -> StreamState:
     decode = decode_evaluator if decoder is None else decoder.decode
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
-    settings = StreamSettings.of_fields(fields["settings"])
+    settings = _settings(json.dumps(fields["settings"]))
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
     state = StreamState(info, limits, fields["now_us"])
     state.set_revision(fields["revision"])

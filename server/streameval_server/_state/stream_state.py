@@ -86,6 +86,22 @@ class StreamState:
         The annotations; None before the first.
     """
 
+    __slots__ = (
+        "_names",
+        "_usage",
+        "alarms",
+        "counts",
+        "info",
+        "joins",
+        "last_view",
+        "marks",
+        "revision",
+        "segments",
+        "sources",
+        "total",
+        "weighed",
+    )
+
     def __init__(self, info: StreamInfo, limits: Limits, due_us: int) -> None:
         self.info = info
         self.last_view: StreamView | None = None

@@ -112,6 +112,21 @@ def test_idle_time_opens_only_panes_that_packing_makes_smaller(rows, left):
     assert unread(again) == (panes if left == "all" else 0)
 
 
+def test_streams_of_the_same_settings_share_them() -> None:
+    """Those that are written in the same way, to the sign of a zero; others have their own."""
+    given = [
+        StreamSettings(),
+        StreamSettings(),
+        StreamSettings(threshold=0.0),
+        StreamSettings(threshold=-0.0),
+    ]
+    first, second, zero, negative = (restored(filled(60, settings)) for settings in given)
+    assert first.info.settings is second.info.settings
+    for state, settings in zip((first, second, zero, negative), given, strict=True):
+        assert repr(state.info.settings) == repr(settings)
+        assert dict(content_parts(state)) == dict(content_parts(filled(60, settings)))
+
+
 def engine_of(rows: int) -> Engine:
     """Return an engine of one stream, at revision 1."""
     engine = Engine(LIMITS)
