@@ -103,6 +103,7 @@ class StreamCounts:
     """
 
     __slots__ = (
+        "__weakref__",
         "_all_time",
         "_cases",
         "_collected",

@@ -60,6 +60,7 @@ class PaneStore:
     """
 
     __slots__ = (
+        "__weakref__",
         "_new_part",
         "_open",
         "_unpacked",

@@ -87,6 +87,7 @@ class StreamState:
     """
 
     __slots__ = (
+        "__weakref__",
         "_names",
         "_usage",
         "alarms",
