@@ -103,6 +103,8 @@ def fill_streams(core: ServerCore, streams: range, cases: int, panes: int) -> No
     settle(core)
     for number in streams:
         core.engine.view(f"stream-{number}")
+        if number % 10 == 9:
+            settle(core)  # as a server's applier does beside queries
     settle(core)
 
 

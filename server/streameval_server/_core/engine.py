@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import struct
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
@@ -65,6 +65,9 @@ _HELD = struct.Struct("<q")
 
 _MAX_UNMEASURED_ROWS = 16_384
 """Rows that are applied before the memory of their streams is measured."""
+
+_MAX_IDLE_STREAMS = 8
+"""Streams that are counted, or of which a pane is packed, in one piece of idle time."""
 
 _UNLIMITED = 1 << 62
 """A budget for `pass_time` that is never spent."""
@@ -254,13 +257,13 @@ class Engine:
         return bool(self._collected)
 
     def count(self) -> None:
-        """Count the rows that streams have buffered, where there are many. O(rows).
+        """Count the rows that some streams have buffered, where there are many. O(rows).
 
         Answers and state do not change by it. Under the same lock as `apply`, which would
         leave these rows until there are more or a query reads the stream.
         """
-        collected, self._collected = self._collected, {}
-        for name in collected:
+        for name in list(islice(self._collected, _MAX_IDLE_STREAMS)):
+            del self._collected[name]
             state = self._streams.get(name)
             if state is not None:
                 state.counts.count_idle()
@@ -418,7 +421,7 @@ class Engine:
             return None
         view = state.view(*self._reached)
         if state.counts.store.has_unpacked:
-            # The view counted rows into panes, which are packed in the next idle time.
+            # The view counted rows into panes, which are to be packed in idle time.
             self._collected[name] = None
         return view
 

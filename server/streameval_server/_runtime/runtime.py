@@ -423,9 +423,14 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        view = take_view(self.core.engine, self._engine_lock, stream)
+        engine = self.core.engine
+        had_collected = engine.has_collected
+        view = take_view(engine, self._engine_lock, stream)
         if view is None:
             raise no_stream(stream)
+        if engine.has_collected and not had_collected:
+            # The applier sleeps, and has panes to pack that the view counted rows into.
+            self._threads.apply_bell.ring()
         return view
 
     def waiting(self, stream: str) -> tuple[StreamView, WaitingPredictions]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -407,6 +408,37 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         assert kinds.count("refused") == (0 if good else total)
         assert context.answers[-1].ack.last_sequence == total
         await runtime.stop()
+
+    asyncio.run(scenario())
+
+
+def test_panes_that_a_query_counted_are_packed_though_no_rows_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The applier sleeps then: the query wakes it."""
+    packed = threading.Event()
+    count = Engine.count
+
+    def counting(engine: Engine) -> None:
+        count(engine)
+        if not engine.has_collected:
+            packed.set()
+
+    monkeypatch.setattr(Engine, "count", counting)
+
+    async def scenario() -> None:
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
+            rows = ingest_pb2.Cases(scores=[0.5] * 5, positives=[True] * 5)
+            now_us = time.time_ns() // 1_000
+            rows.event_times_us.extend(now_us - minute * 60_000_000 for minute in range(5))
+            given = ingest_pb2.Batch(stream="s", cases=rows)
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=given))
+            assert not packed.is_set()
+            query = query_pb2_grpc.QueryServiceStub(channel)
+            selection = types_pb2.Selection(stream="s", min_revision=1)
+            await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection))
+            assert await asyncio.to_thread(packed.wait, 10)
 
     asyncio.run(scenario())
 

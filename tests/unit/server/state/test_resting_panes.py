@@ -195,6 +195,24 @@ def test_panes_that_a_view_filled_are_packed_in_the_next_idle_time() -> None:
     assert not engine.has_collected
 
 
+def test_idle_time_packs_a_few_panes_at_a_time() -> None:
+    """However many streams a reader has looked at, a query waits for some milliseconds."""
+    engine = Engine(Limits())
+    names = [f"stream-{number}" for number in range(20)]
+    for revision, name in enumerate(names, start=1):
+        engine.apply([Entry(revision, NOW, Kind.BATCH, name, "", 0, 0, cases(60, revision))])
+    engine.merge()
+    for name in names:
+        engine.view(name)
+    panes, packed = sum(len(resting(engine._streams[name])) for name in names), 0
+    while engine.has_collected:
+        engine.count()
+        now = sum(sum(resting(engine._streams[name])) for name in names)
+        assert packed < now <= packed + 8
+        packed = now
+    assert packed == panes > 200
+
+
 SMALL_PANES = """
 import pane_memory
 
