@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -211,29 +208,3 @@ def test_idle_time_packs_a_few_panes_at_a_time() -> None:
         assert packed < now <= packed + 8
         packed = now
     assert packed == panes > 200
-
-
-SMALL_PANES = """
-import pane_memory
-
-print(*pane_memory.pane_bytes(10), *pane_memory.pane_bytes(1_000))
-"""
-
-
-def test_a_pane_of_few_cases_takes_little_memory(pytestconfig: pytest.Config) -> None:
-    """At most 0.6 KB for ten cases and 4 KB for a thousand, also once it was read.
-
-    Traced in a process of its own, by the benchmark.
-    """
-    command = [sys.executable, "-c", SMALL_PANES]
-    shown = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=pytestconfig.rootpath / "bench",
-    ).stdout
-    unread, read, unread_large, read_large = map(float, shown.split())
-    assert unread <= read <= 600
-    assert unread_large <= read_large <= 4_000
