@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 LONG_FILES = (
-    *("simulation", "crash", "newcomers", "kafka", "browser", "bench", "deploy"),
-    *("examples", "docs", "fuzz"),
+    *("simulation", "fuzz", "crash", "browser", "newcomers", "bench", "deploy"),
+    *("examples", "docs", "kafka"),
 )
 """The folders whose files take longest, the longest first."""
 
