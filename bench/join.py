@@ -1,7 +1,7 @@
 """Time and memory of the join and of panes.
 
-    python bench/join.py                     10 M pending: two minutes, 2 GB
-    python bench/join.py --quick             1 M pending: twenty seconds
+    python bench/join.py                     10 M pending: half a minute, 0.7 GB
+    python bench/join.py --quick             1 M pending: ten seconds
     python bench/join.py --pending 3_000_000
     python bench/join.py --memory [1000]     only the memory of 1,000 windowed evaluators
 
