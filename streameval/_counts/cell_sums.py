@@ -18,7 +18,7 @@ import numpy as np
 
 from streameval._counts.cell_layout import NumberLayout, Span, cell_edges, cell_keys
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_run import batches, counts_of, numbers_of
+from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
 from streameval._counts.resolution import MAX_BITS
 from streameval._counts.run import EMPTY_RUN, Run
 
@@ -86,7 +86,8 @@ class CellSums:
             ]
             for label in _LABELS
         }
-        spans = [run.span for runs in packed.values() for run in runs if run.size]
+        filled = [run for runs in packed.values() for run in runs if run.size]
+        spans = [span_of(filled)] if filled else []
         spans += [
             _span_of(numbers) for rows in opened.values() for numbers, _ in rows if numbers.size
         ]

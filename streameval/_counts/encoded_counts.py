@@ -48,9 +48,8 @@ class EncodedCounts:
 
     def __len__(self) -> int:
         """Return how many distinct scores there are, by class. O(1)."""
-        *_, num_p, _, _, num_n, _, _ = HEADER.unpack_from(FRAME.body(self._data))
-        size: int = num_p + num_n
-        return size
+        shapes = self._shapes()
+        return shapes[0] + shapes[3]
 
     @property
     def memory_bytes(self) -> int:
@@ -63,7 +62,10 @@ class EncodedCounts:
         return _OBJECT_BYTES + len(data)
 
     def total(self, label: bool) -> int:
-        """Return how many cases of a class there are. O(n)."""
+        """Return how many cases of a class there are. O(n), O(1) where no two of them tie."""
+        size, _, count_width = self._shapes()[0 if label else 3 :][:3]
+        if not count_width:  # no counts are written where all are 1
+            return int(size)
         positives, negatives = self._columns()
         scores, counts = positives if label else negatives
         return scores.size if counts is None else int(counts.sum())
@@ -73,10 +75,13 @@ class EncodedCounts:
         positives, negatives = (_run(*each) for each in self._columns())
         return ScoreCounts(positives, negatives)
 
+    def _shapes(self) -> tuple[int, ...]:
+        """Return of each class its distinct scores, bytes a score, bytes a count. O(1)."""
+        return HEADER.unpack_from(FRAME.body(self._data))[-6:]
+
     def _columns(self) -> list[tuple[FloatArray, IntArray | None]]:
         """Return the scores and the counts of each class. O(n)."""
-        body = FRAME.body(self._data)
-        return read_columns(body, HEADER.unpack_from(body)[-6:])
+        return read_columns(FRAME.body(self._data), self._shapes())
 
 
 def _run(scores: FloatArray, counts: IntArray | None) -> Run:

@@ -13,6 +13,7 @@ from streameval._counts.cell_sums import sum_cells
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.state import (
     State,
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.cell_sums import CellSums
-    from streameval._counts.packed_counts import PackedCounts
     from streameval._counts.resolution import Scale
 
 _MIN_TABLE_STATES = 3
 """Fewer states than this are opened and merged without a table."""
+
+_MAX_SORTED_CELLS = 2_048
+"""Distinct scores of states without packed counts that are sorted, which is faster than a table
+whose rows are looked up for each state."""
 
 
 def merge_states(states: Sequence[State], *, revision: int, max_table_width: int = 0) -> State:
@@ -87,6 +91,7 @@ def merge_states(states: Sequence[State], *, revision: int, max_table_width: int
         clusters=_merged_clusters(states),
     )
     is_wide = len(states) >= _MIN_TABLE_STATES or any(map(_table_of, states))
+    is_wide &= bool(max_table_width) or not _is_sorted_faster(states)
     if is_wide and resolution is not None and resolution >= 1:
         cells = _sum_in_table(states, resolution, whole, max_table_width)
         if cells is not None:
@@ -203,6 +208,16 @@ def _check_cluster_groups(states: Sequence[State]) -> None:
 def _merged_clusters(states: Sequence[State]) -> ClusterCounts | None:
     tables = [state.clusters for state in states if state.clusters is not None]
     return merge_clusters(tables) if tables else None
+
+
+def _is_sorted_faster(states: Sequence[State]) -> bool:
+    """Return whether states have few scores, none of them in packed bytes or in a table.
+
+    O(1) for each state.
+    """
+    if any(isinstance(state.stored, PackedCounts | TableCounts) for state in states):
+        return False
+    return sum(state.num_scores for state in states) <= _MAX_SORTED_CELLS
 
 
 def _table_of(state: State) -> CellSums | None:

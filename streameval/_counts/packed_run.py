@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import IntArray
-    from streameval._counts.cell_layout import NumberLayout
+    from streameval._counts.cell_layout import NumberLayout, Range
     from streameval._counts.resolution import Scale
     from streameval._counts.run import Run
 
@@ -90,13 +90,21 @@ class PackedRun(NamedTuple):
         """Whether there are numbers below zero and others."""
         return self.first < 0 <= self.last
 
-    @property
-    def span(self) -> Span:
-        """The span of the numbers; there must be one. O(1)."""
-        if self.crosses_zero:
-            return Span((self.first, self.before), (self.after, self.last))
-        ends = self.first, self.last
-        return Span(None, ends) if self.first >= 0 else Span(ends, None)
+
+def span_of(runs: Sequence[PackedRun]) -> Span:
+    """Return the span of the numbers of runs that have cells, at least one. O(runs)."""
+    below = [
+        (run.first, run.before if run.last >= 0 else run.last) for run in runs if run.first < 0
+    ]
+    above = [(run.after if run.first < 0 else run.first, run.last) for run in runs if run.last >= 0]
+    return Span(_ends(below), _ends(above))
+
+
+def _ends(ranges: list[tuple[int, int]]) -> Range:
+    """Return the least and the greatest number of ranges."""
+    if not ranges:
+        return None
+    return min(first for first, _ in ranges), max(last for _, last in ranges)
 
 
 def size_of(data: bytes, begin: int = 0) -> int:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
 
@@ -108,7 +109,8 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     if not 0 < estimate < 1:
         edge = P / (P + _quantile_of_share(figure, P, alpha, anytime=anytime) ** 2)
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
-    (lower, upper), inner = _logit_and_wilson(figure, quantile)
+    terms = _precision_terms(estimate, P, figure.variance)
+    (lower, upper), inner = terms.logit(quantile), terms.wilson(quantile)
     # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
     # error far beyond its range. Wilson's limit, with the same variance, bounds it.
     if estimate > 0.5:
@@ -116,18 +118,53 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     return lower, min(upper, inner[1])
 
 
-def _logit_and_wilson(figure: Figure, quantile: float) -> tuple[Limits, Limits]:
-    """Return the limits that are symmetric on the logit scale, and Wilson's, 0 < estimate < 1."""
-    estimate, P = figure.estimate, figure.positives
-    binomial = estimate * (1 - estimate)
-    effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
-    expected = _PRIOR_CASES * binomial / P
-    shrunk = (effective * figure.variance + expected) / (effective + _PRIOR_CASES)
-    variance = max(figure.variance, shrunk)
-    centre = math.log(estimate / (1 - estimate))
-    half = quantile * math.sqrt(variance) / binomial
-    wilson = _score_limits(estimate, min(P, binomial / variance), quantile)
-    return (_logistic(centre - half), _logistic(centre + half)), wilson
+class _PrecisionTerms(NamedTuple):
+    """What limits of an area in precision-recall space, 0 < estimate < 1, have at every level.
+
+    Attributes
+    ----------
+    estimate, binomial : float
+        The estimate t, and t (1 - t).
+    centre, error : float
+        The logit of the estimate, and the standard error of the estimate.
+    cases : float
+        Of how many cases a share would have that error, at most the positives.
+    """
+
+    estimate: float
+    binomial: float
+    centre: float
+    error: float
+    cases: float
+
+    @classmethod
+    def of(cls, estimate: float, positives: float, variance: float) -> _PrecisionTerms:
+        """Return the terms, with an observed variance below the binomial one shrunk to it."""
+        binomial = estimate * (1 - estimate)
+        effective = positives * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
+        expected = _PRIOR_CASES * binomial / positives
+        shrunk = (effective * variance + expected) / (effective + _PRIOR_CASES)
+        used = max(variance, shrunk)
+        centre = math.log(estimate / (1 - estimate))
+        return cls(estimate, binomial, centre, math.sqrt(used), min(positives, binomial / used))
+
+    def logit(self, quantile: float) -> Limits:
+        """Return the limits that are symmetric on the logit scale."""
+        half = quantile * self.error / self.binomial
+        return _logistic(self.centre - half), _logistic(self.centre + half)
+
+    def wilson(self, quantile: float) -> Limits:
+        """Return Wilson's limits of a share with the same error."""
+        return _score_limits(self.estimate, self.cases, quantile)
+
+    def is_beyond_wilson(self, quantile: float) -> bool:
+        """Whether the logit limit towards 1/2 is further out than Wilson's."""
+        logit, wilson = self.logit(quantile), self.wilson(quantile)
+        return logit[0] < wilson[0] if self.estimate > 0.5 else logit[1] > wilson[1]
+
+
+_precision_terms = lru_cache(maxsize=64)(_PrecisionTerms.of)
+"""A p-value asks for the limits of two figures at some twenty levels."""
 
 
 def precision_turns(
@@ -142,13 +179,16 @@ def precision_turns(
     quantile = _quantile(lowest, lowest.positives, alpha, anytime=anytime)
 
     def beyond_wilson(estimate: float) -> bool:
-        logit, wilson = _logit_and_wilson(replace(lowest, estimate=estimate), quantile)
-        return logit[0] < wilson[0] if estimate > 0.5 else logit[1] > wilson[1]
+        terms = _PrecisionTerms.of(estimate, lowest.positives, lowest.variance)
+        return terms.is_beyond_wilson(quantile)
 
     least, greatest = max(lowest.estimate, _TINY), min(highest.estimate, 1 - _TINY)
     turns = []
     for near, far, sign in ((max(least, 0.5), greatest, 1), (min(greatest, 0.5), least, -1)):
-        if sign * far > sign * near and not beyond_wilson(near):
+        if sign * far <= sign * near:
+            continue
+        nearest = _precision_terms(near, lowest.positives, lowest.variance)
+        if not nearest.is_beyond_wilson(quantile):
             turns.append(replace(lowest, estimate=_crossing(beyond_wilson, far, near)))
     return turns
 

@@ -10,14 +10,13 @@ table.
 from __future__ import annotations
 
 import math
-from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts.cell_layout import NumberLayout, Span, cell_edges
+from streameval._counts.cell_layout import NumberLayout, cell_edges
 from streameval._counts.cluster_cells import cell_numbers
-from streameval._counts.packed_run import batches, counts_of, numbers_of
+from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
 from streameval._counts.scatter import rank_numbers
 
 if TYPE_CHECKING:
@@ -156,11 +155,11 @@ def _counted_packed(
     O(S + W + B K) for a table of the W numbers of their span.
     """
     runs = [packed.run(label) for _, packed in panes for label in (False, True)]
-    spans = [run.span for run in runs if run.size]
-    if not spans:
+    filled = [run for run in runs if run.size]
+    if not filled:
         return None
-    layout = NumberLayout(reduce(Span.union, spans))
-    if layout.is_sparse(sum(run.size for run in runs)):
+    layout = NumberLayout(span_of(filled))
+    if layout.is_sparse(sum(run.size for run in filled)):
         return None
     packed = panes[0][1]
     edges = cell_edges(layout.numbers(np.arange(layout.width)), packed.bits, packed.scale)

@@ -16,6 +16,7 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
+_STANDARD_NORMAL = NormalDist()
 # The number of cases at which the confidence sequence is tightest, relative to a
 # fixed interval; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
 _TIGHTEST_AT_CASES = 200
@@ -38,7 +39,7 @@ def normal_quantile(tail: float) -> float:
     >>> round(normal_quantile(0.025), 6)
     1.959964
     """
-    return -NormalDist().inv_cdf(tail)
+    return -_STANDARD_NORMAL.inv_cdf(tail)
 
 
 @lru_cache(maxsize=256)
@@ -187,14 +188,21 @@ def _continued_fraction(a: float, b: float, x: float) -> float:
     c = 1.0
     d = 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
     value = d
+    least = _MIN_DENOMINATOR
     for m in range(1, 10_000):
+        # A denominator that is not above `least` is replaced by it. A call for each of the four
+        # would take twice the time, and a p-value takes hundreds of these steps.
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1.0 / _away_from_zero(1.0 + even * d)
-        c = _away_from_zero(1.0 + even / c)
+        below = 1.0 + even * d
+        d = 1.0 / (below if abs(below) > least else least)
+        above = 1.0 + even / c
+        c = above if abs(above) > least else least
         value *= d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / _away_from_zero(1.0 + odd * d)
-        c = _away_from_zero(1.0 + odd / c)
+        below = 1.0 + odd * d
+        d = 1.0 / (below if abs(below) > least else least)
+        above = 1.0 + odd / c
+        c = above if abs(above) > least else least
         value *= d * c
         if abs(d * c - 1.0) < 4e-16:
             break

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts import merge
 from streameval._counts.merge import merge_states
 from streameval._counts.state import State
 from streameval._counts.table_counts import TableCounts
@@ -77,3 +78,23 @@ def test_a_table_that_is_too_wide_is_not_kept() -> None:
     exact = Evaluator()
     exact.add_cases(labels=[1, 0], scores=[0.5, 0.25])
     assert merge_states([exact._view()] * 3, revision=0, max_table_width=WIDEST).stored is None
+
+
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+@pytest.mark.parametrize("max_cells", [None, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_few_scores_that_are_sorted_have_the_sum_of_a_table(
+    seed: int, scale: str, max_cells: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit and at the same resolution, of panes at equal and at other resolutions."""
+    states = panes(seed, scale=scale, max_cells=max_cells)
+    if seed % 2:
+        states = [state for state in states if state.resolution == states[0].resolution] * 3
+    found = merge_states(states, revision=0)
+    monkeypatch.setattr(merge, "_MAX_SORTED_CELLS", 0)
+    want = merge_states(states, revision=0)
+    found._check()
+    assert found.same_content(want)
+    assert Evaluator._of(found).to_bytes() == Evaluator._of(want).to_bytes()
+    for column in ("scores", "p", "n", "tp", "fp"):
+        assert (getattr(found.groups, column) == getattr(want.groups, column)).all()

@@ -15,9 +15,16 @@ from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
 from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
-from streameval._uncertainty.compare import MIN_P_VALUE, compare, holm
+from streameval._uncertainty.compare import (
+    MIN_P_VALUE,
+    compare,
+    holm,
+    p_value_of,
+    square_and_add,
+)
 from streameval._uncertainty.estimates import figure_of, hidden_error
 from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.intervals import uncertain_metric
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -327,6 +334,52 @@ def test_p_value_is_where_the_interval_touches_zero():
         touching = compare(a, b, metric=metric, level=1 - comparison.p_value)
         nearer = min(abs(touching.lower), abs(touching.upper))
         assert nearer == pytest.approx(0, abs=1e-8)
+
+
+def bisected(difference: float, limits) -> float:
+    """Return the alpha at which the limit on the side of 0 crosses it, by bisection alone."""
+    side, sign = (0, 1) if difference > 0 else (1, -1)
+    low, high = math.log(MIN_P_VALUE), 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_beyond = sign * limits(math.exp(middle))[side] > 0
+        low, high = (low, middle) if is_beyond else (middle, high)
+    return math.exp(low)
+
+
+def test_p_values_are_those_of_a_bisection():
+    """To 1e-10 of their value, for large differences and small, from far fewer intervals."""
+    rng = np.random.default_rng(41)
+    found = 0
+    for seed in range(40):
+        of_cells = {"resolution": int(rng.choice([4, 8, 12])), "scale": "probability"}
+        cells = of_cells if seed % 2 else {}
+        sides = []
+        for _ in range(2):
+            size = int(rng.choice([40, 300]))
+            labels = rng.random(size) < rng.choice([0.1, 0.5])
+            scores = rng.normal(size=size) + rng.choice([0.5, 1.0, 2.0]) * labels
+            side = Evaluator(**cells)
+            side.add_cases(labels=labels, scores=1 / (1 + np.exp(-scores)))
+            sides.append(side)
+        for metric in (*AREAS, "prevalence"):
+            a, b = (uncertain_metric(side, metric, None) for side in sides)
+            levels = []
+
+            def limits(alpha: float, a=a, b=b, levels=levels) -> tuple[float, float]:
+                levels.append(alpha)
+                return square_and_add(a.estimate, a.limits(alpha), b.estimate, b.limits(alpha))
+
+            difference = a.estimate - b.estimate
+            p_value = p_value_of(difference, limits)
+            if math.isnan(p_value) or p_value in (1.0, MIN_P_VALUE):
+                continue
+            assert len(levels) <= 35, (seed, metric)
+            assert p_value == pytest.approx(bisected(difference, limits), rel=1.5e-10)
+            side = 0 if difference > 0 else 1
+            assert limits(p_value)[side] * (1 if side == 0 else -1) <= 0
+            found += 1
+    assert found > 60
 
 
 def test_an_evaluator_does_not_differ_from_itself():
