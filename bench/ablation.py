@@ -359,7 +359,7 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         "ms",
         lambda: (
             stream.answer_ms([messages]),
-            stream.answer_ms([messages, uncached(engine._coverages)]),
+            stream.answer_ms([messages, uncached(engine._coverages._answers)]),
         ),
     )
     found["typical delay of a stream"] = (

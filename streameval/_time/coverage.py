@@ -38,6 +38,7 @@ LABELABLE = COVERAGE["predictions"] - COVERAGE["retracted"]
 """What each effect adds to the predictions that could have a label: all but retracted ones."""
 LABELLED = COVERAGE["labelled"]
 """What each effect adds to the predictions that have a label."""
+_TABLES = np.stack(list(COVERAGE.values())).astype(np.int64)
 _IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
@@ -144,8 +145,7 @@ class CoverageCell:
     @property
     def coverage(self) -> Coverage:
         """The counts as a public `Coverage`."""
-        counts = self.effect_counts
-        return Coverage(**{name: int(counts @ table) for name, table in COVERAGE.items()})
+        return Coverage(**dict(zip(COVERAGE, (_TABLES @ self.effect_counts).tolist(), strict=True)))
 
     def add(self, kinds: KindArray, scores: FloatArray) -> None:
         """Count effects. O(n + bands)."""
@@ -186,27 +186,21 @@ class CoverageCell:
 
     def band_rows(self, at_most: int) -> list[tuple[float, float, int, int]]:
         """Return the fields of each of the bands that `by_score` returns. O(bands)."""
-        used = np.flatnonzero(self.bands[0])
+        # flatnonzero is five times as fast on booleans as on integers.
+        used = np.flatnonzero(self.bands[0] != 0)
         if not used.size:
             return []
-        labelable, labelled = self.bands[:, used]
-        through = labelable.cumsum()
+        bands = self.bands[:, used]
+        through = bands[0].cumsum()
         # A fine band joins the group of its middle rank; integers, so exact on any machine.
         middles = 2 * through
-        middles -= labelable
+        middles -= bands[0]
         middles *= at_most
         middles //= 2 * int(through[-1])
-        starts = [0, *(np.flatnonzero(middles[1:] != middles[:-1]) + 1).tolist()]
-        inner = EDGES[self.scale][self.first + used[starts[1:]] - 1].tolist()
-        return list(
-            zip(
-                [-math.inf, *inner],
-                [*inner, math.inf],
-                np.add.reduceat(labelable, starts).tolist(),
-                np.add.reduceat(labelled, starts).tolist(),
-                strict=True,
-            )
-        )
+        cuts = np.flatnonzero(middles[1:] != middles[:-1]) + 1
+        inner = EDGES[self.scale][used[cuts] + (self.first - 1)].tolist()
+        groups = np.add.reduceat(bands, np.concatenate(([0], cuts)), axis=1)
+        return list(zip([-math.inf, *inner], [*inner, math.inf], *groups.tolist(), strict=True))
 
     def copy(self) -> CoverageCell:
         """Return an independent cell."""

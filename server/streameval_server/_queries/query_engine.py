@@ -22,6 +22,7 @@ from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
+from streameval_server._queries.coverage_answers import CoverageAnswers
 from streameval_server._queries.derived_answers import DerivedAnswers
 from streameval_server._queries.metrics import (
     MetricSelection,
@@ -40,10 +41,10 @@ from streameval_server._queries.projections import (
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
-from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable
 
     from streameval._common import FloatArray
     from streameval_server._queries.resolved_selection import ResolvedSelection
@@ -62,19 +63,7 @@ _ENTRY_BYTES = 1_024
 _BYTES_PER_ENCODED_BYTE = 6
 """Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
-_COVERAGE_BYTES = 4_096
-"""Memory of a cached coverage, with ten bands, three quantiles and eleven buckets."""
-
-DELAY_QUANTILES = (0.5, 0.9, 0.99)
-
-_HOUR_S, _DAY_S = 3_600, 86_400
-DELAY_BOUNDS_S = (
-    *(1, 10, 60, 600, _HOUR_S, 6 * _HOUR_S),
-    *(_DAY_S, 3 * _DAY_S, 7 * _DAY_S, 30 * _DAY_S, 90 * _DAY_S),
-)
-"""Upper bounds of the buckets of label delays, in seconds; each is a series in Prometheus."""
-
-_DELAY_BOUNDS_US = tuple(1_000_000 * bound_s for bound_s in DELAY_BOUNDS_S)
+_MAX_TYPICAL_DELAYS = 4_096
 
 TYPICAL_DELAY = 0.9
 """The quantile of label delays below which the age of a window counts as young."""
@@ -173,15 +162,10 @@ class QueryEngine:
         self._projections: PartsCache[Hashable, types_pb2.Projection] = PartsCache(
             share, _memory_bytes
         )
-        coverages = max(share // 2 // _COVERAGE_BYTES, 1)
-        self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
-            coverages, lambda _: 1
+        self._coverages = CoverageAnswers(share)
+        self._typical_delays: PartsCache[Hashable, float] = PartsCache(
+            _MAX_TYPICAL_DELAYS, lambda _: 1
         )
-        # The sums of the coverages that stayed the same, while others of a selection changed.
-        self._unchanged_coverages: PartsCache[Hashable, PaneCoverage] = PartsCache(
-            share // 2, lambda coverage: coverage.memory_bytes
-        )
-        self._typical_delays: PartsCache[Hashable, float] = PartsCache(coverages, lambda _: 1)
 
     def view(self, stream: str) -> StreamView:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
@@ -229,18 +213,13 @@ class QueryEngine:
     @property
     def memory_bytes(self) -> int:
         """Memory of all caches and of open counts, an upper bound. O(1), from any thread."""
-        small = (
-            *(self._snapshots, self._projections, self._coverages),
-            *(self._unchanged_coverages, self._typical_delays),
-        )
-        coverages = _COVERAGE_BYTES * len(self._coverages)
+        small = (self._snapshots, self._projections, self._typical_delays)
         return (
             self._windows.memory_bytes
             + self._derived.memory_bytes
             + self._snapshots.cost
             + self._projections.cost
-            + self._unchanged_coverages.cost
-            + coverages
+            + self._coverages.memory_bytes
             + OPENED.memory_bytes
             + sum(cache.overhead_bytes for cache in small)
         )
@@ -369,20 +348,7 @@ class QueryEngine:
         parts = [part for part in parts if part is not empty]
         if not parts:
             return None
-        return self._coverages.get(
-            resolved.key, parts, lambda: self._coverage_message(resolved.key, parts)
-        )
-
-    def _coverage_message(
-        self, key: Hashable, parts: Sequence[PaneCoverage]
-    ) -> types_pb2.Coverage | None:
-        """Return the message; O(buckets) of the changed parts where the others are known."""
-        same = self._coverages.unchanged_parts(key, parts)
-        if len(same) > 1:
-            rest = self._unchanged_coverages.get(key, same, lambda: PaneCoverage.merged(same))
-            known = set(map(id, same))
-            parts = [rest, *(part for part in parts if id(part) not in known)]
-        return _coverage_message(parts)
+        return self._coverages.get(resolved.key, parts)
 
     def warnings(
         self,
@@ -448,38 +414,4 @@ def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
     message = types_pb2.TimeRange()
     message.start_time.FromMicroseconds(resolved.span_us[0])
     message.end_time.FromMicroseconds(resolved.span_us[1])
-    return message
-
-
-def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-    """Return the message. O(buckets) of each part."""
-    coverage = PaneCoverage.merged(parts)
-    counts = coverage.counts
-    if not (counts.predictions or counts.orphans):
-        return None
-    message = types_pb2.Coverage(
-        predictions=counts.predictions,
-        labelled=counts.labelled,
-        pending=counts.pending,
-        expired=counts.expired,
-        orphans=counts.orphans,
-        retracted=counts.retracted,
-    )
-    if counts.predictions > counts.retracted:
-        message.labelled_share = counts.labelled_share
-    for lower, upper, predictions, labelled in coverage.bands():
-        message.bands.add(lower=lower, upper=upper, predictions=predictions, labelled=labelled)
-    delays_us = coverage.delays.quantiles_us(DELAY_QUANTILES)
-    for quantile, delay_us in zip(DELAY_QUANTILES, delays_us, strict=bool(delays_us)):
-        message.delays.add(quantile=quantile).delay.FromMicroseconds(round(delay_us))
-    if delays_us:
-        through = coverage.delays.counts_through(_DELAY_BOUNDS_US)
-        message.delay_histogram.CopyFrom(
-            types_pb2.DurationHistogram(
-                upper_bounds_s=DELAY_BOUNDS_S,
-                counts=through,
-                total=len(coverage.delays),
-                sum_s=coverage.delays.sum_us() / 1e6,
-            )
-        )
     return message

@@ -29,7 +29,7 @@ from streameval._metric_registry import (
 )
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.query_engine import DELAY_BOUNDS_S
+from streameval_server._queries.coverage_answers import DELAY_BOUNDS_S
 from streameval_server._web.alarm_metrics import SERIES_A_WATCH, alarm_families, read_alarms
 from streameval_server._web.histogram_metrics import add_histogram
 from streameval_server._web.pair_metrics import (

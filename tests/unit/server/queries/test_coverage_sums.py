@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from streameval._time import CoverageCell
+from streameval_server._queries.coverage_answers import CoverageAnswers, coverage_message
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def coverage(rng: np.random.Generator) -> PaneCoverage:
@@ -45,3 +52,52 @@ def test_a_coverage_is_the_sum_of_its_panes(seed: int) -> None:
         fresh = QueryEngine(lambda _name: None, lambda: 0)
         assert engine.coverage(selection(panes)) == fresh.coverage(selection(panes))
     assert engine.memory_bytes > fresh.memory_bytes > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_answer_may_have_a_part_twice(seed: int) -> None:
+    """Whichever parts come, go and repeat, the message is that of their sum."""
+    rng = np.random.default_rng(seed)
+    pool = [coverage(rng) for _ in range(5)]
+    answers = CoverageAnswers(1 << 20)
+    for _ in range(60):
+        parts = [pool[index] for index in rng.integers(0, 5, rng.integers(1, 8))]
+        assert answers.get("key", parts) == coverage_message(parts)
+
+
+def test_parts_that_stay_are_summed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 parts of which the newest changes, two are added to one another from then on."""
+    rng = np.random.default_rng(3)
+    parts = [coverage(rng) for _ in range(30)]
+    added: list[int] = []
+    merged = PaneCoverage.merged
+
+    def noted(some: Iterable[PaneCoverage]) -> PaneCoverage:
+        some = list(some)
+        added.append(len(some))
+        return merged(some)
+
+    monkeypatch.setattr(PaneCoverage, "merged", noted)
+    answers = CoverageAnswers(1 << 20)
+    for _ in range(4):
+        answers.get("key", parts)
+        parts = [*parts[:-1], coverage(rng)]
+    assert added == [30, 29, 2, 2, 2]
+    answers.get("key", [*parts[1:], coverage(rng)])  # the oldest left, and two are new
+    assert added[-2:] == [28, 3]
+
+
+def test_answers_keep_no_part_and_are_bounded() -> None:
+    """A pane that changed is collected; the newest answers stay within the bound."""
+    rng = np.random.default_rng(4)
+    answers = CoverageAnswers(40_000)
+    parts = [coverage(rng) for _ in range(3)]
+    changed = weakref.ref(parts[-1])
+    answers.get("key", parts)
+    parts[-1] = coverage(rng)
+    answers.get("key", parts)
+    gc.collect()
+    assert changed() is None
+    for number in range(100):
+        answers.get(number, parts)
+        assert answers.memory_bytes < 60_000

@@ -1,0 +1,179 @@
+"""How many predictions of a selection have their label, and how long labels took.
+
+An answer is known while its panes have the same coverages. When some of them change, those that
+stayed are summed once, and the changed ones are added to that sum from then on.
+
+Cost: O(panes) to look up; O(buckets) of the changed panes where the others' sum is known.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval._time import PartsCache
+from streameval.v1 import types_pb2
+from streameval_server._state.coverage import PaneCoverage
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+_MESSAGE_BYTES = 4_096
+"""Memory of a cached answer, with ten bands, three quantiles and eleven buckets."""
+_REFERENCE_BYTES = 16
+"""Memory of each reference to a part, besides those that the cache itself has."""
+
+DELAY_QUANTILES = (0.5, 0.9, 0.99)
+
+_HOUR_S, _DAY_S = 3_600, 86_400
+DELAY_BOUNDS_S = (
+    *(1, 10, 60, 600, _HOUR_S, 6 * _HOUR_S),
+    *(_DAY_S, 3 * _DAY_S, 7 * _DAY_S, 30 * _DAY_S, 90 * _DAY_S),
+)
+"""Upper bounds of the buckets of label delays, in seconds; each is a series in Prometheus."""
+
+_DELAY_BOUNDS_US = tuple(1_000_000 * bound_s for bound_s in DELAY_BOUNDS_S)
+_UPPER_BOUNDS_S = tuple(map(float, DELAY_BOUNDS_S))
+_SECOND_US = 1_000_000
+
+
+class _Sum(NamedTuple):
+    """The sum of the parts that stayed the same.
+
+    Attributes
+    ----------
+    parts : tuple of weakref.ref
+        Held, so that no other reference has the identity of one of these.
+    identities : frozenset of int
+        Of the references.
+    coverage : PaneCoverage
+    """
+
+    parts: tuple[weakref.ref[PaneCoverage], ...]
+    identities: frozenset[int]
+    coverage: PaneCoverage
+
+
+class _Answer(NamedTuple):
+    """A message, the parts that it was made of, and the sum of those that stayed the same."""
+
+    message: types_pb2.Coverage | None
+    parts: tuple[weakref.ref[PaneCoverage], ...]
+    same: _Sum | None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, about."""
+        size = _MESSAGE_BYTES + _REFERENCE_BYTES * len(self.parts)
+        if self.same is None:
+            return size
+        references = 4 * _REFERENCE_BYTES * len(self.same.parts)
+        return size + references + self.same.coverage.memory_bytes
+
+
+class CoverageAnswers:
+    """The messages of selections. Any thread may call.
+
+    Parameters
+    ----------
+    max_bytes : int
+        The most that all may take, about; the newest may exceed it alone.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._answers: PartsCache[Hashable, _Answer] = PartsCache(
+            max_bytes, lambda answer: answer.memory_bytes
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        return self._answers.cost + self._answers.overhead_bytes
+
+    def get(self, key: Hashable, parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
+        """Return the message for all parts together; None without predictions. Never change it.
+
+        Parameters
+        ----------
+        key
+            Of the selection.
+        parts : sequence of PaneCoverage
+            At least one.
+        """
+        return self._answers.get(key, parts, lambda: self._answer(key, parts)).message
+
+    def _answer(self, key: Hashable, parts: Sequence[PaneCoverage]) -> _Answer:
+        now = tuple(map(weakref.ref, parts))
+        before = self._answers.latest(key)
+        same = None
+        if before is not None:
+            same, parts = _shortened(before, parts, now)
+        return _Answer(coverage_message(parts), now, same)
+
+
+def _shortened(
+    before: _Answer, parts: Sequence[PaneCoverage], now: Sequence[weakref.ref[PaneCoverage]]
+) -> tuple[_Sum | None, Sequence[PaneCoverage]]:
+    """Return the sum of parts that stayed, and that sum with the others; no sum of few."""
+    # A living object has one weak reference without a callback, so identities compare parts.
+    identities = list(map(id, now))
+    known = before.same
+    if known is not None and known.identities <= set(identities):
+        changed = _others(known, parts, identities)
+        if len(parts) - len(changed) == len(known.identities):  # each of them once
+            return known, [known.coverage, *changed]
+    were = set(map(id, before.parts))
+    stayed = [(part, each) for part, each in zip(parts, now, strict=True) if id(each) in were]
+    references = tuple(each for _, each in stayed)
+    found = frozenset(map(id, references))
+    if not 2 <= len(found) == len(references):
+        return None, parts
+    same = _Sum(references, found, PaneCoverage.merged(part for part, _ in stayed))
+    return same, [same.coverage, *_others(same, parts, identities)]
+
+
+def _others(
+    same: _Sum, parts: Sequence[PaneCoverage], identities: Sequence[int]
+) -> list[PaneCoverage]:
+    """Return the parts that a sum does not have."""
+    pairs = zip(parts, identities, strict=True)
+    return [part for part, identity in pairs if identity not in same.identities]
+
+
+def coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
+    """Return the message; None without predictions. O(buckets) of each part."""
+    coverage = PaneCoverage.merged(parts)
+    counts, delays = coverage.counts, coverage.delays
+    if not (counts.predictions or counts.orphans):
+        return None
+    message = types_pb2.Coverage(
+        predictions=counts.predictions,
+        labelled=counts.labelled,
+        pending=counts.pending,
+        expired=counts.expired,
+        orphans=counts.orphans,
+        retracted=counts.retracted,
+    )
+    if counts.predictions > counts.retracted:
+        message.labelled_share = counts.labelled_share
+    # Fields that are set one by one take half the time of messages that are copied into this.
+    add_band = message.bands.add
+    for lower, upper, predictions, labelled in coverage.bands():
+        band = add_band()
+        band.lower, band.upper, band.predictions, band.labelled = (
+            *(lower, upper),
+            *(predictions, labelled),
+        )
+    delays_us = delays.quantiles_us(DELAY_QUANTILES)
+    if not delays_us:
+        return message
+    for quantile, delay_us in zip(DELAY_QUANTILES, delays_us, strict=True):
+        delay = message.delays.add(quantile=quantile).delay
+        delay.seconds, micros = divmod(round(delay_us), _SECOND_US)
+        delay.nanos = 1_000 * micros
+    histogram = message.delay_histogram
+    histogram.upper_bounds_s.extend(_UPPER_BOUNDS_S)
+    histogram.counts.extend(delays.counts_through(_DELAY_BOUNDS_US))
+    histogram.total = len(delays)
+    histogram.sum_s = delays.sum_us() / 1e6
+    return message
