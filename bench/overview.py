@@ -5,7 +5,8 @@
 
 Each stream has 200 cases of 48 hours, in four groups, and a declared threshold. By gRPC, with one
 caller: the first look when nothing is computed, until everything is, other questions, and then 1 %
-of the streams get a case: the time of the answer, and until nothing is out of date. Then lists of
+of the streams get a case: the time of the answer, and until nothing is out of date. Then the server
+is stopped and started again, with the summaries that it left and without them. Then lists of
 10,000 streams whose summaries are known, as they are after the server has computed them once,
 without gRPC. Times are those of the clock, and of the processor in this process, which has the
 server, too.
@@ -17,6 +18,7 @@ import argparse
 import os
 import resource
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -89,25 +91,61 @@ def median(calls: Iterable[Took]) -> Took:
     )
 
 
+class Lists:
+    """Lists of one server over a day."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._stub = query_pb2_grpc.QueryServiceStub(channel)
+
+    def look(self, **fields: object) -> Response:
+        """Return a page."""
+        return self._stub.ListStreamSummaries(Request(last=DAY, **fields), timeout=300)
+
+    def complete(self) -> None:
+        """Ask until every stream has its summary, and none is out of date."""
+        while True:
+            found = self.look()
+            if not (found.num_pending or found.num_outdated):
+                return
+            time.sleep(0.05)
+
+
 def measure(streams: int, repeats: int) -> list[overview_pb2.StreamSummary]:
     """Print the times of one number of served streams; return some of their summaries."""
+    with tempfile.TemporaryDirectory() as directory:
+        settings = Settings(listen="127.0.0.1:0", data=Path(directory))
+        known = measure_served(settings, streams, repeats)
+        for kept in Path(directory).glob("*-summaries"):  # none of an older release
+            measure_start("summaries kept", settings, streams)
+            kept.unlink()
+        measure_start("no summaries kept", settings, streams)
+    return known
+
+
+def measure_start(title: str, settings: Settings, streams: int) -> None:
+    """Print the times of a server that starts with streams that it had before."""
+    began = Took(time.perf_counter(), time.process_time())
+    with running_service(settings) as addresses, grpc.insecure_channel(addresses.grpc) as channel:
+        served = Took(time.perf_counter() - began.wall_s, time.process_time() - began.processor_s)
+        lists = Lists(channel)
+        show(f"start, {title}", served)
+        show("first look", took(lists.look))
+        done = took(lists.complete)
+        show("complete", done)
+        show("complete, a stream", Took(done.wall_s / streams, done.processor_s / streams))
+
+
+def measure_served(
+    settings: Settings, streams: int, repeats: int
+) -> list[overview_pb2.StreamSummary]:
+    """Print the times of a server that has just got its streams; return some summaries."""
     with (
-        running_service(Settings(listen="127.0.0.1:0", memory=True)) as addresses,
+        running_service(settings) as addresses,
         Client(addresses.grpc, timeout_s=300) as client,
         grpc.insecure_channel(addresses.grpc) as channel,
     ):
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-
-        def look(**fields: object) -> Response:
-            return stub.ListStreamSummaries(Request(last=DAY, **fields), timeout=300)
-
-        def complete() -> None:
-            while True:
-                found = look()
-                if not (found.num_pending or found.num_outdated):
-                    return
-                time.sleep(0.05)
-
+        lists = Lists(channel)
+        look, complete = lists.look, lists.complete
         names = fill(client, streams)
         before = resident_bytes()
         print(f"\n{streams:,} streams, {CASES} cases each")

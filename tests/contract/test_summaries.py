@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -225,6 +226,62 @@ def test_after_a_restart_the_list_is_the_same(tmp_path: Path) -> None:
     assert [each.stream for each in after] == [each.stream for each in before]
     for old, new in zip(before, after, strict=True):
         assert new.snapshot.auc_pr == old.snapshot.auc_pr
+
+
+def fill_hours_apart(client: Client, names: list[str]) -> None:
+    """Send cases of which none leaves its window in the next hours."""
+    rng, now = np.random.default_rng(4), datetime.now(UTC)
+    for name in names:
+        labels = rng.random(200) < 0.3
+        ages = np.where(rng.random(200) < 0.5, 1.0, 30.0) + rng.random(200)
+        at = [now - timedelta(hours=float(age)) for age in ages]
+        scores = rng.normal(size=200) + labels
+        client.stream(name).add_cases(labels=labels, scores=scores, at=at)
+    client.flush()
+
+
+def test_after_a_clean_stop_the_list_is_complete_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No summary is computed but that of a stream that changes; after a crash all are."""
+    computed: list[str] = []
+
+    def summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> ComputedSummary:
+        computed.append(view.info.name)
+        return stream_summary.summary(engine, view, span)
+
+    def restored() -> bool:
+        return any("restored the summaries of 3" in record.message for record in caplog.records)
+
+    monkeypatch.setattr(summary_table, "summary", summary)
+    caplog.set_level(logging.INFO, "streameval_server")
+    names, data = ["a/1", "a/2", "b/1"], tmp_path / "data"
+    file = data / "streameval.db-summaries"
+    settings = Settings(listen="127.0.0.1:0", data=data)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        fill_hours_apart(client, names)
+        before = complete(client)
+    assert set(computed) == set(names)
+    computed.clear()
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        ends = time.monotonic() + WAIT_S
+        while not restored():
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        assert complete(client) == before
+        assert computed == []
+        client.stream("a/2").add_case(True, 2.5)
+        client.flush()
+        complete(client)
+        assert set(computed) == {"a/2"}
+        stale = file.read_bytes()
+    file.write_bytes(stale)  # a crash leaves the file of the stop before
+    computed.clear()
+    caplog.clear()
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        assert [each.stream for each in complete(client, order_by="name")] == names
+    assert set(computed) == set(names)
+    assert not restored()
 
 
 def test_one_stream_that_fails_is_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from streameval_server._core.checkpoint_tasks import CheckpointTasks
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
+from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._log.catalog import NEW
 from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
@@ -224,6 +225,11 @@ class Committer:
     def held_us(self) -> int | None:
         """The time up to which things fall due while the log is held; None while it is not."""
         return self._time.held_us
+
+    @property
+    def last_row(self) -> AckedRevision:
+        """The last durable row. For the thread of `step`, or while there is none."""
+        return AckedRevision(self.revision, self._crc32)
 
     @property
     def checkpoint_revision(self) -> int:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import overview_pb2, query_pb2, query_pb2_grpc
+from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.curves import curve, parse_curve_request, state
@@ -30,7 +31,8 @@ from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
-from streameval_server._queries.stream_summaries import StreamSummaries
+from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
+from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._report.report import parse_report_request, report
 from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 from streameval_server._runtime.watch_summaries import watch_summaries
@@ -39,6 +41,7 @@ from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
+    from pathlib import Path
     from typing import Any
 
     import grpc
@@ -61,6 +64,13 @@ _SUMMARY_CACHE_SHARE = 8
 
 _LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample, report})
 """Computations over many windows, or over all ids: they may take long."""
+
+
+def _summary_file(directory: Path | None) -> SummaryFile | None:
+    """Return the file of the summaries that the list begins with; None of a server in memory."""
+    if directory is None:
+        return None
+    return SummaryFile(directory / LOG_NAME, WARM_SPAN.span_us)
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -96,7 +106,9 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             runtime.stream_revisions,
             visible=runtime.visible_revision,
             clock_us=runtime.now_us,
+            file=_summary_file(runtime.directory),
         )
+        runtime.when_drained = summaries.keep
         runtime.cache_bytes = lambda: engine.memory_bytes + summaries.memory_bytes
 
     def add_to(self, server: grpc.aio.Server) -> None:

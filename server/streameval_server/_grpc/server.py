@@ -243,7 +243,14 @@ class Server:
             self.guard.refresh()
 
     async def _refresh_summaries(self) -> None:
-        """Compute summaries of streams that have changed, between pauses."""
+        """Compute summaries of streams that have changed, between pauses.
+
+        Those that the server before has kept come first.
+        """
+        try:
+            await asyncio.to_thread(self._summaries.restore, self.runtime.log_end)
+        except Exception:  # noqa: BLE001 - without them summaries are computed
+            _log.exception("the kept summaries of streams could not be used")
         while True:
             try:
                 pause_s = await asyncio.to_thread(self._summaries.step)

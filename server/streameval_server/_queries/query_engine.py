@@ -63,7 +63,8 @@ _ENTRY_BYTES = 1_024
 _BYTES_PER_ENCODED_BYTE = 6
 """Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
-_MAX_TYPICAL_DELAYS = 4_096
+_SHARE_BYTES_PER_TYPICAL_DELAY = 8_192
+"""One typical delay of a slice is kept for this much of the share of coverages."""
 
 TYPICAL_DELAY = 0.9
 """The quantile of label delays below which the age of a window counts as young."""
@@ -164,7 +165,7 @@ class QueryEngine:
         )
         self._coverages = CoverageAnswers(share)
         self._typical_delays: PartsCache[Hashable, float] = PartsCache(
-            _MAX_TYPICAL_DELAYS, lambda _: 1
+            max(share // _SHARE_BYTES_PER_TYPICAL_DELAY, 1), lambda _: 1
         )
 
     def view(self, stream: str) -> StreamView:

@@ -7,6 +7,7 @@ server calls it between pauses that keep its share of the machine small.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -21,13 +22,17 @@ from streameval_server._queries.summary_table import SummaryTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from streameval_server._log.acked_revision import AckedRevision
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.stream_list_request import ListRequest
     from streameval_server._queries.summary_entry import SummaryEntry
+    from streameval_server._queries.summary_file import SummaryFile
     from streameval_server._queries.summary_order import Ranking
     from streameval_server._queries.summary_table import Revisions
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 WARM_SPAN = Last(86_400_000_000)
 """A day: the window with which the page begins."""
@@ -63,6 +68,8 @@ class StreamSummaries:
         One of its own: lists must not evict what other queries have cached.
     revisions, visible, clock_us : callable
         As of `SummaryTable`.
+    file : SummaryFile, optional
+        Where the summaries are kept from one server to the next.
     """
 
     def __init__(
@@ -72,7 +79,9 @@ class StreamSummaries:
         *,
         visible: Callable[[], int],
         clock_us: Callable[[], int],
+        file: SummaryFile | None = None,
     ) -> None:
+        self._file = file
         self._engine = engine
         self._revisions = revisions
         self._visible = visible
@@ -210,6 +219,34 @@ class StreamSummaries:
                     share = max(share, ASKED_SHARE)
             took_s = time.monotonic() - begun_s
             return max(0.05, took_s * (1 / share - 1))
+
+    # -- from one server to the next
+
+    def restore(self, end: AckedRevision) -> None:
+        """Take the summaries that the server before left in the file. O(streams).
+
+        `end` is the last row of the log, as this server found it.
+        """
+        if self._file is None:
+            return
+        kept = self._file.read(end, self._clock_us())
+        with self._lock:
+            table = self._open(WARM_SPAN)
+        table.restore(kept, end.revision)
+        if kept:
+            _log.info("restored the summaries of %d streams", len(kept))
+
+    def keep(self, end: AckedRevision) -> None:
+        """Leave the summaries of `WARM_SPAN` in the file. O(streams).
+
+        To be called once nothing changes any more. `end` is the last row of the log, which the
+        counts include.
+        """
+        if self._file is None:
+            return
+        with self._lock:
+            table = self._open(WARM_SPAN)
+        self._file.write(end, self._clock_us(), table.kept())
 
     def stop(self) -> None:
         """Wait until the step in progress has ended; later ones do nothing."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval.v1 import overview_pb2
+from streameval_server._queries.stream_summary import ComputedSummary, group_of
 
 if TYPE_CHECKING:
     from streameval.v1 import types_pb2
-    from streameval_server._queries.stream_summary import ComputedSummary
+    from streameval_server._queries.summary_file import KeptSummary
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,18 @@ class SummaryEntry:
     projected_us: int = 0
     projected_revision: int = 0
     problem: str = ""
+
+    @classmethod
+    def restored(cls, kept: KeptSummary, revision: int) -> SummaryEntry:
+        """Return the entry of a summary of a server before; one that was out of date stays so.
+
+        `revision` is that at which it was current.
+        """
+        message = overview_pb2.StreamSummary.FromString(kept.encoded)
+        entry = cls(message.stream, group_of(message.stream), kept.create_revision)
+        entry.store(ComputedSummary(message, kept.valid_until_us))
+        entry.revision = revision if kept.is_current else 0
+        return entry
 
     @property
     def is_pending(self) -> bool:

@@ -28,6 +28,7 @@ from streameval_server._queries.stream_summary import (
     summary,
 )
 from streameval_server._queries.summary_entry import SummaryEntry
+from streameval_server._queries.summary_file import KeptSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -238,6 +239,45 @@ class SummaryTable:
             _log.error("the figures of stream %s could not be computed", name, exc_info=error)
         retry_us = self._clock_us() + _RETRY_US
         return ComputedSummary(failed_summary(name, revision, view, problem), retry_us)
+
+    # -- from one server to the next
+
+    def kept(self) -> list[KeptSummary]:
+        """Return the summaries that there are, for the next server. O(streams)."""
+        self.scan()
+        with self._lock:
+            return [
+                KeptSummary(
+                    entry.encoded,
+                    entry.create_revision,
+                    entry.valid_until_us,
+                    is_current=name not in self._outdated,
+                )
+                for name, entry in self._entries.items()
+                if not entry.is_pending and not entry.problem
+            ]
+
+    def restore(self, kept: Iterable[KeptSummary], revision: int) -> None:
+        """Take the summaries of a server before, of streams that have none yet. O(streams).
+
+        Parameters
+        ----------
+        kept : iterable of KeptSummary
+        revision : int
+            At which the current ones among them were current.
+        """
+        restored = [SummaryEntry.restored(each, revision) for each in kept]
+        with self._lock:
+            for entry in restored:
+                known = self._entries.get(entry.name)
+                if known is None or known.is_pending:
+                    self._entries[entry.name] = entry
+                    # The next scan finds what is another stream by now, or out of date.
+                    self._outdated.pop(entry.name, None)
+            self._must_scan = True
+            self.version += 1
+
+    # -- projections
 
     def show(self, names: Iterable[str]) -> None:
         """Note which streams are on a page that was listed: they are projected first."""

@@ -17,6 +17,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from streameval_server._core.committer import State
 from streameval_server._core.engine_clock import ClockReading, EngineClock
 from streameval_server._core.recovery import ServerCore, open_core, open_core_on_full_disk
 from streameval_server._ingest.unary_call import UnaryCall
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response
+    from streameval_server._log.acked_revision import AckedRevision
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.stream_info import StreamInfo
@@ -140,6 +142,11 @@ class Runtime:
         The server's.
     cache_bytes : callable
         Returns the memory of cached answers; set by the service that caches them.
+    log_end : AckedRevision
+        The last row of the log as `start` found it.
+    when_drained : callable
+        Takes the last row of the log when `stop` has applied everything, in a thread of its own and
+        before another server may use the directory; set by the service that keeps answers.
     visibility : Visibility
         The callers that wait for a revision to be applied.
     clock : EngineClock
@@ -147,6 +154,7 @@ class Runtime:
     """
 
     core: ServerCore
+    log_end: AckedRevision
     state_checks: StateChecks | None = None
 
     def __init__(
@@ -161,6 +169,7 @@ class Runtime:
         self.queries = QueryThreads(self.visible_revision, limits)
         self.quota = QueryQuota(limits.max_queries_per_token)
         self.cache_bytes: Callable[[], int] = int
+        self.when_drained: Callable[[AckedRevision], None] = lambda _end: None
         self.visibility = Visibility(self.visible_revision)
         self.clock = EngineClock(limits)
         self.limits = limits
@@ -203,6 +212,7 @@ class Runtime:
             self._release()
             raise
         self.core.committer.cache_bytes = self._cache_bytes
+        self.log_end = self.core.committer.last_row
         engine = self.core.engine
         self.clock.start(
             machine_time.wall_us(),
@@ -275,7 +285,18 @@ class Runtime:
             self.core.storage.close()
         else:
             await asyncio.to_thread(self.core.drain, self.now_us())
+            await self._tell_drained()
         self._release()
+
+    async def _tell_drained(self) -> None:
+        """Let answers be kept, unless the log has failed. What fails is logged."""
+        committer = self.core.committer
+        if committer.state is not State.SERVING:
+            return
+        try:
+            await asyncio.to_thread(self.when_drained, committer.last_row)
+        except Exception:  # noqa: BLE001 - whatever is wrong with answers, the stop is clean
+            _log.exception("answers could not be kept for the next server")
 
     def _release(self) -> None:
         if self._lock is not None:

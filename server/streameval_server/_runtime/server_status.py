@@ -116,7 +116,8 @@ def _disk(directory: Path) -> admin_pb2.Disk:
             ).fetchone()
     except sqlite3.Error:
         reusable = 0  # the disk fails; `problem` reports that
-    files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-acked"))
+    suffixes = ("", "-wal", "-shm", "-acked", "-summaries")
+    files = (path.with_name(path.name + suffix) for suffix in suffixes)
     return admin_pb2.Disk(
         directory=str(directory),
         used_bytes=sum(file.stat().st_size for file in files if file.exists()),
