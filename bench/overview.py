@@ -32,11 +32,13 @@ from google.protobuf.duration_pb2 import Duration
 from streameval.client import Client
 from streameval.v1 import overview_pb2, query_pb2_grpc
 from streameval_server import Settings
+from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
-from streameval_server._queries.stream_summaries import StreamSummaries
+from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
 from streameval_server._queries.stream_summary import ComputedSummary
+from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._state.views import StreamView
 from streameval_server.testing import running_service
 
@@ -180,8 +182,25 @@ def measure_served(
         return list(look(page_size=1_000).summaries)
 
 
+def summaries_of(
+    names: list[str], revision: list[int], directory: Path | None = None
+) -> StreamSummaries:
+    """Return a list of streams of which no summary is known, at a log revision."""
+
+    def missing(_name: str) -> StreamView:
+        raise LookupError("every summary is known")
+
+    return StreamSummaries(
+        QueryEngine(missing, lambda: 0),
+        lambda: ([(name, 1, 1) for name in names], revision[0]),
+        visible=lambda: revision[0],
+        clock_us=lambda: 0,
+        file=None if directory is None else SummaryFile(directory / "log", WARM_SPAN.span_us),
+    )
+
+
 def known_summaries(
-    names: list[str], known: list[overview_pb2.StreamSummary]
+    names: list[str], known: list[overview_pb2.StreamSummary], directory: Path | None = None
 ) -> tuple[StreamSummaries, list[int]]:
     """Return a list whose summaries are all known, and the log revision that it sees.
 
@@ -191,19 +210,12 @@ def known_summaries(
         Of the streams, sorted.
     known : list of StreamSummary
         Each stream has one of these, under its name.
+    directory : Path, optional
+        Where it leaves them.
     """
     rng = np.random.default_rng(3)
     revision = [1]
-
-    def missing(_name: str) -> StreamView:
-        raise LookupError("every summary is known")
-
-    summaries = StreamSummaries(
-        QueryEngine(missing, lambda: 0),
-        lambda: ([(name, 1, 1) for name in names], revision[0]),
-        visible=lambda: revision[0],
-        clock_us=lambda: 0,
-    )
+    summaries = summaries_of(names, revision, directory)
     last = parse_list_request(Request(last=DAY)).span
     table = summaries.table(last)
     table.scan()
@@ -220,8 +232,15 @@ def known_summaries(
 
 def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
     """Print the times of a list whose summaries are known: of these, under other names."""
+    with tempfile.TemporaryDirectory() as directory:
+        rank_known(streams, known, Path(directory))
+
+
+def rank_known(streams: int, known: list[overview_pb2.StreamSummary], directory: Path) -> None:
+    """Print the times, and those of leaving the summaries to the next server."""
     names = sorted(f"group-{number % 7}/model-{number:05}" for number in range(streams))
-    summaries, revision = known_summaries(names, known)
+    summaries, revision = known_summaries(names, known, directory)
+    end = AckedRevision(1, 0)
 
     def look(**fields: object) -> Response:
         asked = parse_list_request(Request(last=DAY, **fields))
@@ -232,6 +251,10 @@ def rank(streams: int, known: list[overview_pb2.StreamSummary]) -> None:
         return look()
 
     print(f"\n{streams:,} streams whose summaries are known")
+    show("kept in a file", took(lambda: summaries.keep(end)))
+    after = summaries_of(names, revision, directory)
+    show("read by the next server", took(lambda: after.restore(end)))
+    assert after.table(WARM_SPAN).num_pending == 0
     show("first screen", took(look))
     show("again", median(took(look) for _ in range(5)))
     show("after an entry of the log", median(took(entered) for _ in range(5)))

@@ -84,6 +84,17 @@ def test_a_list_is_complete_at_once_after_a_stop(file: SummaryFile) -> None:
     assert after.read == []
 
 
+def test_a_server_that_knows_nothing_leaves_the_file_as_it_is(file: SummaryFile) -> None:
+    """One that could not start, as its port was in use, or that was stopped at once."""
+    stopped(file, named("a"))
+    server_with(file, named("a")).summaries.keep(END)
+    assert first_list(server_with(file, named("a"))).num_pending == 0
+    late = server_with(file, named("a"))
+    late.summaries.stop()
+    late.summaries.restore(END)
+    assert late.summaries.table(WARM_SPAN).entries == []
+
+
 def test_what_changed_is_computed_again_and_shows_its_former_figures(file: SummaryFile) -> None:
     """A stream that changed after the start is out of date; the others are not read."""
     views = [named("a"), named("b")]

@@ -227,12 +227,13 @@ class StreamSummaries:
 
         `end` is the last row of the log, as this server found it.
         """
-        if self._file is None:
-            return
-        kept = self._file.read(end, self._clock_us())
-        with self._lock:
-            table = self._open(WARM_SPAN)
-        table.restore(kept, end.revision)
+        with self._stepping:
+            if self._file is None or self._is_stopped:
+                return
+            kept = self._file.read(end, self._clock_us())
+            with self._lock:
+                table = self._open(WARM_SPAN)
+            table.restore(kept, end.revision)
         if kept:
             _log.info("restored the summaries of %d streams", len(kept))
 
@@ -246,7 +247,9 @@ class StreamSummaries:
             return
         with self._lock:
             table = self._open(WARM_SPAN)
-        self._file.write(end, self._clock_us(), table.kept())
+        kept = table.kept()
+        if kept:  # a start that failed knows none, and leaves the file to the next one
+            self._file.write(end, self._clock_us(), kept)
 
     def stop(self) -> None:
         """Wait until the step in progress has ended; later ones do nothing."""
