@@ -181,6 +181,22 @@ def test_a_summary_that_was_computed_meanwhile_stays(file: SummaryFile) -> None:
     assert after.list(window=DAY, is_complete=False) == newer
 
 
+def test_a_stop_is_clean_whatever_is_wrong_with_summaries(
+    file: SummaryFile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and there is no file."""
+    server = server_with(file, named("a"))
+    server.list(window=DAY)
+
+    def failed(*_arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(SummaryFile, "write", failed)
+    server.summaries.keep(END)
+    assert "could not be kept for the next server" in caplog.text
+    assert not file.path.exists()
+
+
 KEPT = [
     KeptSummary(overview_pb2.StreamSummary(stream=name).SerializeToString(), 3, NOW + HOUR, True)
     for name in ("a", "b")

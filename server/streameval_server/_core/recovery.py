@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval_server._core.engine import Engine
+    from streameval_server._log.acked_revision import AckedRevision
     from streameval_server._log.history import History
     from streameval_server._log.sqlite import SqliteStorage
     from streameval_server._log.storage import Storage
@@ -73,11 +74,12 @@ class ServerCore:
     committer: Committer
     recovery: RecoveryReport
 
-    def drain(self, now_us: int) -> None:
+    def drain(self, now_us: int) -> AckedRevision | None:
         """Commit and apply everything queued, write a checkpoint, close the storage.
 
         For a graceful stop, when no other thread uses the core any more. Delivers the
-        outcomes. Does nothing to a storage that failed: the committer closed it.
+        outcomes. Returns the last row of the log, which is applied; None of a storage that
+        failed, which the committer has closed.
         """
         committer, applier = self.committer, self.applier
         committer.give_up_compaction()
@@ -85,9 +87,11 @@ class ServerCore:
         failpoint("stop.settled")
         applier.request_checkpoint()
         self._settle(now_us)
-        if committer.state is State.SERVING:
-            self.storage.close()
-            failpoint("stop.closed")
+        if committer.state is not State.SERVING:
+            return None
+        self.storage.close()
+        failpoint("stop.closed")
+        return committer.last_row
 
     def _settle(self, now_us: int) -> None:
         """Commit and apply until nothing is left to do."""

@@ -241,15 +241,18 @@ class StreamSummaries:
         """Leave the summaries of `WARM_SPAN` in the file. O(streams).
 
         To be called once nothing changes any more. `end` is the last row of the log, which the
-        counts include.
+        counts include. What fails is logged: without the file summaries are computed.
         """
         if self._file is None:
             return
-        with self._lock:
-            table = self._open(WARM_SPAN)
-        kept = table.kept()
-        if kept:  # a start that failed knows none, and leaves the file to the next one
-            self._file.write(end, self._clock_us(), kept)
+        try:
+            with self._lock:
+                table = self._open(WARM_SPAN)
+            kept = table.kept()
+            if kept:  # a start that failed knows none, and leaves the file to the next one
+                self._file.write(end, self._clock_us(), kept)
+        except Exception:  # noqa: BLE001 - whatever is wrong with summaries, the stop is clean
+            _log.exception("summaries of streams could not be kept for the next server")
 
     def stop(self) -> None:
         """Wait until the step in progress has ended; later ones do nothing."""

@@ -17,7 +17,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval_server._core.committer import State
 from streameval_server._core.engine_clock import ClockReading, EngineClock
 from streameval_server._core.recovery import ServerCore, open_core, open_core_on_full_disk
 from streameval_server._ingest.unary_call import UnaryCall
@@ -145,8 +144,8 @@ class Runtime:
     log_end : AckedRevision
         The last row of the log as `start` found it.
     when_drained : callable
-        Takes the last row of the log when `stop` has applied everything, in a thread of its own and
-        before another server may use the directory; set by the service that keeps answers.
+        Takes the last row of the log when `stop` has applied everything, before another server
+        may use the directory, and raises nothing; set by the service that keeps answers.
     visibility : Visibility
         The callers that wait for a revision to be applied.
     clock : EngineClock
@@ -284,19 +283,10 @@ class Runtime:
             # The state in memory may be wrong; the log is not.
             self.core.storage.close()
         else:
-            await asyncio.to_thread(self.core.drain, self.now_us())
-            await self._tell_drained()
+            end = await asyncio.to_thread(self.core.drain, self.now_us())
+            if end is not None:
+                await asyncio.to_thread(self.when_drained, end)
         self._release()
-
-    async def _tell_drained(self) -> None:
-        """Let answers be kept, unless the log has failed. What fails is logged."""
-        committer = self.core.committer
-        if committer.state is not State.SERVING:
-            return
-        try:
-            await asyncio.to_thread(self.when_drained, committer.last_row)
-        except Exception:  # noqa: BLE001 - whatever is wrong with answers, the stop is clean
-            _log.exception("answers could not be kept for the next server")
 
     def _release(self) -> None:
         if self._lock is not None:
