@@ -235,7 +235,7 @@ class StreamSummaries:
                 table = self._open(WARM_SPAN)
             table.restore(kept, end.revision)
         if kept:
-            _log.info("restored the summaries of %d streams", len(kept))
+            _log.debug("restored summaries of streams", extra={"fields": {"streams": len(kept)}})
 
     def keep(self, end: AckedRevision) -> None:
         """Leave the summaries of `WARM_SPAN` in the file. O(streams).
