@@ -53,6 +53,7 @@ from streameval._counts.columns import (
 from streameval._counts.encoded_counts import EncodedCounts
 from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.keys import blocks
 from streameval._counts.merge import check_mergeable, merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
@@ -94,6 +95,7 @@ __all__ = [
     "State",
     "StateDecoder",
     "WeightedCounts",
+    "blocks",
     "cell_edges",
     "cell_keys",
     "check_cluster_groups",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streameval._common.arrays import FloatArray, IntArray
 
 LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
@@ -23,6 +25,24 @@ ONE_KEY = np.int64(0x3FF0_0000_0000_0000)
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
+_BLOCK_ROWS = 8_192
+"""Rows of a piece: 64 KiB of each column."""
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Yield the rows of a column of this size in pieces that stay in the processor's cache.
+
+    Several passes over one piece after the other take a third of the time of passes over a long
+    column, whose temporary arrays are new memory each time.
+
+    Examples
+    --------
+    >>> list(blocks(10_000))
+    [slice(0, 8192, None), slice(8192, 16384, None)]
+    """
+    for first in range(0, size, _BLOCK_ROWS):
+        yield slice(first, first + _BLOCK_ROWS)
+
 
 def to_key(values: FloatArray) -> IntArray:
     """Return signed integers in the order of the doubles; -0.0 and 0.0 become 0. O(n).
@@ -32,6 +52,16 @@ def to_key(values: FloatArray) -> IntArray:
     raw = values.view(np.int64)
     if not raw.size or raw.min() >= 0:
         return raw  # without a sign bit the bits are in order already
+    if raw.size <= _BLOCK_ROWS:
+        return _in_order(raw)
+    keys = np.empty_like(raw)
+    for rows in blocks(raw.size):
+        keys[rows] = _in_order(raw[rows])
+    return keys
+
+
+def _in_order(raw: IntArray) -> IntArray:
+    """Return the keys of doubles' bits, of which some have a sign. O(n)."""
     below = raw >> np.int64(63)  # all bits 1 for negative numbers, else 0
     keys = below & _MAGNITUDE
     keys ^= raw

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval._common.frame import Frame, raise_corrupt
+from streameval._counts.keys import to_key
 from streameval._counts.resolution import quantise
 from streameval._time.effects import COVERAGE, NEGATIVE_CASES, POSITIVE_CASES
 
@@ -58,6 +59,9 @@ _ADDED = _PREDICTIONS + POSITIVE_CASES + NEGATIVE_CASES
 _IS_LABEL, _IS_POSITIVE = _PREDICTIONS == 0, POSITIVE_CASES != 0
 
 SlotColumn = npt.NDArray[np.uint16]
+
+_SIGN = np.uint64(1 << 63)
+"""Flipped in signed numbers, so that they are in their order as unsigned ones."""
 
 
 class DelayRows(NamedTuple):
@@ -238,7 +242,7 @@ def sum_of_rows(parts: Sequence[DelayRows]) -> DelayRows:
     if not parts:
         return DelayRows(np.empty(0), np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64))
     cells, slots, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((slots, cells))
+    order = np.lexsort((slots, *_words(cells)))
     cells, slots, counts = cells[order], slots[order], counts[order]
     if cells.size:
         new = (np.diff(cells, prepend=-np.inf) != 0) | (np.diff(slots, prepend=slots[0]) != 0)
@@ -247,6 +251,15 @@ def sum_of_rows(parts: Sequence[DelayRows]) -> DelayRows:
         kept = starts[counts != 0]
         cells, slots, counts = cells[kept], slots[kept], counts[counts != 0]
     return DelayRows(cells, slots, counts)
+
+
+def _words(cells: FloatArray) -> list[SlotColumn]:
+    """Return the columns of 16 bits that sort as cells do, the last one first.
+
+    numpy sorts such columns by radix sort: all of them take less than half the time of the cells.
+    """
+    keys = to_key(cells).view(np.uint64) ^ _SIGN
+    return [(keys >> np.uint64(shift)).astype(np.uint16) for shift in (0, 16, 32, 48)]
 
 
 def _part_bytes(rows: DelayRows) -> int:

@@ -144,7 +144,7 @@ def decode_predictions(
 
     Raises InvalidInputError.
     """
-    ids = [each.encode() for each in predictions.ids]
+    ids = list(map(str.encode, predictions.ids))
     size = len(ids)
     scores = check_scores(np.array(predictions.scores, dtype=np.float64))
     check_length("scores", scores.size, like="ids", length=size)
@@ -181,7 +181,7 @@ def decode_labels(
 
     Raises InvalidInputError.
     """
-    ids = [each.encode() for each in labels.ids]
+    ids = list(map(str.encode, labels.ids))
     size = len(ids)
     scores = None
     positives = check_labels(np.array(labels.positives, dtype=np.bool_))

@@ -7,13 +7,14 @@
   of cases that have weights of their own.
 - `window_cache`, `parts_cache`: caches that hold while panes stay the same.
 - `effects`: what joining did to each prediction; `changes`: effects summed by pane or
-  slice; `coverage`: how many predictions have their label.
+  slice; `coverage`: how many predictions have their label; `distinct`: the groups of rows.
 """
 
 # What the server may use; the library imports the modules themselves.
 from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
 from streameval._time.coverage import CoverageCell, ScoreBand
 from streameval._time.decay import decayed_window
+from streameval._time.distinct import distinct_values
 from streameval._time.effects import CodeArray, Effect, Effects
 from streameval._time.panes import Grid, Panes, tiers_of
 from streameval._time.parts_cache import PartsCache
@@ -38,6 +39,7 @@ __all__ = [
     "WindowCache",
     "changes_by_group",
     "decayed_window",
+    "distinct_values",
     "newest_panes",
     "rows_by_group",
     "tiers_of",

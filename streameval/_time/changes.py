@@ -18,7 +18,8 @@ import numpy as np
 
 from streameval._counts.cluster_keys import HashedClusters
 from streameval._counts.weights import WEIGHT_UNITS
-from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
+from streameval._time.coverage import EDGES, LABELABLE, LABELLED, CoverageCell, bands_of
+from streameval._time.distinct import distinct_values
 from streameval._time.effects import (
     NEGATIVE_CASES,
     NEGATIVE_MISSES,
@@ -142,7 +143,7 @@ def changes_by_group(
     """
     if not len(effects):
         return
-    keys, index = np.unique(groups, return_inverse=True)
+    keys, index = distinct_values(groups)
     kinds = effects.kinds
     flat = np.bincount(index * len(Effect) + kinds, minlength=keys.size * len(Effect))
     effect_counts = flat.reshape(keys.size, len(Effect))
@@ -214,7 +215,7 @@ def _cases(
     index = index[rows]
     counts: IntArray | None = None
     if (signs > 0).all():
-        kept = np.argsort(index, kind="stable")
+        kept = _order(index, groups)
     else:
         columns = (cases.units, cases.clusters, cases.scores, cases.labels, index)
         given = [each for each in columns if each is not None]
@@ -235,6 +236,14 @@ def _cases(
             yield _signed(cases.rows(part))
 
 
+def _order(index: IntArray, groups: int) -> IntArray:
+    """Return the rows in the order of their groups. O(n), O(n log n) with many groups."""
+    if groups == 1:
+        return np.arange(index.size)
+    # numpy sorts numbers of up to 16 bits by radix sort.
+    return np.argsort(index.astype(np.uint16) if groups <= 1 << 16 else index, kind="stable")
+
+
 def _signed(cases: Cases) -> tuple[Cases | None, Cases | None]:
     if cases.counts is None:
         return cases, None
@@ -249,10 +258,8 @@ def _bands(
     """Yield each group's distinct bands, with their labelable and labelled predictions."""
     rows = np.flatnonzero(_IS_BANDED[effects.kinds])
     kinds = effects.kinds[rows]
-    width = np.iinfo(np.uint16).max
-    flat, at = np.unique(
-        index[rows] * width + bands_of(effects.scores[rows], scale), return_inverse=True
-    )
+    width = EDGES[scale].size + 1
+    flat, at = distinct_values(index[rows] * width + bands_of(effects.scores[rows], scale))
     labelable, labelled = np.zeros((2, flat.size), dtype=np.int64)
     np.add.at(labelable, at, LABELABLE[kinds])
     np.add.at(labelled, at, LABELLED[kinds])

@@ -29,6 +29,8 @@ from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._counts.resolution import Scale
     from streameval_server._state.views import LazyCounts
 
@@ -192,10 +194,25 @@ def test_a_table_takes_no_more_cases_than_its_counts_can_hold(
     monkeypatch.setattr("streameval_server._state.cell_table._MAX_CASES", 5)
     tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
     three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
-    layout = tally.layout_for(three)
+    layout = tally.layout_for([three])
     assert layout is not None
-    tally.add(three, layout)
-    assert tally.layout_for(three) is None
+    tally.add([three], layout)
+    assert tally.layout_for([three]) is None
+
+
+@pytest.mark.parametrize("parts", [3, 12])
+def test_long_additions_are_counted_in_pieces(parts: int) -> None:
+    """Additions of several pieces, alone and joined, count as they do when they are merged."""
+    rng = np.random.default_rng(parts)
+    ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
+    assert ours.frozen().evaluator.num_cases == 0
+    expected = Evaluator(resolution=12, max_cells=16_384)
+    for size in np.linspace(30, 20_000, parts).astype(int).tolist():
+        labels, scores = rng.random(size) < 0.3, rng.normal(size=size)
+        ours.add(UnsortedCases(labels, scores, None))
+        expected.add_cases(labels=labels, scores=scores)
+    assert ours.has_table
+    assert ours.frozen().evaluator == expected
 
 
 def test_a_refused_table_is_not_tried_at_each_addition(
@@ -205,9 +222,9 @@ def test_a_refused_table_is_not_tried_at_each_addition(
     asked: list[int] = []
     layout_for = CellTable.layout_for
 
-    def noted(tally: CellTable, cases: UnsortedCases) -> Layout | None:
-        asked.append(len(cases))
-        return layout_for(tally, cases)
+    def noted(tally: CellTable, parts: Sequence[UnsortedCases]) -> Layout | None:
+        asked.append(sum(map(len, parts)))
+        return layout_for(tally, parts)
 
     monkeypatch.setattr(CellTable, "layout_for", noted)
     # 0.0 lies a thousand octaves below every other score.

@@ -195,7 +195,7 @@ def _rows(batch: ingest_pb2.Batch) -> Rows | None:
         if kind == "labels":
             return _label_rows(batch.labels)
         if kind == "retractions":
-            ids = [each.encode() for each in batch.retractions.ids]
+            ids = list(map(str.encode, batch.retractions.ids))
             return RetractionRows(ids, len(ids)) if ids else None
         if kind == "misses":
             return _miss_rows(batch.misses)
@@ -370,9 +370,9 @@ def _check_value(value: str, path: str, limits: Limits) -> None:
 
 
 def _check_ids(ids: list[bytes], path: str, limits: Limits) -> None:
-    lengths = list(map(len, ids))
+    lengths = set(map(len, ids))
     if min(lengths) < 1 or max(lengths) > limits.max_id_bytes:
-        index = next(i for i, n in enumerate(lengths) if not 1 <= n <= limits.max_id_bytes)
+        index = next(i for i, id_ in enumerate(ids) if not 1 <= len(id_) <= limits.max_id_bytes)
         problem = id_problem("id", ids[index].decode(), limits.max_id_bytes)
         refuse(Code.INVALID_ARGUMENT, f"{problem} at index {index}", f"{path}[{index}]")
 

@@ -45,16 +45,22 @@ def lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, min(niceness + _NICENESS_STEP, 19))
 
 
-def linger(waiting: Callable[[], int], sleep: Callable[[float], object] = time.sleep) -> None:
+def linger(
+    waiting: Callable[[], int],
+    is_full: Callable[[], bool],
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
     """Under load, wait a moment for more items so that they are handled as one batch.
 
     Returns at once when few items wait; otherwise when none arrived for 0.7 ms, when 64
-    wait, or after 3 ms.
+    wait, when those that wait fill a batch, or after 3 ms.
 
     Parameters
     ----------
     waiting
         Returns how many items wait.
+    is_full
+        Returns whether those that wait fill a batch, so that more would wait for the next one.
     sleep
         Pauses for some seconds.
     """
@@ -62,7 +68,7 @@ def linger(waiting: Callable[[], int], sleep: Callable[[float], object] = time.s
     if count < _MIN_BURST_ITEMS:
         return
     for _ in range(_MAX_PAUSES):
-        if count >= _MAX_BURST_ITEMS:
+        if count >= _MAX_BURST_ITEMS or is_full():
             return
         sleep(_LINGER_S)
         before, count = count, waiting()

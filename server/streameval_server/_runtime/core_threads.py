@@ -158,7 +158,7 @@ class CoreThreads:
             self._recover("started for reading only, ingest is refused until there is room")
         while not self._closing.is_set():
             # A transaction costs as much as writing several batches.
-            linger(lambda: committer.queued)
+            linger(lambda: committer.queued, lambda: committer.has_full_commit)
             reading = self._read_clock()
             self._log_doubt(reading)
             result = committer.step(reading.time_us)

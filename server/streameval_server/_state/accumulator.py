@@ -208,15 +208,18 @@ class Accumulator:
         """Move the pending cases into the table, unless they do not fit one."""
         cases = [each for each in self._pending if isinstance(each, UnsortedCases)]
         table = self._table or CellTable(self._state)
-        together = UnsortedCases.concat(cases) if len(cases) == len(self._pending) else None
-        layout = None if together is None else table.layout_for(together)
-        if together is None or layout is None:
+        layout = None
+        if len(cases) == len(self._pending):
+            if len(cases) > _MAX_PIECES:  # small ones: each would take a few passes of its own
+                cases = [UnsortedCases.concat(cases)]
+            layout = table.layout_for(cases)
+        if layout is None:
             # The check takes O(pending): the next one comes after twice as many.
             self._retry_above = 2 * self._pending_scores
             return
         if self._is_table_shared:
             table = table.copy()
-        table.add(together, layout)
+        table.add(cases, layout)
         self._table = table
         self._table_bytes = table.nbytes
         self._is_table_shared = False

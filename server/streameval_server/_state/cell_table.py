@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import Layout, ScoreCounts, Span, cell_keys, run_from_table
+from streameval._counts import Layout, ScoreCounts, Span, blocks, cell_keys, run_from_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from streameval._counts import Run, Scale, State
@@ -59,26 +61,32 @@ class CellTable:
         """Return an independent copy. O(width)."""
         return deepcopy(self)
 
-    def layout_for(self, cases: UnsortedCases) -> Layout | None:
+    def layout_for(self, parts: Sequence[UnsortedCases]) -> Layout | None:
         """Return the layout that the table needs for these cases; None to refuse them. O(n)."""
         bits, scale = self._layout.bits, self._layout.scale
-        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MAX_CASES:
+        size = sum(map(len, parts))
+        is_countable = all(cases.counts is None for cases in parts)
+        if bits < 1 or not is_countable or self._num_cases + size > _MAX_CASES:
             return None
-        layout = Layout.of(self._span.union(cases.keys(scale)[1]), bits, scale)
-        if layout != self._layout and layout.is_sparse(self._num_cells + len(cases)):
+        span = reduce(Span.union, (cases.keys(scale)[1] for cases in parts), self._span)
+        layout = Layout.of(span, bits, scale)
+        if layout != self._layout and layout.is_sparse(self._num_cells + size):
             return None
         return layout
 
-    def add(self, cases: UnsortedCases, layout: Layout) -> None:
+    def add(self, parts: Sequence[UnsortedCases], layout: Layout) -> None:
         """Add cases, after widening the table to the layout from `layout_for`. O(cases)."""
-        keys, span = cases.keys(layout.scale)
         if layout != self._layout:
             self._widen(layout)
-        self._span = self._span.union(span)
-        self._num_cases += len(cases)
-        places = layout.places(keys)
-        places += np.multiply(cases.labels, layout.width, dtype=np.int64)
-        np.add.at(self._sums.reshape(-1), places, np.int32(1))
+        sums, width = self._sums.reshape(-1), layout.width
+        for cases in parts:
+            keys, span = cases.keys(layout.scale)
+            self._span = self._span.union(span)
+            self._num_cases += len(cases)
+            for rows in blocks(len(cases)):
+                places = layout.places(keys[rows])
+                places += np.multiply(cases.labels[rows], width, dtype=np.int64)
+                np.add.at(sums, places, np.int32(1))
 
     def _widen(self, layout: Layout) -> None:
         sums = np.zeros((2, layout.width), dtype=np.int32)

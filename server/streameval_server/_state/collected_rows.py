@@ -37,6 +37,11 @@ class CollectedRows:
         self._first_us = min(self._first_us, first_us)
         self._last_us = max(self._last_us, last_us)
 
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """The first and the last time of any row. O(1)."""
+        return self._first_us, self._last_us
+
     def memory_bytes(self, store: PaneStore) -> int:
         """Return an upper bound of both. O(panes).
 

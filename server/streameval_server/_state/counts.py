@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._time import Effects, changes_by_group, rows_by_group
+from streameval._time import Effects, changes_by_group, distinct_values, rows_by_group
 from streameval_server._state.accumulator import CellTableLru
 from streameval_server._state.collected_rows import CollectedRows
 from streameval_server._state.coverage import PaneCoverage
@@ -292,11 +292,13 @@ class StreamCounts:
     def count(self) -> None:
         """Count what was collected, slices possibly in their table, without a visible effect."""
         cases, effects = self._cases, self._effects
+        first_us, last_us = self._collected.span_us
         self._cases, self._effects = [], []
         self._collected_rows = 0
         self._collected = CollectedRows()
         if cases:
-            timed = cases[0] if len(cases) == 1 else TimedCases.concat(cases)
+            is_one_pane = self.store.pane_of_span(first_us, last_us) is not None
+            timed = TimedCases.concat(cases, first_us if is_one_pane else None)
             codes = segment_codes(timed.segments) if timed.segments else None
             self._count_cases(timed, codes)
             if self.on_cases is not None:
@@ -460,7 +462,7 @@ class StreamCounts:
         kept = effects.event_us >= store.oldest_us
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
-        found = np.unique(starts).tolist()
+        found = distinct_values(starts)[0].tolist()
         kept_starts = [start for start in found if start != _NO_PANE]
         self._count_delays(effects, kept)
         if store.has_open_panes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval._time import Effect
+from streameval._time import Effect, distinct_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -193,9 +193,10 @@ def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:
     rows = np.flatnonzero(_LABELLED[effects.kinds])
     if not rows.size:
         return {}
-    keys, places = np.unique(groups[rows], return_inverse=True)
+    keys, places = distinct_values(groups[rows])
     buckets = _buckets_of(effects.at_us[rows] - effects.event_us[rows]).astype(np.int64)
-    pairs, counts = np.unique(places << _BUCKET_BITS | (buckets - int(_ZERO)), return_counts=True)
+    pairs, index = distinct_values(places << _BUCKET_BITS | (buckets - int(_ZERO)))
+    counts = np.bincount(index)
     found = ((pairs & _BUCKET_MASK) + int(_ZERO)).astype(np.int16)
     cuts = np.searchsorted(pairs, np.arange(keys.size + 1) << _BUCKET_BITS).tolist()
     return {

@@ -221,14 +221,16 @@ class PaneStore:
     def common_pane(self, event_us: int | IntArray) -> int | None:
         """Return the start of the pane that has all of these times; None if no kept pane has."""
         if isinstance(event_us, int):
-            first = last = event_us
-        else:
-            first, last = int(event_us.min()), int(event_us.max())
-        if first < self.oldest_us:
+            return self.pane_of_span(event_us, event_us)
+        return self.pane_of_span(int(event_us.min()), int(event_us.max()))
+
+    def pane_of_span(self, first_us: int, last_us: int) -> int | None:
+        """Return the start of the pane that has all times of a span; None if no kept pane has."""
+        if first_us < self.oldest_us:
             return None
         grid = self.panes.grid
-        start = grid.start_of(first)
-        return start if grid.start_of(last) == start else None
+        start = grid.start_of(first_us)
+        return start if grid.start_of(last_us) == start else None
 
     def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
         """Return how many panes and slices of panes a span has, counted ones alone. O(panes).

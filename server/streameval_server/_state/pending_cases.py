@@ -243,10 +243,13 @@ class TimedCases:
         return total
 
     @classmethod
-    def concat(cls, parts: Sequence[TimedCases]) -> TimedCases:
-        """Join cases, at least one part. O(n)."""
-        event_us = parts[0].event_us
-        if any(part.event_us is not event_us for part in parts):
+    def concat(cls, parts: Sequence[TimedCases], common_us: int | None = None) -> TimedCases:
+        """Join cases, at least one part. O(n).
+
+        `common_us` is a time that may stand for all of theirs, as those of one pane count alike.
+        """
+        event_us = parts[0].event_us if common_us is None else common_us
+        if common_us is None and any(part.event_us is not event_us for part in parts):
             event_us = _event_times(parts)
         return cls(
             UnsortedCases.concat([part.cases for part in parts]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts import resolution
+from streameval._counts.keys import to_key
 from streameval._counts.resolution import (
     MAX_BITS,
     MIN_BITS,
@@ -133,6 +135,17 @@ def test_largest_bits_fits_and_the_next_would_not(case, kept, cap):
     if found < kept:
         assert len(np.unique(quantise(scores, found + 1, scale))) > cap
     assert found == largest_bits(scores[::-1], np.empty(0), kept, cap, scale)
+
+
+@pytest.mark.parametrize("size", [1, 8_192, 8_193, 20_000])
+def test_keys_of_long_columns_are_those_of_their_bits(size):
+    """A column's keys are the bits read as sign and magnitude, whatever its length."""
+    scores = np.resize(np.array([*AWKWARD, -3.5, 2.25, -1e-9]), size)
+    expected = []
+    for score in scores.tolist():
+        (raw,) = struct.unpack("<Q", struct.pack("<d", score))
+        expected.append(raw if raw < 1 << 63 else (1 << 63) - raw)
+    assert to_key(scores).tolist() == expected
 
 
 def test_one_cell_always_fits():

@@ -16,6 +16,8 @@ from streameval._projection.delay_counts import (
     CELL_BITS,
     NUM_BUCKETS,
     DelayCounts,
+    DelayRows,
+    sum_of_rows,
 )
 from streameval._time.effects import Effect
 
@@ -123,3 +125,15 @@ def test_more_labels_than_predictions_are_refused() -> None:
     counts = counted([(Effect.LABELLED_POSITIVE, 0.5, 5)])
     with pytest.raises(CorruptStateError, match="contradict"):
         DelayCounts.from_bytes(counts.to_bytes(), "probability")
+
+
+def test_sums_are_in_order_of_cells_of_any_size() -> None:
+    """Rows of negative, tiny, large and equal cells come in the order of cells, then slots."""
+    rng = np.random.default_rng(11)
+    scores = rng.normal(size=400) * 10.0 ** rng.integers(-300, 300, 400)
+    cells = quantise(np.concatenate((scores, scores[:50], [0.0, -0.0, 5e-324])), CELL_BITS, "plain")
+    slots = rng.integers(0, 2 * NUM_BUCKETS + 1, cells.size).astype(np.uint16)
+    summed = sum_of_rows([DelayRows(cells, slots, np.ones(cells.size, dtype=np.int64))])
+    expected = Counter(zip(cells.tolist(), slots.tolist(), strict=True))
+    rows = zip(summed.cells.tolist(), summed.slots.tolist(), summed.counts.tolist(), strict=True)
+    assert list(rows) == [(*row, count) for row, count in sorted(expected.items())]

@@ -33,7 +33,7 @@ WORDS = {
 }
 
 
-def table(history: list[tuple]) -> tuple[Effects, np.ndarray]:
+def table(history: list[tuple], between: int = 1000) -> tuple[Effects, np.ndarray]:
     """Return the effects on some predictions, and the group of each row."""
     rows = [
         (group, WORDS[step][positive] if isinstance(step, str) else step, score)
@@ -47,11 +47,11 @@ def table(history: list[tuple]) -> tuple[Effects, np.ndarray]:
         np.array([np.nan if "MISSED" in kind.name else score for _, kind, score in rows]),
         np.zeros((len(rows), 0), dtype=np.uint16),
     )
-    return effects, np.array([group * 1000 for group, _, _ in rows], dtype=np.int64)
+    return effects, np.array([group * between for group, _, _ in rows], dtype=np.int64)
 
 
-@given(history=HISTORY, later=HISTORY)
-def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) -> None:
+@given(history=HISTORY, later=HISTORY, between=st.sampled_from([1, 1000]))
+def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple], between: int) -> None:
     """Evaluators, coverage and bands equal those of single effects, after several tables."""
     evaluators: defaultdict = defaultdict(Evaluator)
     cells: defaultdict = defaultdict(CoverageCell)
@@ -59,7 +59,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) ->
     single: defaultdict = defaultdict(CoverageCell)
     plain: defaultdict = defaultdict(CoverageCell)
     for part in (history, later):
-        effects, groups = table(part)
+        effects, groups = table(part, between)
         for group, change in changes_by_group(effects, groups):
             change.apply_to(evaluators[group])
             cells[group].merge(change.coverage)
@@ -123,6 +123,25 @@ def test_bands_are_fine_where_scores_are() -> None:
         assert bands_of(edges, scale).tolist() == list(range(1, edges.size + 1))
     assert np.array_equal(EDGES["probability"], 1 - EDGES["probability"][::-1])
     assert CoverageCell().by_score() == ()
+
+
+@given(
+    scores=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1),
+    shares=st.lists(st.floats(0, 1), min_size=1),
+)
+def test_bands_are_those_of_a_search_among_the_edges(
+    scores: list[float], shares: list[float]
+) -> None:
+    """Any score's band is found by its key, also next to an edge, at zero and at the largest."""
+    for scale, given_scores in (("plain", scores), ("probability", shares)):
+        edges = EDGES[scale]
+        beside = [np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]
+        column = np.concatenate((given_scores, edges, *beside, [0.0, -0.0, 5e-324, 1.0]))
+        if scale == "plain":
+            column = np.concatenate((column, -column, [np.finfo(np.float64).max]))
+        column = column[(column >= 0) & (column <= 1)] if scale == "probability" else column
+        expected = np.searchsorted(edges, column, side="right")
+        assert bands_of(column, scale).tolist() == expected.tolist()
 
 
 def _coverage_of(kinds: np.ndarray) -> Coverage:

@@ -45,7 +45,16 @@ def test_lingering_ends(waiting, pauses):
     """When few items wait, when no more arrive, when there are 64, or after 3 ms."""
     slept: list[float] = []
     counts = iter(waiting)
-    linger(lambda: next(counts), slept.append)
+    linger(lambda: next(counts), lambda: False, slept.append)
     assert len(slept) == pauses
     assert sum(slept) <= 0.003
     assert next(counts, None) is None
+
+
+def test_lingering_ends_when_a_batch_is_full():
+    """Large items fill a batch long before there are 64: more would wait for the next one."""
+    slept: list[float] = []
+    counts = iter([3, 9, 12])
+    full = iter([False, True])
+    linger(lambda: next(counts), lambda: next(full), slept.append)
+    assert len(slept) == 1
