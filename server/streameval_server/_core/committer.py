@@ -218,7 +218,7 @@ class Committer:
 
     @property
     def has_full_commit(self) -> bool:
-        """Whether a transaction takes no more than what waits. Safe to read from any thread."""
+        """Whether the queue fills a transaction. Safe to read from any thread."""
         return self.queued_bytes >= self._limits.max_commit_bytes
 
     @property
