@@ -40,6 +40,8 @@ def real(value: Any, field: str) -> float:
     InvalidInputError
         When the argument is no real number.
     """
+    if type(value) is float:
+        return value
     number = scalar(value, field, field, None)
     if not is_number(number):
         message = f"{field} must be a number, got {shown(value)}"

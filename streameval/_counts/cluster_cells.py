@@ -12,6 +12,7 @@ though a distance from 1 could be smaller than that of any double.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.resolution import Scale
 
 CLUSTER_BITS = 8
 """Significant bits of a score that a group keeps."""
@@ -59,6 +61,47 @@ def cell_numbers(scores: FloatArray, bits: int = CLUSTER_BITS) -> IntArray:
     return numbers
 
 
+def coarse_numbers(numbers: IntArray, cell_bits: int, scale: Scale, bits: int) -> IntArray:
+    """Return the number of the cell in which each finer cell lies, as `cell_numbers` of its edge.
+
+    Most numbers only lose bits. The lower edge is looked at where the two ways of numbering
+    differ: from 1/2 to 1 on the plain scale, and so near 1 on the probability scale that edges
+    are rounded. O(n).
+
+    Parameters
+    ----------
+    numbers : int64[n]
+        Numbers of cells in a `cell_layout`.
+    cell_bits, scale
+        The resolution and scale of these cells.
+    bits : int
+        As of `cell_numbers`.
+
+    Examples
+    --------
+    >>> numbers = cell_keys(np.array([-1.3, 0.0, 0.3, 0.99, 1.0, 1.7]), "plain") >> 45
+    >>> edges_of_numbers(coarse_numbers(numbers, 8, "plain", 2), 2).tolist()
+    [-1.5, 0.0, 0.25, 0.984375, 1.0, 1.5]
+    """
+    if cell_bits < bits:
+        return cell_numbers(cell_edges(numbers, cell_bits, scale), bits)
+    shift = np.int64(MAX_BITS - cell_bits)
+    coarse = numbers >> np.int64(cell_bits - bits)
+    coarse -= np.int64(1)
+    if scale == "plain":
+        start, end = HALF_KEY >> shift, ONE_KEY >> shift
+        above = numbers >= end
+        coarse[above] += _one(bits) - (ONE_KEY >> np.int64(MAX_BITS - bits))
+        differs = (numbers >= start) & ~above
+    else:
+        # Down to this distance from 1 all cells have edges that are doubles.
+        nearest = to_key(np.array([min(2.0 ** (cell_bits - MAX_BITS), 0.5)]))[0]
+        differs = numbers >= (2 * HALF_KEY - nearest) >> shift
+    if differs.any():
+        coarse[differs] = cell_numbers(cell_edges(numbers[differs], cell_bits, scale), bits)
+    return coarse
+
+
 def edges_of_numbers(numbers: IntArray, bits: int = CLUSTER_BITS) -> FloatArray:
     """Return the lower edge of each cell, given its number. O(n)."""
     one = _one(bits)
@@ -71,6 +114,7 @@ def edges_of_numbers(numbers: IntArray, bits: int = CLUSTER_BITS) -> FloatArray:
     return edges
 
 
+@cache
 def _one(bits: int) -> np.int64:
     """Return one more than the number of the greatest double below 1 on the probability scale."""
     nearest = 2 * HALF_KEY - to_key(np.array([2.0**-53]))

@@ -472,22 +472,33 @@ _OBJECT_BYTES = 120
 """Memory of a small object, or of the head of an array."""
 
 
+_ATOMS = frozenset({float, int, bool, str, type(None)})
+"""Types of most fields, which refer to nothing."""
+
+
 def _bytes_of(value: object) -> int:
-    """Return the memory of a value with the arrays that it refers to, about."""
-    if isinstance(value, np.ndarray):
-        # A broadcast column has the memory of one element.
-        return _OBJECT_BYTES + (value.nbytes if value.strides != (0,) else value.itemsize)
-    if isinstance(value, tuple | list):
-        return _OBJECT_BYTES + sum(map(_bytes_of, value))
-    if isinstance(value, dict):
-        return _OBJECT_BYTES + sum(map(_bytes_of, list(value.values())))
-    kind: Any = type(value)
-    names = _field_names(kind)
-    if names is not None:
-        return _OBJECT_BYTES + sum(_bytes_of(getattr(value, name)) for name in names)
-    if hasattr(value, "__dict__") and not callable(value):
-        return _OBJECT_BYTES + _bytes_of(vars(value))
-    return _OBJECT_BYTES
+    """Return the memory of a value with the arrays that it refers to, about. O(objects)."""
+    size = 0
+    left = [value]
+    while left:
+        each = left.pop()
+        size += _OBJECT_BYTES
+        kind: Any = type(each)
+        if kind in _ATOMS:
+            continue
+        names = _field_names(kind)
+        if isinstance(each, np.ndarray):
+            # A broadcast column has the memory of one element.
+            size += each.nbytes if each.strides != (0,) else each.itemsize
+        elif isinstance(each, tuple | list):
+            left += each
+        elif isinstance(each, dict):
+            left += list(each.values())
+        elif names is not None:
+            left += [getattr(each, name) for name in names]
+        elif hasattr(each, "__dict__") and not callable(each):
+            left.append(vars(each))
+    return size
 
 
 @cache

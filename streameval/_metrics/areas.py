@@ -323,7 +323,7 @@ def _plain_area(view: View) -> float:
 
 def _curve_groups(view: View, *, hull: bool) -> Groups:
     if hull:
-        return _vertex_groups(cached_hull(view), view.P, view.N)
+        return view.cached("hull groups", lambda: _vertex_groups(cached_hull(view), view.P, view.N))
     return view.groups.with_misses()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.merge import subtract_states
@@ -156,8 +156,9 @@ class Window(EvaluatorQueries):
 
     def _panes_as_blocks(self) -> Sequence[State]:
         """Return its panes, none once one of them has changed."""
-        panes = [pane for pane in (each() for each in self._panes) if pane is not None]
-        return panes if len(panes) == len(self._panes) else ()
+        panes = [each() for each in self._panes]
+        # States are compared by identity.
+        return () if None in panes else cast("list[State]", panes)
 
     @property
     def resolution(self) -> int | None:

@@ -34,13 +34,12 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._counts.cumulative import CumulativeCounts
-from streameval._counts.resolution import MAX_BITS
 from streameval._counts.view import Queries
 from streameval._metric_registry import BOUNDED_NAMES, BY_NAME, WorstOrder
 from streameval._metrics.pr_areas import average_precision_value, negatives_factor
 from streameval._metrics.queries import ViewQueries
 from streameval._uncertainty.cell_orders import (
-    hides_order,
+    hidden_groups,
     least_average_precision,
     negatives_first,
     positives_first,
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
     from streameval._metric_registry import Metric
 
 T = TypeVar("T")
+
+_EPSNEG = float(np.finfo(np.float64).epsneg)
 
 
 class BoundsQueries(Queries):
@@ -171,15 +172,17 @@ def rounding_bounds(name: str, value: float) -> tuple[float, float]:
 def _widened(value: Any, metric: Metric, outwards: int, scale: float) -> Any:
     """Move a limit outwards by the metric's rounding, never out of its range."""
     assert metric.bounds is not None
-    rounding = metric.bounds.ulps * float(np.finfo(np.float64).epsneg)
-    limit = value + outwards * rounding * np.maximum(np.abs(value), scale)
-    limit = np.clip(limit, metric.least, metric.greatest)
-    return limit if isinstance(value, np.ndarray) else float(limit)
+    rounding = metric.bounds.ulps * _EPSNEG
+    if isinstance(value, np.ndarray):
+        limits = value + outwards * rounding * np.maximum(np.abs(value), scale)
+        return np.clip(limits, metric.least, metric.greatest)
+    limit = value + outwards * rounding * max(abs(value), scale)
+    return float(limit if math.isnan(limit) else min(max(limit, metric.least), metric.greatest))
 
 
 def _least_average_precision(view: View, prevalence: float | None = None) -> float:
     """Return the least average precision: real ties as they are, the rest one by one."""
-    groups, hidden = view.groups, _hidden(view)
+    groups, hidden = view.groups, hidden_groups(view)
     ties = average_precision_value(rows_of(groups, ~hidden), prevalence=prevalence)
     factor = negatives_factor(groups, prevalence)
     if math.isnan(ties):
@@ -187,17 +190,11 @@ def _least_average_precision(view: View, prevalence: float | None = None) -> flo
     return ties + least_average_precision(rows_of(groups, hidden), factor=factor)
 
 
-def _hidden(view: View) -> BoolArray:
-    """Return which groups are cells whose order is lost. O(G), cached."""
-    bits = MAX_BITS if view.resolution is None else view.resolution
-    return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
-
-
 def _reordered(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
     """Return the view with the cases of each cell in one of the extreme orders."""
     return view.cached(
         ("reordered", order),
-        lambda: _ReorderedView(order(view.groups, _hidden(view)), view),
+        lambda: _ReorderedView(order(view.groups, hidden_groups(view)), view),
     )
 
 

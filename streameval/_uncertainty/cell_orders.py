@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
+    from streameval._counts.view import View
 
 
 _MIN_SERIES_RANK = 64
@@ -45,6 +46,12 @@ def hides_order(groups: Groups, bits: int, scale: Scale) -> BoolArray:
         return above > np.nextafter(groups.scores, np.inf)
 
 
+def hidden_groups(view: View) -> BoolArray:
+    """Return which groups of a view are cells whose order is lost. O(G), cached."""
+    bits = MAX_BITS if view.resolution is None else view.resolution
+    return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
+
+
 def positives_first(groups: Groups, hidden: BoolArray) -> Groups:
     """Return the groups with positives above negatives in each hidden cell. O(G)."""
     return replace(groups, n=np.where(hidden, 0, groups.n))
@@ -57,7 +64,11 @@ def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
 
 
 def rows_of(groups: Groups, rows: BoolArray | IntArray) -> Groups:
-    """Return the chosen groups with their ranks in the whole. O(G)."""
+    """Return the chosen groups with their ranks in the whole; the same object for all. O(G)."""
+    if rows.dtype == np.bool_:
+        if rows.all():
+            return groups
+        rows = np.flatnonzero(rows)
     return replace(
         groups,
         scores=groups.scores[rows],

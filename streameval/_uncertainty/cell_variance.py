@@ -13,11 +13,12 @@ are the derivatives of `influence`.)
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metrics.influence import sums_from
+from streameval._metrics.influence import Derivatives, sums_from
 from streameval._uncertainty.cell_orders import rows_of
 from streameval._uncertainty.sampling_variance import negatives_between
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._metric_registry import Estimator
-    from streameval._metrics.influence import Derivatives
     from streameval._uncertainty.cell_limits import CellLimits
+
+_NO_TIES = Derivatives(*(np.empty(0) for _ in fields(Derivatives)))
 
 
 def greatest_variance(
@@ -46,7 +48,9 @@ def greatest_variance(
         Rescales the negatives, and is then held fixed.
     """
     assert estimator.derivatives is not None
-    tie = estimator.derivatives(rows_of(groups, limits.ties), prevalence)
+    tie = _NO_TIES
+    if limits.ties.size:
+        tie = estimator.derivatives(rows_of(groups, limits.ties), prevalence)
     # Positives that are not interpolated count themselves.
     first_tp = limits.above if estimator.counts_misses else limits.above + limits.case
     called = first_tp + limits.most_fp

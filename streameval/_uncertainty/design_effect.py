@@ -66,7 +66,8 @@ class BlockSums:
     @property
     def variance(self) -> float:
         """V; infinite with a single block, which says nothing of its variance. O(G)."""
-        return _covariance(self.sums[self.is_filled], self.sums[self.is_filled])
+        filled = self.sums[self.is_filled]
+        return _covariance(filled, filled)
 
     @property
     def independent_variance(self) -> float:
@@ -92,7 +93,9 @@ def _covariance(first: FloatArray, second: FloatArray) -> float:
     size = first.size
     if size < 2:
         return math.inf
-    return float((first - first.mean()) @ (second - second.mean())) * size / (size - 1)
+    centred = first - first.mean()
+    other = centred if second is first else second - second.mean()
+    return float(centred @ other) * size / (size - 1)
 
 
 def block_sums(
@@ -215,11 +218,12 @@ def least_effect(blocks: BlockSums) -> float:
     V/V_iid of independent cases is about chi-square over its degrees of freedom, so the
     ratio is divided by the quantile of that (Wilson and Hilferty 1931). O(G).
     """
-    if not blocks.independent_variance > 0:
+    independent = blocks.independent_variance
+    if not independent > 0:
         return math.nan
     freedom = blocks.freedom
     if freedom < 1:
         return math.nan
     share = 2 / (9 * freedom)
     quantile = (1 - share + normal_quantile(_CHANCE) * math.sqrt(share)) ** 3
-    return max(1.0, blocks.variance / blocks.independent_variance / quantile)
+    return max(1.0, blocks.variance / independent / quantile)

@@ -15,7 +15,7 @@ import numpy as np
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.pr_areas import negatives_factor
 from streameval._uncertainty.cell_limits import CellLimits
-from streameval._uncertainty.cell_orders import hides_order, rows_of
+from streameval._uncertainty.cell_orders import hidden_groups, rows_of
 from streameval._uncertainty.cell_variance import greatest_variance
 from streameval._uncertainty.limits import (
     MIN_ANYTIME_POSITIVES,
@@ -139,7 +139,7 @@ def hidden_figures(
     groups = view.groups
     if view.resolution is None or math.isnan(figure.variance):
         return replace(figure, estimate=lowest), replace(figure, estimate=highest)
-    hidden = hides_order(groups, view.resolution, view.scale)
+    hidden = hidden_groups(view)
     # Weighted counts exceed the effective number of cases.
     weight = groups.P / figure.positives
     if BY_NAME[name].interval == "delong-newcombe":

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts.cell_layout import NumberLayout, cell_edges
-from streameval._counts.cluster_cells import cell_numbers
+from streameval._counts.cell_layout import NumberLayout, cell_keys
+from streameval._counts.cluster_cells import cell_numbers, coarse_numbers
 from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
+from streameval._counts.resolution import MAX_BITS
 from streameval._counts.scatter import rank_numbers
 
 if TYPE_CHECKING:
@@ -110,11 +111,11 @@ def _chunks(panes: Sequence[State]) -> Iterator[list[State]]:
 def _counted_open(panes: Sequence[State], unit: int) -> Iterator[tuple[State, PaneCells]]:
     """Yield panes with their cells, all counted in one pass. O(S + B K)."""
     columns = [_columns(pane, label, unit) for pane in panes for label in (False, True)]
-    scores = np.concatenate([each[0] for each in columns])
-    missed = scores == -np.inf
-    numbers = cell_numbers(np.where(missed, 0.0, scores) if missed.any() else scores, COARSE_BITS)
-    numbers[missed] = MISSED_NUMBER
-    distinct, ranks = rank_numbers(numbers)
+    numbers = [
+        _numbers(np.concatenate((negatives[0], positives[0])), pane)
+        for pane, negatives, positives in zip(panes, columns[::2], columns[1::2], strict=True)
+    ]
+    distinct, ranks = rank_numbers(np.concatenate(numbers))
     # One row of the table for each pane and class, negatives first.
     row = np.repeat(np.arange(len(columns)), [each[0].size for each in columns])
     place = row * distinct.size + ranks
@@ -147,6 +148,22 @@ def _columns(pane: State, label: bool, unit: int) -> tuple[FloatArray, FloatArra
     return scores, counts, squares
 
 
+def _numbers(scores: FloatArray, pane: State) -> IntArray:
+    """Return the number of the coarse cell of each of a pane's scores, -inf of misses. O(n)."""
+    missed = scores == -np.inf if pane.missed_positives or pane.missed_negatives else None
+    if missed is not None:
+        scores = np.where(missed, 0.0, scores)
+    bits, scale = pane.resolution, pane.scale
+    if bits is None or bits < COARSE_BITS:
+        numbers = cell_numbers(scores, COARSE_BITS)
+    else:
+        numbers = cell_keys(scores, scale) >> np.int64(MAX_BITS - bits)
+        numbers = coarse_numbers(numbers, bits, scale, COARSE_BITS)
+    if missed is not None:
+        numbers[missed] = MISSED_NUMBER
+    return numbers
+
+
 def _counted_packed(
     panes: Sequence[tuple[State, PackedCounts]],
 ) -> Iterator[tuple[State, PaneCells]] | None:
@@ -162,11 +179,13 @@ def _counted_packed(
     if layout.is_sparse(sum(run.size for run in filled)):
         return None
     packed = panes[0][1]
-    edges = cell_edges(layout.numbers(np.arange(layout.width)), packed.bits, packed.scale)
-    distinct, ranks = rank_numbers(cell_numbers(edges, COARSE_BITS))
+    numbers = layout.numbers(np.arange(layout.width))
+    coarse = coarse_numbers(numbers, packed.bits, packed.scale, COARSE_BITS)
+    # Numbers ascend, so those of one coarse cell are side by side.
+    starts = np.append(0, np.flatnonzero(coarse[1:] != coarse[:-1]) + 1)
     # The first column is of misses.
-    table = np.zeros((len(runs), 1 + distinct.size))
-    columns = ranks.astype(np.int64) + 1
+    table = np.zeros((len(runs), 1 + starts.size))
+    columns = np.repeat(np.arange(1, 1 + starts.size), np.diff(starts, append=coarse.size))
     for batch in batches(runs):
         some = [runs[index] for index in batch]
         cells, counts = columns[numbers_of(some, layout)], counts_of(some)
@@ -178,7 +197,7 @@ def _counted_packed(
         rows += np.bincount(cells, counts, minlength=rows.size).reshape(rows.shape)
     for index, (pane, _) in enumerate(panes):
         table[2 * index : 2 * index + 2, 0] = pane.missed_negatives, pane.missed_positives
-    numbers = np.append(MISSED_NUMBER, distinct)
+    numbers = np.append(MISSED_NUMBER, coarse[starts])
     counted = _used_cells(numbers, table.reshape(len(panes), 2, -1), None)
     return zip((pane for pane, _ in panes), counted, strict=True)
 
@@ -195,12 +214,10 @@ def _used_cells(
     squares : float64[B, 2, K] or None
         None for those of the counts.
     """
-    pane, column = np.nonzero(counts.any(axis=1))
-    used_numbers, used_counts = numbers[column], counts[pane, :, column]
-    used_squares = used_counts if squares is None else squares[pane, :, column]
-    ends = np.searchsorted(pane, np.arange(1, len(counts) + 1)).tolist()
-    for start, end in zip([0, *ends], ends, strict=False):
-        # Copies, so that no pane keeps the cells of all.
-        of_cases = used_counts[start:end].T.copy()
-        of_squares = of_cases if squares is None else used_squares[start:end].T.copy()
-        yield PaneCells(used_numbers[start:end].copy(), of_cases, of_squares)
+    # Counts are not negative, so their sum is 0 where both are.
+    is_used = counts[:, 0] + counts[:, 1] > 0
+    for pane, used in enumerate(is_used):
+        columns = np.flatnonzero(used)
+        of_cases = counts[pane].take(columns, axis=1)
+        of_squares = of_cases if squares is None else squares[pane].take(columns, axis=1)
+        yield PaneCells(numbers[columns], of_cases, of_squares)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._uncertainty.bounds import _hidden
 from streameval._uncertainty.cell_limits import CellLimits
+from streameval._uncertainty.cell_orders import hidden_groups
 
 
 def counted(seed: int) -> Evaluator:
@@ -46,7 +46,7 @@ def test_limits_are_the_integrals_of_each_group(seed: int, weight: float) -> Non
     """Also where a term is 0 and is left out."""
     view = counted(seed)._view()
     groups = view.groups
-    limits = CellLimits.of(groups, _hidden(view), weight, 1.0)
+    limits = CellLimits.of(groups, hidden_groups(view), weight, 1.0)
     columns = zip(*(each.tolist() for each in (groups.p, groups.n, groups.tp, groups.fp)))
     for row, (p, n, tp, fp) in enumerate(columns):
         least, most, last = weight * fp, weight * fp + weight * n, tp + p
