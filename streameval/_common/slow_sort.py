@@ -30,7 +30,8 @@ def restart_with_fast_sort() -> None:
 
     For a program that begins, before it has read or written anything: process id, arguments and
     open files stay. Returns if nothing is to be gained, if the variable is set, to whatever, and
-    if the program runs inside another one. 0.1 s on a Zen 4, below 1 ms elsewhere.
+    if `sys.argv` has not the arguments that the process was started with, as where another program
+    calls the command. 0.1 s on a Zen 4, below 1 ms elsewhere.
     """
     is_own_process = sys.executable and sys.orig_argv[-len(sys.argv) :][1:] == sys.argv[1:]
     if VARIABLE in os.environ or not is_own_process:

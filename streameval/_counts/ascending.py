@@ -21,13 +21,13 @@ class _Shared:
     """The table: it only grows, and its values never change."""
 
     def __init__(self) -> None:
-        self.table: IntArray = np.arange(0)
+        self.table: IntArray = np.arange(0, dtype=np.int64)
 
     def first(self, size: int) -> IntArray:
         """Return the first `size` integers, a view of the table."""
         table = self.table
         if table.size < size:
-            table = np.arange(min(2 * size, MAX_SHARED))
+            table = np.arange(min(2 * size, MAX_SHARED), dtype=np.int64)
             table.flags.writeable = False
             # Two threads may both make one; either serves.
             self.table = table
@@ -47,6 +47,6 @@ def ascending(size: int) -> IntArray:
     """
     if size <= MAX_SHARED:
         return _SHARED.first(size)
-    column = np.arange(size)
+    column = np.arange(size, dtype=np.int64)
     column.flags.writeable = False
     return column

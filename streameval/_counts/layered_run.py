@@ -102,7 +102,7 @@ class LayeredRun(Run):
             return super().__len__()
         if size is None:
             found = locate(layers.base.scores, layers.added.scores)[1]
-            size = self.max_len - int(np.count_nonzero(found))
+            size = len(layers.base) + len(layers.added) - int(np.count_nonzero(found))
             object.__setattr__(self, "_size", size)
         return size
 

@@ -368,6 +368,8 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
     if math.isnan(difference) or math.isnan(limits(0.5)[0]):
         return math.nan
     at_low, at_high = beyond(0.0), beyond(_MAX_Z)
+    if math.isnan(at_low) or math.isnan(at_high):
+        return math.nan
     if at_low <= 0:
         return 1.0
     if at_high > 0:

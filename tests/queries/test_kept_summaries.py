@@ -95,6 +95,17 @@ def test_a_server_that_knows_nothing_leaves_the_file_as_it_is(file: SummaryFile)
     assert late.summaries.table(WARM_SPAN).entries == []
 
 
+def test_a_server_without_streams_leaves_nothing_of_those_that_it_had(
+    file: SummaryFile, tmp_path: Path
+) -> None:
+    """The figures of deleted streams do not stay on the disk."""
+    stopped(file, named("deleted"))
+    left = next(tmp_path.iterdir())
+    assert b"deleted" in left.read_bytes()
+    stopped(file)
+    assert b"deleted" not in left.read_bytes()
+
+
 def test_what_changed_is_computed_again_and_shows_its_former_figures(file: SummaryFile) -> None:
     """A stream that changed after the start is out of date; the others are not read."""
     views = [named("a"), named("b")]

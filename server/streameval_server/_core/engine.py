@@ -32,6 +32,7 @@ from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairDeletion
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
+from streameval_server._model.threads import do_nothing
 from streameval_server._state import pair_parts, stream_parts
 from streameval_server._state.pair_file import pair_to_bytes
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
@@ -80,6 +81,9 @@ class Engine:
     ----------
     marks : Marks
         How far each producer has come, at the applied revision.
+    on_collected : callable
+        Called under the lock of `view` when a view leaves the first work for idle time; set by
+        the thread that runs `count`.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -100,6 +104,7 @@ class Engine:
         self._due: dict[str, int] = {}
         self._unmerged: list[LazyCounts] = []
         self._collected: dict[str, None] = {}
+        self.on_collected: Callable[[], None] = do_nothing
         self._undelivered: dict[str, None] = {}
         self.marks = Marks(limits.marks_ttl_us)
 
@@ -422,7 +427,10 @@ class Engine:
         view = state.view(*self._reached)
         if state.counts.store.has_unpacked:
             # The view counted rows into panes, which are to be packed in idle time.
+            is_first = not self._collected
             self._collected[name] = None
+            if is_first:
+                self.on_collected()
         return view
 
     def unchanged_view(self, name: str) -> StreamView | None:

@@ -36,6 +36,10 @@ MAX_UNREPORTED_MERGES = 16
 """Settled merges that wait for one answer while others of the stream are not settled: an answer
 costs more of the event loop than reading a small merge."""
 
+MAX_UNREPORTED_BYTES = 1 << 20
+"""Settled bytes that wait so: a client of large merges has a window of fewer than 16, and sends
+no more before some are answered."""
+
 MAX_STOPPED_SOURCES = 16_384
 """Sources that a stream stops at most; then it ends, and the client begins another."""
 
@@ -99,7 +103,7 @@ class MergeSession:
         self._wake = wake
         # Those that are not reported, in the order in which they were fed.
         self._waiting: deque[_Merge] = deque()
-        self._num_fed = self._num_unsettled = self._inflight_bytes = 0
+        self._num_fed = self._num_unsettled = self._inflight_bytes = self._unreported_bytes = 0
         self._revision = 0
         self._error: RequestError | None = None
         # Sources that were stopped before a merge was submitted, and those that the
@@ -157,6 +161,7 @@ class MergeSession:
                 self._error = outcome.error
             else:
                 merge.error, merge.is_settled = outcome.error, True
+                self._unreported_bytes += outcome.item.nbytes
                 merge.is_duplicate = outcome.status is Status.DUPLICATE
                 self._revision = max(self._revision, outcome.revision)
         self._wake()
@@ -187,7 +192,10 @@ class MergeSession:
         """
         waiting, last = self._waiting, 0
         num_settled = len(waiting) - self._num_unsettled
-        if num_settled < MAX_UNREPORTED_MERGES and not (self.idle or self.full or self._error):
+        is_few = (
+            num_settled < MAX_UNREPORTED_MERGES and self._unreported_bytes < MAX_UNREPORTED_BYTES
+        )
+        if is_few and not (self.idle or self.full or self._error):
             return []
         duplicates: list[int] = []
         refused: list[ingest_pb2.MergeRefused] = []
@@ -200,6 +208,7 @@ class MergeSession:
                 refused.append(_refusal(last, merge.error))
         if not last:
             return []
+        self._unreported_bytes = 0
         return [
             ingest_pb2.MergeManyResponse(
                 num_settled=last, revision=self._revision, duplicates=duplicates, refused=refused

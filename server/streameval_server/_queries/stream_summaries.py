@@ -249,7 +249,8 @@ class StreamSummaries:
             with self._lock:
                 table = self._open(WARM_SPAN)
             kept = table.kept()
-            if kept:  # a start that failed knows none, and leaves the file to the next one
+            # A start that failed knows none of its streams, and leaves the file to the next one.
+            if kept or not table.entries:
                 self._file.write(end, self._clock_us(), kept)
         except Exception:  # noqa: BLE001 - whatever is wrong with summaries, the stop is clean
             _log.exception("summaries of streams could not be kept for the next server")

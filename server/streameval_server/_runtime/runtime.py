@@ -248,6 +248,7 @@ class Runtime:
             on_failure=self._fail,
         )
         self._threads = threads
+        engine.on_collected = threads.apply_bell.ring
         # Kept as attributes of their own, because every batch and every query uses them.
         self._commit_bell = threads.commit_bell
         self._engine_lock = threads.engine_lock
@@ -434,14 +435,9 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        engine = self.core.engine
-        had_collected = engine.has_collected
-        view = take_view(engine, self._engine_lock, stream)
+        view = take_view(self.core.engine, self._engine_lock, stream)
         if view is None:
             raise no_stream(stream)
-        if engine.has_collected and not had_collected:
-            # The applier sleeps, and has panes to pack that the view counted rows into.
-            self._threads.apply_bell.ring()
         return view
 
     def waiting(self, stream: str) -> tuple[StreamView, WaitingPredictions]:

@@ -8,6 +8,7 @@ as in the view before, with the metrics that they have cached.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -65,6 +66,10 @@ class WaitingPredictions:
         return self.ids.at(np.flatnonzero(chosen)), self.scores[chosen]
 
 
+_MERGED_LOCK = threading.Lock()
+"""Held while merged counts get their state: the one that is packed is the one that stays."""
+
+
 class LazyCounts:
     """Counts at one moment, merged when first read. Immutable.
 
@@ -87,10 +92,13 @@ class LazyCounts:
     @property
     def state(self) -> State:
         """The counts, always the same object. O(cells) the first time."""
-        # Two threads may both merge; they get equal states. The source is dropped after the
-        # state is there, so a reader that misses one finds the other.
+        # Two threads may both merge; the first one's state is kept. The source is dropped after
+        # the state is there, so a reader that misses one finds the other.
         if self._state is None and (source := self._source) is not None:
-            self._state = self._merge(source)
+            merged = self._merge(source)
+            with _MERGED_LOCK:
+                if self._state is None:
+                    self._state = merged
             self._source = None
         assert self._state is not None
         return self._state

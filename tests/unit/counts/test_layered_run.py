@@ -94,6 +94,22 @@ def test_a_run_that_was_read_is_the_base_of_the_next() -> None:
         second.colour  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_the_size_is_right_when_another_thread_merges_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Distinct scores of both layers count once, also where the layers are gone by then."""
+    run = with_added(Run.of(np.arange(1_000.0)), Run.of(np.array([7.0, 7.5])))
+    find = layered_run.locate
+
+    def locate(*arguments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = find(*arguments)
+        assert run.scores.size == 1_001  # as another thread may ask now
+        return found
+
+    monkeypatch.setattr(layered_run, "locate", locate)
+    assert len(run) == 1_001
+
+
 def test_the_added_scores_are_merged_when_they_are_many() -> None:
     """A sixteenth of the base; and at once where cases are removed."""
     base = Run.of(np.arange(1_000.0))

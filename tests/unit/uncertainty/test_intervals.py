@@ -389,6 +389,17 @@ def test_an_evaluator_does_not_differ_from_itself():
     assert comparison.lower < 0 < comparison.upper
 
 
+@pytest.mark.parametrize("alpha", [1.0, 0.5, MIN_P_VALUE])
+def test_limits_that_are_undefined_have_no_p_value(alpha):
+    """At whichever end, the search ends."""
+
+    def limits(at: float) -> tuple[float, float]:
+        defined = (0.1 - at, 0.3)
+        return (math.nan, math.nan) if at == pytest.approx(alpha, rel=1e-6, abs=0) else defined
+
+    assert math.isnan(p_value_of(0.2, limits))
+
+
 def test_p_values_have_a_floor():
     """No p-value is smaller than 1e-12, where asymptotics end."""
     good, bad = evaluator(5_000, 5_000, 3.0), evaluator(5_000, 5_000, 0.1, seed=2)

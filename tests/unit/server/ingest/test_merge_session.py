@@ -108,8 +108,10 @@ def test_one_answer_settles_all_merges_of_a_commit() -> None:
     assert epochs_in(core) == [1, 2, 3]
 
 
-def test_few_settled_merges_wait_for_an_answer_while_others_are_on_their_way() -> None:
-    """Until 16 are settled, or all, or one fails: then the answer has all that are settled."""
+def test_few_settled_merges_wait_for_an_answer_while_others_are_on_their_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until 16 are settled, or 1 MiB, or all, or one fails: then it has all that are settled."""
     storage, epoch = FailingStorage(), 0
     core = open_core(storage, Limits())
     session = MergeSession(core.committer, core.limits)
@@ -133,6 +135,9 @@ def test_few_settled_merges_wait_for_an_answer_while_others_are_on_their_way() -
     committed(core)
     assert [answer.num_settled for answer in session.replies()] == [7]
     assert settled_beside_another(merge_session.MAX_UNREPORTED_MERGES) == [epoch - 1]
+    with monkeypatch.context() as patched:
+        patched.setattr(merge_session, "MAX_UNREPORTED_BYTES", 1)
+        assert settled_beside_another(1) == [epoch - 1]
     assert settled_beside_another(1) == []
     storage.fails = "lost"
     committed(core)

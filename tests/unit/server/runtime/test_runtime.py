@@ -412,10 +412,11 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("query", ["view", "waiting"])
 def test_panes_that_a_query_counted_are_packed_though_no_rows_follow(
-    monkeypatch: pytest.MonkeyPatch,
+    query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The applier sleeps then: the query wakes it."""
+    """The applier sleeps then: each query wakes it, whatever it asks for."""
     packed = threading.Event()
     count = Engine.count
 
@@ -427,18 +428,20 @@ def test_panes_that_a_query_counted_are_packed_though_no_rows_follow(
     monkeypatch.setattr(Engine, "count", counting)
 
     async def scenario() -> None:
-        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
-            rows = ingest_pb2.Cases(scores=[0.5] * 5, positives=[True] * 5)
-            now_us = time.time_ns() // 1_000
-            rows.event_times_us.extend(now_us - minute * 60_000_000 for minute in range(5))
-            given = ingest_pb2.Batch(stream="s", cases=rows)
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (server, channel):
             ingest = ingest_pb2_grpc.IngestServiceStub(channel)
-            await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=given))
+            now_us = time.time_ns() // 1_000
+            for stream in ("s", "t"):
+                rows = ingest_pb2.Cases(scores=[0.5] * 5, positives=[True] * 5)
+                rows.event_times_us.extend(now_us - minute * 60_000_000 for minute in range(5))
+                given = ingest_pb2.Batch(stream=stream, cases=rows)
+                answer = await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=given))
+            await server.runtime.visible(answer.revision)
             assert not packed.is_set()
-            query = query_pb2_grpc.QueryServiceStub(channel)
-            selection = types_pb2.Selection(stream="s", min_revision=1)
-            await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection))
-            assert await asyncio.to_thread(packed.wait, 10)
+            for stream in ("s", "t"):
+                await asyncio.to_thread(getattr(server.runtime, query), stream)
+                assert await asyncio.to_thread(packed.wait, 10)
+                packed.clear()
 
     asyncio.run(scenario())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streameval import Evaluator
 from streameval._counts import State
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
@@ -15,7 +16,7 @@ from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
-from streameval_server._state.views import PaneView
+from streameval_server._state.views import LazyCounts, PaneView
 
 NOW = 1_767_225_600_000_000
 MINUTE_US = 60_000_000
@@ -94,6 +95,27 @@ def test_a_view_reads_panes_at_rest_and_late_rows_open_those_they_change() -> No
         before = after
     for pane in before:
         pane._check()
+
+
+def test_counts_that_two_threads_merge_have_one_state() -> None:
+    """The first: that is the one that is packed, whatever the slower thread has merged."""
+    packed: list[State] = []
+    is_first = True
+
+    def merged(source: Evaluator) -> State:
+        nonlocal is_first
+        found = Evaluator._view(Evaluator.from_bytes(source.to_bytes()))
+        if is_first:  # another thread merges meanwhile, and packs its state
+            is_first = False
+            packed.append(counts.state)
+            packed[0].pack()
+        return found
+
+    evaluator = Evaluator(resolution=12)
+    evaluator.add_cases(labels=[True, False], scores=[0.75, 0.25])
+    counts = LazyCounts(evaluator, merged)
+    assert counts.state is packed[0]
+    assert counts.state.packed is not None
 
 
 def test_rows_of_panes_at_rest_grow_no_more_than_was_counted_when_they_came() -> None:
