@@ -81,7 +81,7 @@ def coarse_numbers(numbers: IntArray, cell_bits: int, scale: Scale, bits: int) -
     --------
     >>> numbers = cell_keys(np.array([-1.3, 0.0, 0.3, 0.99, 1.0, 1.7]), "plain") >> 45
     >>> edges_of_numbers(coarse_numbers(numbers, 8, "plain", 2), 2).tolist()
-    [-1.5, 0.0, 0.25, 0.984375, 1.0, 1.5]
+    [-1.5, 0.0, 0.25, 0.98828125, 1.0, 1.5]
     """
     if cell_bits < bits:
         return cell_numbers(cell_edges(numbers, cell_bits, scale), bits)

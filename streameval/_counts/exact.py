@@ -83,8 +83,8 @@ def constant_of(column: Counts) -> np.float64 | np.int64 | None:
 
     Examples
     --------
-    >>> constant_of(repeated(np.int64(7), 3)) == 7, constant_of(np.array([7, 7, 7]))
-    (True, None)
+    >>> int(constant_of(repeated(np.int64(7), 3))), constant_of(np.array([7, 7, 7]))
+    (7, None)
     """
     return column[0] if column.strides == (0,) and column.size else None
 
