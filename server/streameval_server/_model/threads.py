@@ -27,8 +27,8 @@ _MIN_BURST_ITEMS = 3
 _MAX_BURST_ITEMS = 64
 """Waiting items for which `linger` returns at once."""
 _LINGER_S = 0.0007
-"""Seconds of one pause."""
-_MAX_PAUSES = 4
+"""Seconds of the pause. With four of them, no more batches were acknowledged a second, and the
+slowest hundredth of acknowledgements took 2 ms longer; without any, a seventh fewer."""
 
 
 def lower_priority() -> None:
@@ -52,8 +52,8 @@ def linger(
 ) -> None:
     """Under load, wait a moment for more items so that they are handled as one batch.
 
-    Returns at once when few items wait; otherwise when none arrived for 0.7 ms, when 64
-    wait, when those that wait fill a batch, or after 3 ms.
+    Returns at once when few items wait, when 64 do, and when those that wait fill a batch;
+    otherwise after 0.7 ms.
 
     Parameters
     ----------
@@ -64,16 +64,8 @@ def linger(
     sleep
         Pauses for some seconds.
     """
-    count = waiting()
-    if count < _MIN_BURST_ITEMS:
-        return
-    for _ in range(_MAX_PAUSES):
-        if count >= _MAX_BURST_ITEMS or is_full():
-            return
+    if _MIN_BURST_ITEMS <= waiting() < _MAX_BURST_ITEMS and not is_full():
         sleep(_LINGER_S)
-        before, count = count, waiting()
-        if count == before:
-            return
 
 
 class BrokenStateError(StreamEvalError):

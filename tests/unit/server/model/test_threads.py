@@ -30,31 +30,19 @@ def test_the_priority_of_the_calling_thread_alone_is_lowered():
 
 
 @pytest.mark.parametrize(
-    ("waiting", "pauses"),
+    ("waiting", "is_full", "pauses"),
     [
-        ([0], 0),
-        ([2], 0),  # too few to expect more
-        ([64], 0),
-        ([3, 3], 1),  # nothing more arrived
-        ([3, 5, 5], 2),
-        ([10, 70], 1),
-        ([3, 4, 5, 6, 7], 4),  # more keep arriving, but the first have waited long enough
+        (0, False, 0),
+        (2, False, 0),  # too few to expect more
+        (3, False, 1),
+        (63, False, 1),
+        (64, False, 0),
+        (3, True, 0),  # large items fill a batch long before there are 64
     ],
 )
-def test_lingering_ends(waiting, pauses):
-    """When few items wait, when no more arrive, when there are 64, or after 3 ms."""
+def test_lingering_pauses_once(waiting, is_full, pauses):
+    """Where some items wait, and more would be handled with them."""
     slept: list[float] = []
-    counts = iter(waiting)
-    linger(lambda: next(counts), lambda: False, slept.append)
+    linger(lambda: waiting, lambda: is_full, slept.append)
     assert len(slept) == pauses
-    assert sum(slept) <= 0.003
-    assert next(counts, None) is None
-
-
-def test_lingering_ends_when_a_batch_is_full():
-    """Large items fill a batch long before there are 64: more would wait for the next one."""
-    slept: list[float] = []
-    counts = iter([3, 9, 12])
-    full = iter([False, True])
-    linger(lambda: next(counts), lambda: next(full), slept.append)
-    assert len(slept) == 1
+    assert sum(slept) < 0.001
