@@ -106,6 +106,16 @@ def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) 
     assert fired == {rule["alert"] for rule in every_rule() if "alert" in rule}
 
 
+def check_rules(promtool: str, directory: Path, case: dict[str, object]) -> None:
+    """Let promtool run a test of the rules in a directory."""
+    path = directory / "test.yml"
+    path.write_text(yaml.safe_dump(case))
+    done = subprocess.run(
+        [promtool, "test", "rules", path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_example_of_a_floor_is_relative_to_the_prevalence(
     require_command: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -143,15 +153,7 @@ def test_the_example_of_a_floor_is_relative_to_the_prevalence(
             }
         ],
     }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(case))
-    done = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "test.yml"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_rules(promtool, tmp_path, case)
 
 
 def test_the_example_of_intervals_fires_where_no_alarms_are_declared(
@@ -185,15 +187,7 @@ def test_the_example_of_intervals_fires_where_no_alarms_are_declared(
             }
         ],
     }
-    (tmp_path / "test.yml").write_text(yaml.safe_dump(case))
-    done = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "test.yml"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_rules(promtool, tmp_path, case)
 
 
 def test_the_dashboard_is_one() -> None:

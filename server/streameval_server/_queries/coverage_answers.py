@@ -18,6 +18,8 @@ from streameval_server._state.coverage import PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from streameval._common import Coverage
+
 _MESSAGE_BYTES = 4_096
 """Memory of a cached answer, with ten bands, three quantiles and eleven buckets."""
 _REFERENCE_BYTES = 16
@@ -140,22 +142,28 @@ def _others(
     return [part for part, identity in pairs if identity not in same.identities]
 
 
-def coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-    """Return the message; None without predictions. O(buckets) of each part."""
-    coverage = PaneCoverage.merged(parts)
-    counts, delays = coverage.counts, coverage.delays
+def counts_message(counts: Coverage) -> types_pb2.Coverage | None:
+    """Return the numbers of predictions and labels alone; None without any. O(1)."""
     if not (counts.predictions or counts.orphans):
         return None
-    message = types_pb2.Coverage(
+    return types_pb2.Coverage(
         predictions=counts.predictions,
         labelled=counts.labelled,
         pending=counts.pending,
         expired=counts.expired,
         orphans=counts.orphans,
         retracted=counts.retracted,
+        labelled_share=counts.labelled_share if counts.predictions > counts.retracted else None,
     )
-    if counts.predictions > counts.retracted:
-        message.labelled_share = counts.labelled_share
+
+
+def coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
+    """Return the message; None without predictions. O(buckets) of each part."""
+    coverage = PaneCoverage.merged(parts)
+    counts, delays = coverage.counts, coverage.delays
+    message = counts_message(counts)
+    if message is None:
+        return None
     # Fields that are set one by one take half the time of messages that are copied into this.
     add_band = message.bands.add
     for lower, upper, predictions, labelled in coverage.bands():

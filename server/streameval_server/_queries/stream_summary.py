@@ -8,7 +8,6 @@ metric: 1 to 3 ms for a stream of a few thousand cells.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from streameval._common import Coverage
 from streameval._metric_registry import HEADLINE, MONITORED_NAMES
 from streameval.v1 import alarm_pb2, overview_pb2, types_pb2
 from streameval_server._model.errors import RequestError
+from streameval_server._queries.coverage_answers import counts_message
 from streameval_server._queries.metrics import DEFAULT_LEVEL, MetricSelection, metric_messages
 from streameval_server._queries.selection import AllTime, Last, Selection
 from streameval_server._queries.stream_change import (
@@ -157,18 +157,7 @@ def _coverage(resolved: ResolvedSelection) -> types_pb2.Coverage | None:
             retracted=sum(each.retracted for each in parts),
             orphans=sum(each.orphans for each in parts),
         )
-    if not (counts.predictions or counts.orphans):
-        return None
-    share = counts.labelled_share
-    return types_pb2.Coverage(
-        predictions=counts.predictions,
-        labelled=counts.labelled,
-        pending=counts.pending,
-        expired=counts.expired,
-        orphans=counts.orphans,
-        retracted=counts.retracted,
-        labelled_share=None if math.isnan(share) else share,
-    )
+    return counts_message(counts)
 
 
 def _alarm(view: AlarmsView) -> overview_pb2.StreamAlarmSummary:
