@@ -62,7 +62,7 @@ _STUBS = {
 }
 
 _OPTIONS = (
-    # A dead route to the server is noticed within 40 s; servers allow a ping every 10 s.
+    # A dead route to the server is noticed within 40 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # Room for snapshots of large hulls. The server's own limits bound what the client sends.
