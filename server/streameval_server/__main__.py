@@ -49,7 +49,7 @@ def main() -> int:
     try:
         configuration = configure(flags, config=config)
         if only_print:
-            print(configuration)
+            print(configuration.to_text(sys.stdout.encoding))
         else:
             run(configuration.settings)
     except StreamEvalError as error:

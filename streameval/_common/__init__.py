@@ -4,7 +4,7 @@
 `arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`,
 `addresses` (of servers), `redaction` (of tokens), `lazy_module` (names that are imported
 on first use), `extras` (what is said when an extra is not installed), `grpc_log` (gRPC's
-own lines), `slow_sort` (numpy's, on one processor).
+own lines), `slow_sort` (numpy's, on one processor), `text_file` (files that are read whole).
 """
 
 # The names that the server may use; the library imports from the modules.
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
     from streameval._common.slow_sort import restart_with_fast_sort, slow_sort_features
+    from streameval._common.text_file import read_file, read_text, read_toml
     from streameval._common.values import quoted, truncated
 
 
@@ -61,6 +62,9 @@ __all__ = [
     "new_stream_name_problem",
     "quoted",
     "raise_corrupt",
+    "read_file",
+    "read_text",
+    "read_toml",
     "redact_tokens",
     "restart_with_fast_sort",
     "segment_key_problem",
@@ -92,6 +96,9 @@ _EXPORTS = {
     "new_stream_name_problem": "streameval._common.names",
     "quoted": "streameval._common.values",
     "raise_corrupt": "streameval._common.frame",
+    "read_file": "streameval._common.text_file",
+    "read_text": "streameval._common.text_file",
+    "read_toml": "streameval._common.text_file",
     "redact_tokens": "streameval._common.redaction",
     "CROSS": "streameval._common.names",
     "declared_key_problem": "streameval._common.names",

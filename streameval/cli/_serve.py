@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,6 +159,6 @@ def _run(flags: Mapping[str, object], config: Path | None, *, only_print: bool) 
 
     configuration = configure(flags, config=config)
     if only_print:
-        print(configuration)
+        print(configuration.to_text(sys.stdout.encoding))
     else:
         run(configuration.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shlex
 import socket
 import ssl
@@ -183,6 +184,11 @@ def locked(path: Path) -> None:
     )
 
 
+def marked(path: Path) -> None:
+    """Put a byte order mark before a file's content."""
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+
+
 @pytest.mark.parametrize(
     ("name", "spoil", "problem"),
     [
@@ -193,6 +199,10 @@ def locked(path: Path) -> None:
         ("key", locked, "in PEM and without a password"),
         ("root", lambda path: path.write_text("x"), r"ca\.pem holds no certificates in PEM"),
         ("root", lambda path: path.write_bytes(b"\xff"), r"ca\.pem holds no certificates in PEM"),
+        *(
+            (name, marked, "begins with a byte order mark: save it without one")
+            for name in ("certificate", "key", "root")
+        ),
     ],
 )
 def test_a_server_does_not_start_with_certificates_that_cannot_work(

@@ -20,6 +20,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from streameval._common import read_file
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import BackgroundThread
 
@@ -76,7 +77,7 @@ class AckedRevisionFile:
             When the file cannot be read.
         """
         try:
-            data = self._path.read_bytes()
+            data = read_file(self._path)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -75,6 +75,12 @@ class DirectoryLock:
                     "link, which is not followed; remove it"
                 ) from error
             raise _cannot_use(directory, error) from error
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            os.close(self._fd)
+            raise StorageError(
+                f"cannot use the data directory {directory}: its file 'lock' is not a regular "
+                "file; remove it"
+            )
         try:
             _lock(self._fd)
         except OSError as error:

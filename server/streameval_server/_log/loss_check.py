@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._log.loss import LostRowsError, loss_of
-from streameval_server._log.schema import connect_read_only, ensure_schema, is_empty, write_history
+from streameval_server._log.schema import (
+    connect_read_only,
+    ensure_schema,
+    is_empty,
+    refuse_special_files,
+    write_history,
+)
 from streameval_server._log.wal_scan import find_wal_damage
 from streameval_server._model.errors import StorageError
 
@@ -50,6 +56,7 @@ def find_loss(
     sqlite3.Error
         When SQLite cannot read it.
     """
+    refuse_special_files(path)
     if not path.exists() or not path.stat().st_size:
         return loss_of(acked, None, 0, None)
     try:

@@ -125,6 +125,22 @@ def write_history(connection: sqlite3.Connection, history: History) -> None:
     )
 
 
+def refuse_special_files(database: Path) -> None:
+    """Refuse a FIFO, device or directory in the place of a log's file, before SQLite opens it.
+
+    SQLite would wait for ever for what a FIFO's writer writes.
+
+    Raises
+    ------
+    StorageError
+        With the path.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path = database.with_name(database.name + suffix)
+        if path.exists() and not path.is_file():
+            raise StorageError(f"cannot open {path}: it is not a regular file; move it away")
+
+
 def connect_unchanged(path: Path) -> sqlite3.Connection:
     """Return a connection that reads a log on a full disk; only its directory's owner may.
 
@@ -132,6 +148,7 @@ def connect_unchanged(path: Path) -> sqlite3.Connection:
     a write-ahead log the database alone is the log, and is read without that file: no other
     process may write to it meanwhile. With one, the index is used that a crash has left.
     """
+    refuse_special_files(path)
     wal = path.with_name(f"{path.name}-wal")
     has_wal = wal.exists() and wal.stat().st_size > 0
     uri = f"{path.resolve().as_uri()}?mode=ro{'' if has_wal else '&immutable=1'}"
@@ -139,6 +156,10 @@ def connect_unchanged(path: Path) -> sqlite3.Connection:
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """Return a connection that cannot write and does not create a missing file."""
+    """Return a connection that cannot write and does not create a missing file.
+
+    Raises as `refuse_special_files`.
+    """
+    refuse_special_files(path)
     uri = f"{path.resolve().as_uri()}?mode=ro"
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)

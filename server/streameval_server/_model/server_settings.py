@@ -220,15 +220,36 @@ class Settings:
         return f"{host}:{_HTTP_PORT if int(port) else 0}"
 
     def directory(self) -> Path | None:
-        """Return the data directory; None for a server in memory."""
+        """Return the data directory; None for a server in memory.
+
+        Raises
+        ------
+        SettingsError
+            As `default_data_directory`, where no directory is given.
+        """
         if self.memory:
             return None
         return self.data if self.data is not None else default_data_directory()
 
 
 def default_data_directory() -> Path:
-    """Return the server's directory in the user's application data."""
-    return Path(platformdirs.user_data_dir("streameval", appauthor=False)) / "server"
+    """Return the server's directory in the user's application data.
+
+    Raises
+    ------
+    SettingsError
+        When the user has no home directory, as many users of containers have none.
+    """
+    try:
+        data = platformdirs.user_data_dir("streameval", appauthor=False)
+    except RuntimeError:  # as Path.home raises it
+        data = "~"
+    if data.startswith("~"):  # or as os.path.expanduser leaves it
+        raise SettingsError(
+            "this user has no home directory to keep the log in: give --data DIRECTORY or the "
+            "variable STREAMEVAL_DATA, or --memory to keep nothing"
+        )
+    return Path(data) / "server"
 
 
 def split_address(listen: str, setting: str = "listen") -> tuple[str, int]:

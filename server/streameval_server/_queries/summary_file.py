@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval import CorruptStateError, StreamEvalError, __version__
-from streameval._common import Frame, write_atomically
+from streameval._common import Frame, read_file, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ class SummaryFile:
         try:
             if self.path.stat().st_size > MAX_BYTES:
                 return []
-            return self._decoded(self.path.read_bytes(), end, now_us)
+            return self._decoded(read_file(self.path), end, now_us)
         except FileNotFoundError:
             return []
         except (OSError, CorruptStateError) as error:

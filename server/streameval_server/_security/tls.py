@@ -14,6 +14,7 @@ gRPC makes a context for each handshake, and so never resumes a session.
 
 from __future__ import annotations
 
+import codecs
 import logging
 import ssl
 import threading
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from streameval._common import read_file
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.file_signature import file_signature
 
@@ -101,9 +103,12 @@ class _Credentials:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+    if data.startswith(codecs.BOM_UTF8 + b"-----"):  # OpenSSL would not see this line
+        raise SettingsError(f"{path} begins with a byte order mark: save it without one")
+    return data
 
 
 class _NewestContext(ssl.SSLContext):

@@ -27,7 +27,6 @@ import hmac
 import os
 import re
 import secrets
-import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +36,8 @@ from streameval._common import (
     TOKEN_PREFIX,
     dot_segment_problem,
     is_at_or_below,
+    read_text,
+    read_toml,
     stream_name_problem,
 )
 from streameval_server._model.server_settings import SettingsError
@@ -148,13 +149,15 @@ def read_tokens(path: Path) -> TokensFile:
         a misspelt key must not widen what a token may do.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path)
     except FileNotFoundError as error:
         raise SettingsError(
             f"cannot read the tokens file {path}: it does not exist; streameval admin token NAME "
             f"--tokens {path} --scope query creates it with a first token"
         ) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise SettingsError(f"cannot read the tokens file {path}: {error.strerror}") from error
+    except ValueError as error:
         raise SettingsError(f"cannot read the tokens file {path}: {error}") from error
     entries = content.pop("token", [])
     if content or not isinstance(entries, list):
@@ -294,7 +297,7 @@ def create_token(
             lines.append(f"created = {now:{_TIME}}")
             if expires is not None:
                 lines.append(f"expires = {expires:{_TIME}}")
-            before = path.read_text(encoding="utf-8").rstrip() + "\n\n" if path.exists() else ""
+            before = read_text(path).rstrip() + "\n\n" if path.exists() else ""
             write(before.lstrip() + "\n".join(lines) + "\n")
     except OSError as error:
         raise SettingsError(f"cannot write the tokens file {path}: {error}") from error

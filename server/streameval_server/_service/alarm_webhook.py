@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 from google.protobuf.json_format import MessageToDict
 
+from streameval._common import read_text
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.server_settings import SettingsError
@@ -223,9 +224,10 @@ def _cut_off(sock: socket.socket, is_late: threading.Event) -> None:
 
 def _read_secret(path: Path) -> bytes:
     try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"webhook_secret cannot be read: {error}") from error
+        text = read_text(path).strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SettingsError(f"webhook_secret {path} cannot be read: {reason}") from error
     secret = text.encode()
     if text.startswith("whsec_"):
         try:

@@ -19,14 +19,14 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import tomllib
+import re
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from streameval import InvalidInputError
-from streameval._common import redact_tokens
+from streameval._common import read_toml, redact_tokens
 from streameval.payloads import PayloadMapping, mappings_of
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
@@ -133,6 +133,16 @@ class Configuration:
 
     def __str__(self) -> str:
         """Return every setting as TOML, with its source beside it; no secrets."""
+        return self.to_text("utf-8")
+
+    def to_text(self, encoding: str) -> str:
+        """Return every setting as TOML; what an encoding lacks is an escape of TOML.
+
+        Parameters
+        ----------
+        encoding : str
+            Of the console or file that the text is for.
+        """
         lines, table = [], ""
         for name, setting in _SETTINGS.items():
             section, _, key = name.rpartition(".")
@@ -154,7 +164,8 @@ class Configuration:
         for mapping in self.settings.ingest:
             pairs = (f"{key} = {_toml(value)}" for key, value in mapping.to_table().items())
             lines += ["", f"[[{_INGEST}]]", *pairs]
-        return redact_tokens("\n".join(lines))
+        text = redact_tokens("\n".join(lines))
+        return re.sub(r"[^\x00-\x7f]", lambda found: _escaped(found[0], encoding), text)
 
     def _value(self, name: str) -> object:
         value: object = self.settings
@@ -217,8 +228,10 @@ def configure(
 def _read(path: Path) -> list[tuple[str, object]]:
     """Return a file's settings by their dotted names."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = read_toml(path)
+    except OSError as error:
+        raise SettingsError(f"cannot read the settings in {path}: {error.strerror}") from error
+    except ValueError as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}") from error
     return list(_flattened(content))
 
@@ -265,7 +278,7 @@ def _convert(setting: _Setting, value: object, source: str, base: Path) -> objec
         converted = _BOOLEANS.get(str(value).lower())
     elif kind is Path:
         wanted = "a path"
-        converted = base / Path(value).expanduser() if isinstance(value, (str, Path)) else None
+        converted = _path(setting.name, value, source, base)
     elif kind is str:
         wanted = "text"
         converted = value if isinstance(value, str) else None
@@ -277,6 +290,18 @@ def _convert(setting: _Setting, value: object, source: str, base: Path) -> objec
     return converted
 
 
+def _path(name: str, value: object, source: str, base: Path) -> Path | None:
+    if not isinstance(value, (str, Path)):
+        return None
+    try:
+        return base / Path(value).expanduser()
+    except RuntimeError:
+        raise SettingsError(
+            f"{source}: {name} begins with ~, and that home directory is not known, got "
+            f"{str(value)!r}: write the whole path"
+        ) from None
+
+
 def _number(kind: type[int | float], value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
@@ -285,6 +310,15 @@ def _number(kind: type[int | float], value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if isinstance(value, str) or number == value else None
+
+
+def _escaped(letter: str, encoding: str) -> str:
+    """Return a letter, or its escape where the encoding lacks it."""
+    try:
+        letter.encode(encoding)
+    except UnicodeEncodeError:
+        return f"\\u{ord(letter):04x}" if ord(letter) < 1 << 16 else f"\\U{ord(letter):08x}"
+    return letter
 
 
 def _toml(value: object) -> str:

@@ -96,6 +96,20 @@ def run(settings: Settings) -> None:
         As `serve`. With the format JSON it is logged, and the process exits with 1.
     """
     configure(settings.log_format, settings.log_level)
+    try:
+        _prepare(settings)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve(settings, on_ready=_ready))
+    except StreamEvalError as error:
+        # Callers print it as a line of text.
+        if settings.log_format != "json":
+            raise
+        _log.critical("%s", error)
+        sys.exit(1)
+
+
+def _prepare(settings: Settings) -> None:
+    """Log the start, and set up the process."""
     started: dict[str, object] = {
         "version": __version__,
         "data": settings.directory(),
@@ -116,15 +130,6 @@ def run(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_MAX_YOUNG_OBJECTS)
-    try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve(settings, on_ready=_ready))
-    except StreamEvalError as error:
-        # Callers print it as a line of text.
-        if settings.log_format != "json":
-            raise
-        _log.critical("%s", error)
-        sys.exit(1)
 
 
 def _raise_file_limit() -> None:

@@ -114,6 +114,57 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert other.read_text() == "precious"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a FIFO")
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("lock", "its file 'lock' is not a regular file; remove it"),
+        ("streameval.db", "streameval.db: it is not a regular file; move it away"),
+        ("streameval.db-wal", "streameval.db-wal: it is not a regular file; move it away"),
+        ("streameval.db-shm", "streameval.db-shm: it is not a regular file; move it away"),
+        ("streameval.db-journal", "streameval.db-journal: it is not a regular file"),
+        ("streameval.db-acked", "streameval.db-acked: it is a FIFO or a pipe"),
+        ("streameval.db-summaries", None),
+    ],
+)
+def test_a_fifo_in_the_place_of_a_kept_file_holds_neither_start_nor_stop(
+    tmp_path: Path, name: str, problem: str | None
+) -> None:
+    """It is refused; the summaries are a cache, and a stop replaces it by a file."""
+    settings = Settings(listen="127.0.0.1:0", data=tmp_path)
+    with running_server(settings):
+        pass
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    if problem is None:
+        with running_server(settings):
+            pass
+        assert (tmp_path / name).is_file()
+        return
+    with pytest.raises(StorageError) as caught, running_server(settings):
+        pass
+    assert problem in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="every user of Windows has a home")
+def test_a_user_without_a_home_is_told_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container with any user id has none: a directory, or none at all."""
+    import pwd
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(SettingsError, match=r"no home directory .* give --data DIRECTORY or the"):
+        Settings().directory()
+    assert Settings(data=Path("x")).directory() == Path("x")
+    assert Settings(memory=True).directory() is None
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert Settings().directory() == Path("/data/streameval/server")
+
+
 def test_a_directory_that_others_can_write_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import hmac
+import os
+import sys
 import tomllib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -146,6 +149,32 @@ def test_a_file_that_is_not_right_is_refused_whole(path: Path, text: str, proble
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
     assert GOOD not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_content(path: Path) -> None:
+    """Editors of Windows write one; it does not get between the tokens."""
+    first = create_token(path, "a", ["query"])
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    second = create_token(path, "b", ["query"])
+    grants = read_tokens(path).grants
+    assert (find_grant(grants, first), find_grant(grants, second)) == (grants["a"], grants["b"])
+    assert not path.read_bytes().startswith(codecs.BOM_UTF8)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a FIFO")
+def test_a_fifo_does_not_hold_the_server_that_reads_the_tokens(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither at the start nor while it serves: then the old tokens stay in force."""
+    token = create_token(path, "a", ["query"])
+    guard = Guard(path)
+    path.unlink()
+    os.mkfifo(path)
+    guard.refresh()
+    assert guard.authorise(token, Scope.QUERY).token_id == "a"
+    assert "it is a FIFO or a pipe, not a regular file" in caplog.text
+    with pytest.raises(SettingsError, match="it is a FIFO or a pipe"):
+        Guard(path)
 
 
 def test_a_token_for_a_stream_of_dots_is_refused_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -276,6 +277,37 @@ def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("streameval_server: --log-level: log_level must be debug or")
+
+
+@pytest.mark.parametrize("module", ["streameval", "streameval_server"])
+def test_a_console_prints_what_it_cannot_show_as_escapes(module: str, tmp_path: Path) -> None:
+    """Of TOML, so that the settings can be read from what was printed."""
+    file = tmp_path / "settings \u00fc.toml"
+    file.write_text('data = "daten \u00fc \u6771 \U0001f600"\n', encoding="utf-8-sig")
+    command = [sys.executable, "-m", module, "--config", str(file), "--print-config"]
+    if module == "streameval":
+        command.insert(3, "serve")
+    for encoding in ("ascii", "cp1252", "utf-8"):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        )
+        shown = done.stdout.decode(encoding)
+        assert tomllib.loads(shown)["data"] == str(tmp_path / "daten \u00fc \u6771 \U0001f600")
+        assert ("\\U0001f600" in shown) == (encoding != "utf-8")
+        assert ("\\u00fc" in shown) == (encoding == "ascii")
+
+
+def test_a_home_that_is_not_known_is_said() -> None:
+    """With the source of the path, and what to write."""
+    with pytest.raises(SettingsError) as caught:
+        configure({"data": "~a-name-of-no-user/x"}, environment={})
+    assert str(caught.value) == (
+        "--data: data begins with ~, and that home directory is not known, got "
+        "'~a-name-of-no-user/x': write the whole path"
+    )
 
 
 def test_the_page_lists_every_setting() -> None:
