@@ -1,19 +1,19 @@
-"""What has become slower since the last release.
+"""What has become slower since another commit, or since the last release.
 
-    PYTHONPATH=. python bench/guard.py [--rounds 7]
+    PYTHONPATH=. python bench/guard.py [COMMIT] [--rounds 7]
 
 The last release is the newest tag `v*`, or the commit that stands for it (tests/release.py);
-its files come from the history of the repository. It and this tree run as processes with the
-packages of this environment. Each round measures every row in both, one after the other and
-in turn first, so that both see the same noise; the table shows medians, and the middle of the
-rounds' ratios. What runs in one process is measured in its processor time, what is served by
-the clock. Rows that take more than 1.10 times as long are marked. Nothing fails.
+the files of a commit come from the history of the repository. It and this tree run as processes
+with the packages of this environment, each loaded by its own `bench/load.py`. Each round measures
+every row in both, one after the other and in turn first, so that both see the same noise; the
+table shows medians, and the middle of the rounds' ratios. What runs in one process is measured in
+its processor time, what is served by the clock. Rows that take more than 1.10 times as long are
+marked. Nothing fails.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import statistics
 import subprocess
@@ -22,17 +22,15 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from guard_works import works
+from guard_works import SERVED, works
 from host import print_host_at_exit
-from load import Work, ingest
 from rich.console import Console
 from rich.table import Table
 
-from tests.release import unpack_release
+from tests.release import last_release, unpack
 
 ROOT = Path(__file__).parents[1]
 SLOWER = 1.10
-SERVED_S = 0.7
 
 
 class Tree:
@@ -48,9 +46,10 @@ class Tree:
 
     def __init__(self, root: Path, data: Path, stack: ExitStack) -> None:
         # The library of the tree comes before an installed one, and before the current folder's.
+        folders = (root, root / "server", root / "bench")
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(root), str(root / "server")]),
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "PYTHONSAFEPATH": "1",
             "STREAMEVAL_LOG_LEVEL": "warning",
         }
@@ -67,9 +66,9 @@ class Tree:
             stack.callback(process.terminate)
             return process
 
-        self._worker = started(str(Path(__file__).with_name("guard_works.py")))
         served = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", str(data))
-        self.address = self._line(started(*served)).split()[-1]
+        address = self._line(started(*served)).split()[-1]
+        self._worker = started(str(Path(__file__).with_name("guard_works.py")), address)
         self._line(self._worker)
 
     @staticmethod
@@ -89,31 +88,22 @@ class Tree:
 
 def measure(trees: dict[str, Tree], rounds: int) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each row and tree, round by round."""
-    served = {
-        "served: 1,000-case batches, us a batch": Work("", 1_000, packed=True),
-        "served: 10,000-case batches, us a batch": Work("", 10_000, packed=True),
-    }
-    names = [*works(), *served]
+    names = [*works(), *SERVED]
     seconds: dict[str, dict[str, list[float]]] = {n: {t: [] for t in trees} for n in names}
     for number in range(rounds + 1):
         order = list(trees)[:: 1 if number % 2 else -1]
         for name in names:
             for key in order:
-                if name in served:
-                    work = served[name]
-                    rate, _ = asyncio.run(ingest(trees[key].address, work, SERVED_S))
-                    taken = work.rows / rate
-                else:
-                    taken = trees[key].seconds(name)
+                taken = trees[key].seconds(name)
                 if number:  # the first round warms up
                     seconds[name][key].append(taken)
     return seconds
 
 
-def show(seconds: dict[str, dict[str, list[float]]], release: str) -> None:
+def show(seconds: dict[str, dict[str, list[float]]], before: str) -> None:
     """Print the table."""
-    table = Table(title=f"seconds x 10^-6, against {release}")
-    for column in ("work", "release", "this tree", "ratio", "least to greatest", ""):
+    table = Table(title=f"seconds x 10^-6, against {before}")
+    for column in ("work", "before", "this tree", "ratio", "least to greatest", ""):
         table.add_column(column, justify="left" if column == "work" else "right")
     for name, each in seconds.items():
         ratios = [new / old for new, old in zip(each["new"], each["old"], strict=True)]
@@ -128,17 +118,18 @@ def show(seconds: dict[str, dict[str, list[float]]], release: str) -> None:
 def main() -> None:
     print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("commit", nargs="?", help="what to compare with; the last release")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(dir=".", prefix=".bench-")  # on a disk
         folder = Path(stack.enter_context(scratch)).resolve()
-        release = unpack_release(folder / "release")
+        before = unpack(folder / "before", arguments.commit or last_release())
         trees = {
-            "old": Tree(folder / "release", folder / "old", stack),
+            "old": Tree(folder / "before", folder / "old", stack),
             "new": Tree(ROOT, folder / "new", stack),
         }
-        show(measure(trees, arguments.rounds), release[:12])
+        show(measure(trees, arguments.rounds), before[:12])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What `guard.py` measures in a process of either tree.
 
-Names that are read on standard input, one a line, are answered with the processor seconds
-that the work took. Only what the last release has too is used.
+Names that are read on standard input, one a line, are answered with the seconds that the work
+took: of the processor, or by the clock where the server at the given address does it. Only what
+the other commit has too is used; `load` is the tree's own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -17,6 +19,13 @@ from streameval import Evaluator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SERVED = {
+    "served: 1,000-case batches, us a batch": 1_000,
+    "served: 10,000-case batches, us a batch": 10_000,
+}
+"""Rows of a batch, by name."""
+
+SERVED_S = 0.7
 CASES = 200_000
 NEW = 1_000
 
@@ -74,9 +83,20 @@ def works() -> dict[str, Callable[[], float]]:
     }
 
 
+def served_works(address: str) -> dict[str, Callable[[], float]]:
+    """Return the works of a server, by name: each call returns the seconds that a batch took."""
+    from load import Work, ingest  # noqa: PLC0415 - of the tree that is measured
+
+    def loaded(rows: int) -> Callable[[], float]:
+        work = Work("", rows, packed=True)
+        return lambda: rows / asyncio.run(ingest(address, work, SERVED_S))[0]
+
+    return {name: loaded(rows) for name, rows in SERVED.items()}
+
+
 def answer_requests() -> None:
     """Measure what is asked for on standard input, a name a line; print the seconds."""
-    every = works()
+    every = works() | served_works(sys.argv[1])
     print("ready", flush=True)
     for line in sys.stdin:
         print(every[line.strip()](), flush=True)

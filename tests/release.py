@@ -36,7 +36,11 @@ def last_release() -> str:
 
 def unpack_release(folder: Path) -> str:
     """Write the files of the last release into a folder; return its tag or commit."""
-    name = last_release()
+    return unpack(folder, last_release())
+
+
+def unpack(folder: Path, name: str) -> str:
+    """Write the files of a tag or commit into a folder; return its name."""
     archive = _git("archive", "--format=tar", name)
     assert archive.returncode == 0, archive.stderr.decode()
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
