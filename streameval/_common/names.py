@@ -13,8 +13,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted
+from streameval._common.values import at_row, is_number, quoted, scalar, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,28 +171,70 @@ def segment_value_problem(value: str, max_bytes: int) -> str | None:
     return id_problem("segment value", value, max_bytes) if value else None
 
 
+def id_of(value: Any, *, field: str = "id", index: int | None = None) -> str | bytes:
+    """Return an id as text or bytes, or refuse it: every way in reads ids by this rule. O(1).
+
+    An integer is its decimal digits, and so is a whole float that is exact: 17, 17.0 and "17"
+    are one id. A float that may stand for several integers, one with a fraction, a boolean and
+    a missing value are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        With the value, and what to do.
+
+    Examples
+    --------
+    >>> id_of("order-17"), id_of(17), id_of(17.0)
+    ('order-17', '17', '17')
+    >>> id_of(1e16)
+    Traceback (most recent call last):
+    streameval.InvalidInputError: id must be a text or an integer, got 1e+16: a float keeps whole \
+numbers below 2**53 only, so write ids as text
+    """
+    if isinstance(value, str | bytes):
+        return value
+    number = scalar(value, field, field, index)
+    if isinstance(number, str | bytes):
+        return number
+    whole = _whole(number) if is_number(number) else None
+    if whole is not None:
+        return str(whole)
+    message = f"{field} must be a text or an integer, got {shown(value)}{at_row(index)}"
+    if isinstance(number, float | np.floating) and np.isfinite(number):
+        message += ": a float keeps whole numbers below 2**53 only, so write ids as text"
+    raise InvalidInputError(message, field=field, index=index)
+
+
+def _whole(number: Any) -> int | None:
+    """Return a number that is whole and exact; None for others."""
+    try:
+        whole = int(number)
+    except (ValueError, ArithmeticError):  # NaN and the infinities
+        return None
+    if isinstance(number, float | np.floating):
+        digits = np.finfo(number).nmant + 1 if isinstance(number, np.floating) else 53
+        return whole if whole == number and abs(whole) < 1 << digits else None
+    return whole if whole == number else None
+
+
 def check_id(value: Any, *, field: str = "id", index: int | None = None) -> bytes:
-    """Return one id as its bytes, text as UTF-8, or refuse it. O(1).
+    """Return one id as its bytes, text as UTF-8, or refuse it as `id_of` does. O(1).
 
     So ``"order-17"`` and ``b"order-17"`` are the same id, and the 16 bytes of a UUID
     are an id too.
     """
-    where = "" if index is None else f" at index {index}"
-    if isinstance(value, str):
+    data = id_of(value, field=field, index=index)
+    if isinstance(data, str):
         try:
-            data = value.encode()
+            data = data.encode()
         except UnicodeEncodeError:
-            message = f"{field} must be valid Unicode, got {value!r}{where}"
+            message = f"{field} must be valid Unicode, got {value!r}{at_row(index)}"
             raise InvalidInputError(message, field=field, index=index) from None
-    elif isinstance(value, bytes):
-        data = bytes(value)
-    else:
-        message = f"{field} must be str or bytes, got {value!r:.60}{where}"
-        raise InvalidInputError(message, field=field, index=index)
     if not 1 <= len(data) <= MAX_ID_BYTES:
-        message = f"{field} must have 1 to {MAX_ID_BYTES} bytes, got {len(data)}{where}"
+        message = f"{field} must have 1 to {MAX_ID_BYTES} bytes, got {len(data)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
-    return data
+    return bytes(data)
 
 
 def check_ids(ids: Any, *, field: str = "ids") -> list[bytes]:
@@ -198,7 +242,7 @@ def check_ids(ids: Any, *, field: str = "ids") -> list[bytes]:
 
     Parameters
     ----------
-    ids : sequence of str or bytes
+    ids : sequence of str, bytes or int
         A list, or a column of numpy, pandas, polars or pyarrow.
     """
     column = column_to_list(ids)
@@ -215,9 +259,14 @@ def check_ids(ids: Any, *, field: str = "ids") -> list[bytes]:
 
 
 def column_to_list(values: Any) -> list[Any] | tuple[Any, ...] | None:
-    """Return a column of texts as a list; a list or tuple as it is; None for anything else."""
+    """Return a column of texts as a list; a list or tuple as it is; None for anything else.
+
+    Floats keep their width, by which `id_of` knows what they may stand for.
+    """
     if isinstance(values, list | tuple):
         return values
+    if getattr(getattr(values, "dtype", None), "kind", "") == "f":
+        return list(np.asarray(values))
     # numpy, pandas; pyarrow; polars.
     for method in ("tolist", "to_pylist", "to_list"):
         read = getattr(values, method, None)

@@ -3,11 +3,12 @@
 The evaluator and the server check their input with these functions, so Python and
 gRPC refuse a bad value with the same message, before anything changes.
 
-- A *label* is True or False, or a number equal to 1 or 0 (many libraries hand
-  return float labels). Anything else, missing values included, is refused.
-- A *score* is a finite real number of any width; it is kept as float64, so two
-  integers above 2**53 may become one score. Booleans are refused, because passing
-  decisions instead of scores is a mistake. -0.0 is 0.0.
+- A *label* is True or False, a number equal to 1 or 0 (many libraries hand
+  return float labels), or the text of one (`_common.labels`). Anything else, missing
+  values included, is refused.
+- A *score* is a finite real number of any width; it is kept as float64, so an integer
+  above 2**53 is refused: two of them could become one score. Booleans are refused,
+  because passing decisions instead of scores is a mistake. -0.0 is 0.0.
 - A *count* is an integer, 0 or more; 0 drops the row.
 
 A column is a list, a numpy array, or a column of pandas, polars, pyarrow or torch;
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import boolean_of
 from streameval._common.values import at_row, is_number, scalar, shown, truncated, unreadable
 from streameval._counts.exact import MAX_TOTAL, too_many
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+
+_MAX_INTEGER = 1 << 53
+"""Up to it float64 has every integer."""
 
 
 def check_columns(
@@ -86,7 +91,7 @@ def check_length(field: str, size: int, *, like: str, length: int) -> None:
 
 
 def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
-    """Read a column of labels: True and False, or 1 and 0. O(n)."""
+    """Read a column of labels: True and False, 1 and 0, or their texts. O(n)."""
     column = _column(labels, field)
     kind = column.dtype.kind
     if kind == "b":
@@ -129,6 +134,9 @@ def check_reals(numbers: Any, *, field: str, noun: str) -> FloatArray:
             values = column.astype(np.float64, copy=False)
     elif kind in "iu":
         values = column.astype(np.float64)
+        if column.size and (column.max() > _MAX_INTEGER or column.min() < -_MAX_INTEGER):
+            index = _first((column > _MAX_INTEGER) | (column < -_MAX_INTEGER))
+            raise _refused_integer(column[index], noun, field, index)
     else:
         values = np.fromiter(
             (
@@ -143,6 +151,10 @@ def check_reals(numbers: Any, *, field: str, noun: str) -> FloatArray:
         index = _first(~finite)
         message = f"{noun} must be finite, got {values[index]} at index {index}"
         raise InvalidInputError(message, field=field, index=index)
+    if kind == "f" and isinstance(numbers, list | tuple):
+        # numpy made floats of the integers among floats: the caller's own values decide.
+        for index in np.flatnonzero(np.abs(values) >= _MAX_INTEGER).tolist():
+            check_score(numbers[index], field=field, index=index, noun=noun)
     return values
 
 
@@ -180,18 +192,12 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
 
 def check_label(label: Any, *, field: str = "positive", index: int | None = None) -> bool:
     """Read one label, or refuse it."""
-    value = scalar(label, "label", field, index)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if is_number(value):
-        try:
-            if value == 1:
-                return True
-            if value == 0:
-                return False
-        except Exception as error:
-            raise unreadable("label", error, field, index) from error
-    raise _refused_label(label, field, index)
+    if type(label) is int and label in (0, 1):
+        return label == 1
+    positive = boolean_of(label, field=field, index=index)
+    if positive is None:
+        raise _refused_label(label, field, index)
+    return positive
 
 
 def check_score(
@@ -216,6 +222,9 @@ def check_score(
     if not math.isfinite(number):
         message = f"{noun} must be finite, got {shown(value)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
+    # Floats are what they say; other numbers were rounded to one.
+    if not isinstance(value, float | np.floating) and abs(value) > _MAX_INTEGER:
+        raise _refused_integer(value, noun, field, index)
     if scale == "probability" and not 0.0 <= number <= 1.0:
         raise _refused_probability(number, field, index)
     return number + 0.0
@@ -317,6 +326,12 @@ def _no_column(values: Any, field: str) -> InvalidInputError:
 def _refused_label(value: Any, field: str, index: int | None) -> InvalidInputError:
     message = f"label must be True, False, 1 or 0, got {shown(value)}{at_row(index)}"
     return InvalidInputError(message, field=field, index=index)
+
+
+def _refused_integer(value: Any, noun: str, field: str, index: int | None) -> InvalidInputError:
+    message = f"{noun} must be at most 2**53 where it is an integer, got {shown(value)}"
+    remedy = "larger ones become equal as floats: subtract a constant from all, or divide them"
+    return InvalidInputError(f"{message}{at_row(index)}; {remedy}", field=field, index=index)
 
 
 def _refused_probability(value: float, field: str, index: int | None) -> InvalidInputError:

@@ -168,7 +168,7 @@ class LabelJoiner(JoinOutcomes):
 
     def log(
         self,
-        id_: str | bytes,
+        id_: str | bytes | int,
         /,
         score: float,
         *,
@@ -179,7 +179,7 @@ class LabelJoiner(JoinOutcomes):
 
         Parameters
         ----------
-        id_ : str or bytes
+        id_ : str, bytes or int
             Unique while it waits for its label; the first prediction of an id counts.
         score : float
             As for `Evaluator.add_case`.
@@ -222,7 +222,7 @@ class LabelJoiner(JoinOutcomes):
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
         scores : column of float
         at : datetime, sequence of datetime, or datetime64[n]
             When each was made: one time for all rows, or one per row.
@@ -271,7 +271,7 @@ class LabelJoiner(JoinOutcomes):
 
     def label(
         self,
-        id_: str | bytes,
+        id_: str | bytes | int,
         /,
         positive: bool,
         *,
@@ -283,7 +283,7 @@ class LabelJoiner(JoinOutcomes):
 
         Parameters
         ----------
-        id_ : str or bytes
+        id_ : str, bytes or int
             The id of the prediction.
         positive : bool
             Whether the reference is positive.
@@ -336,7 +336,7 @@ class LabelJoiner(JoinOutcomes):
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
         labels : column of bool or of 0 and 1
         at : datetime, sequence of datetime, or datetime64[n]
             When each arrived: one time for all rows, or one per row.
@@ -383,7 +383,7 @@ class LabelJoiner(JoinOutcomes):
                 )
             )
 
-    def retract(self, id_: str | bytes, /, *, at: datetime) -> None:
+    def retract(self, id_: str | bytes | int, /, *, at: datetime) -> None:
         """Retract a prediction, labelled or not; `counts` counts unknown ids.
 
         Examples

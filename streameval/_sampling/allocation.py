@@ -127,7 +127,7 @@ class LabelAllocation:
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
             Of all predictions that wait, each once, in any order.
         scores : column of float
             Of the same predictions: those that were given to `allocate_labels`.

@@ -359,7 +359,7 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
     calls = {
         "id must not be empty": lambda: stream.log("", 1.0),
         "id must be at most 128 bytes of UTF-8, got 130": lambda: stream.log("é" * 65, 1.0),
-        "id must be a string, got 3": lambda: stream.label(3, True),
+        "id must be a text or an integer, got 0.3": lambda: stream.label(0.3, True),
         "id must be UTF-8, got b": lambda: stream.retract(b"\xff"),
         "id must be valid Unicode": lambda: stream.log("\ud800", 1.0),
         "score must be finite, got nan": lambda: stream.log("a", float("nan")),
@@ -368,7 +368,9 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
         "at must have a time zone": lambda: stream.log("a", 1.0, at=naive),
         "at is missing": lambda: stream.log("a", 1.0, at=np.datetime64("NaT")),
         "id must not be empty at index 1": lambda: stream.log_cases(ids=["a", ""], scores=[1, 2]),
-        "id must be a string, got None at index 0": lambda: stream.retract_cases(ids=[None]),
+        "ids must be a text or an integer, got None at index 0": lambda: stream.retract_cases(
+            ids=[None]
+        ),
         "ids must be a column": lambda: stream.retract_cases(ids="abc"),
         "scores must have one row for each of ids": lambda: stream.log_cases(ids=["a"], scores=[]),
         "labels must have one row": lambda: stream.label_cases(ids=["a"], labels=[]),

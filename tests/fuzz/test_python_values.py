@@ -313,6 +313,8 @@ def test_scalars(where):
     for value in REFUSED_EVERYWHERE:
         if where.endswith("list") and value is None:
             continue  # lists of None and numbers have tests of their own
+        if "label" in where and isinstance(value, str | bytes) and len(value) == 1:
+            continue  # "1" is a label
         assert refused(SCALARS[where](value)) is not None, type(value)
     for value in SOMETIMES:
         refused(SCALARS[where](value))

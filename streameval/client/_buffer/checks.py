@@ -15,6 +15,7 @@ from streameval._common.names import (
     MAX_ID_BYTES,
     MAX_STREAM_NAME,
     column_to_list,
+    id_of,
     id_problem,
     segment_key_problem,
     segment_value_problem,
@@ -56,21 +57,21 @@ def check_id(value: Any, *, kind: str = "id", field: str = "", index: int | None
     Traceback (most recent call last):
     streameval.InvalidInputError: id must not be empty
     """
-    if isinstance(value, str):
-        text = str(value)
-        if text.isascii() and 0 < len(text) <= MAX_ID_BYTES:
-            return text
+    given = id_of(value, field=field or kind, index=index)
+    if isinstance(given, bytes):
         try:
-            problem = id_problem(kind, text, MAX_ID_BYTES)
-        except UnicodeEncodeError:
-            problem = f"{kind} must be valid Unicode, got {text!r:.60}"
-    elif isinstance(value, bytes):
-        try:
-            return check_id(value.decode(), kind=kind, field=field, index=index)
+            text = given.decode()
         except UnicodeDecodeError:
-            problem = f"{kind} must be UTF-8, got {value!r:.60}"
+            message = f"{kind} must be UTF-8, got {value!r:.60}{at_row(index)}"
+            raise InvalidInputError(message, field=field or kind, index=index) from None
     else:
-        problem = f"{kind} must be a string, got {value!r:.60}"
+        text = str(given)
+    if text.isascii() and 0 < len(text) <= MAX_ID_BYTES:
+        return text
+    try:
+        problem = id_problem(kind, text, MAX_ID_BYTES)
+    except UnicodeEncodeError:
+        problem = f"{kind} must be valid Unicode, got {text!r:.60}"
     if problem is not None:
         raise InvalidInputError(problem + at_row(index), field=field or kind, index=index)
     return text

@@ -47,7 +47,7 @@ class IdVerbs(RowVerbs):
 
     def log(
         self,
-        id: str | bytes,  # noqa: A002 - the usual word
+        id: str | bytes | int,  # noqa: A002 - the usual word
         score: float,
         at: datetime | np.datetime64 | None = None,
         segments: Mapping[str, str] | None = None,
@@ -57,9 +57,9 @@ class IdVerbs(RowVerbs):
 
         Parameters
         ----------
-        id : str or bytes
+        id : str, bytes or int
             1 to 128 bytes of UTF-8, unique in the stream while its label is
-            awaited; the first prediction of an id counts.
+            awaited; the first prediction of an id counts. An integer is its digits.
         score : float
             A finite number; higher means more positive.
         at : datetime or datetime64, optional
@@ -119,7 +119,7 @@ class IdVerbs(RowVerbs):
 
     def label(  # noqa: PLR0917 - as in add_case
         self,
-        id: str | bytes,  # noqa: A002 - as in log
+        id: str | bytes | int,  # noqa: A002 - as in log
         positive: bool,
         at: datetime | np.datetime64 | None = None,
         score: float | None = None,
@@ -130,7 +130,7 @@ class IdVerbs(RowVerbs):
 
         Parameters
         ----------
-        id : str or bytes
+        id : str, bytes or int
             The id of the prediction.
         positive : bool
             Whether the reference is positive; 1 and 0 are taken too.
@@ -186,12 +186,12 @@ class IdVerbs(RowVerbs):
                 self._stream_buffer, id, code, value, time_us=time_us, segments=(), value=units
             )
 
-    def retract(self, id: str | bytes) -> None:  # noqa: A002 - as in log
+    def retract(self, id: str | bytes | int) -> None:  # noqa: A002 - as in log
         """Retract one prediction, labelled or not: it no longer counts.
 
         Parameters
         ----------
-        id : str or bytes
+        id : str, bytes or int
             The id of the prediction. An id that the server does not know (any
             more) changes nothing; the server counts it.
 
@@ -227,7 +227,7 @@ class IdVerbs(RowVerbs):
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
             As in `log`.
         scores : column of float
             Finite numbers, as many as there are ids.
@@ -287,7 +287,7 @@ class IdVerbs(RowVerbs):
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
             The ids of the predictions.
         labels : column of bool or of 0 and 1
             As many as there are ids.
@@ -336,7 +336,7 @@ class IdVerbs(RowVerbs):
 
         Parameters
         ----------
-        ids : column of str or bytes
+        ids : column of str, bytes or int
             The ids of the predictions.
 
         Raises

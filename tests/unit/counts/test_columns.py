@@ -49,7 +49,7 @@ def test_labels_are_read_from_any_column(column):
         ([1, -1], "-1", 1),
         ([True, 0.5], "0.5", 1),
         ([True, "yes"], "'yes'", 1),
-        (["1", "0"], "'1'", 0),
+        (["1", "N/A"], "'N/A'", 1),
         ([True, None], "None", 1),
         ([1.0, NAN], "nan", 1),
         ([1, 1j], "1j", 1),
@@ -252,3 +252,28 @@ def test_the_probability_scale_has_ends():
         check_scores([0.5, 1.5], scale="probability")
     with pytest.raises(InvalidInputError, match=r"got -0\.1"):
         check_score(-0.1, scale="probability")
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [0.5, 2**53 + 1],
+        np.array([1, 2**53 + 1]),
+        np.array([1, -(2**53) - 1]),
+        np.array([1, 2**64 - 1], dtype=np.uint64),
+        [0.5, Decimal(2**53 + 1)],
+        [0.5, Fraction(2**53 + 1)],
+        [0.5, -(2**60)],
+        np.array([1, 2**53 + 1], dtype=object),
+    ],
+)
+def test_integers_that_two_floats_could_be_are_no_scores(scores):
+    """Two of them would tie in silence; a float is what it says, however large."""
+    with pytest.raises(
+        InvalidInputError, match="at most 2\\*\\*53 where it is an integer"
+    ) as caught:
+        check_scores(scores)
+    assert (caught.value.field, caught.value.index) == ("scores", 1)
+    assert "subtract a constant" in str(caught.value)
+    assert check_scores([2**53, -(2**53), 2.0**60, 1e300]).size == 4
+    assert check_scores(np.array([2**53, -(2**53)])).tolist() == [2.0**53, -(2.0**53)]
