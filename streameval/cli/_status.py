@@ -67,8 +67,9 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
         ("version", status.version),
         ("clock", _clock(status)),
         ("up", format_duration(up_s)),
-        ("durable revision", f"{status.durable_revision:,}"),
-        ("applied revision", f"{status.applied_revision:,} ({status.lag_rows:,} rows behind)"),
+        ("durable revision", f"{status.durable_revision:,} (acknowledged)"),
+        ("visible revision", f"{status.applied_revision:,} ({status.lag_rows:,} rows behind)"),
+        ("acknowledgements", _ack_wait(status)),
         ("checkpoint", checkpoint),
         ("log begins at", f"{status.log_start_revision:,}"),
         ("queue", format_bytes(status.queued_bytes)),
@@ -99,6 +100,14 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
         plural = "" if commits.count == 1 else "s"
         rows.append((f"last {commits.count:,} commit{plural}", times))
     return rows
+
+
+def _ack_wait(status: admin_pb2.GetServerStatusResponse) -> str:
+    """Return what acknowledgements wait for."""
+    if not status.HasField("ack_wait"):
+        return "none waits"
+    waited_s = status.ack_wait.age.ToNanoseconds() / 1e9
+    return f"the oldest waits {waited_s:.1f} s: {status.ack_wait.reason}"
 
 
 def _clock(status: admin_pb2.GetServerStatusResponse) -> str:

@@ -72,6 +72,7 @@ class GetServerStatusResponse(_message.Message):
     LOSSES_FIELD_NUMBER: _builtins.int
     STATE_CHECKS_FIELD_NUMBER: _builtins.int
     STATE_PROBLEMS_FIELD_NUMBER: _builtins.int
+    ACK_WAIT_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the server."""
     serving: _builtins.bool
@@ -79,9 +80,11 @@ class GetServerStatusResponse(_message.Message):
     problem: _builtins.str
     """Why it does not commit; empty while it does."""
     durable_revision: _builtins.int
-    """The last log revision that is durable."""
+    """The last log revision that is durable: what was acknowledged."""
     applied_revision: _builtins.int
-    """The last log revision that answers include."""
+    """The last log revision that is visible: answers include all up to it. A query
+    with a higher min_revision waits.
+    """
     checkpoint_revision: _builtins.int
     """The log revision of the current checkpoint; 0 when there is none."""
     log_start_revision: _builtins.int
@@ -158,6 +161,10 @@ class GetServerStatusResponse(_message.Message):
         operator's consent; oldest first.
         """
 
+    @_builtins.property
+    def ack_wait(self) -> Global___AckWait:
+        """Why acknowledgements wait; absent while none does."""
+
     def __init__(
         self,
         *,
@@ -189,14 +196,48 @@ class GetServerStatusResponse(_message.Message):
         losses: _abc.Iterable[Global___LogLoss] | None = ...,
         state_checks: _builtins.int = ...,
         state_problems: _builtins.int = ...,
+        ack_wait: Global___AckWait | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "engine_time", b"engine_time", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack_wait", b"ack_wait", "batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "engine_time", b"engine_time", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "clock_in_doubt", b"clock_in_doubt", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "engine_time", b"engine_time", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "losses", b"losses", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "state_checks", b"state_checks", "state_problems", b"state_problems", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_wait", b"ack_wait", "applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "clock_in_doubt", b"clock_in_doubt", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "engine_time", b"engine_time", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "losses", b"losses", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "state_checks", b"state_checks", "state_problems", b"state_problems", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerStatusResponse: _TypeAlias = GetServerStatusResponse  # noqa: Y015
+
+@_typing.final
+class AckWait(_message.Message):
+    """Why batches wait for their acknowledgement. The server is slow, not stuck, while
+    durable_revision grows.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    AGE_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """disk: a commit is being written, or commits fail. lag: max_lag_rows durable
+    rows are not visible yet. memory: rows are refused until there is memory, or
+    the next batch waits for memory. queue: earlier batches are being committed.
+    """
+    @_builtins.property
+    def age(self) -> _duration_pb2.Duration:
+        """How long the oldest has waited; rows that are refused: for how long."""
+
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        age: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AckWait: _TypeAlias = AckWait  # noqa: Y015
 
 @_typing.final
 class LogLoss(_message.Message):

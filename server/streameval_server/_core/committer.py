@@ -153,6 +153,8 @@ class Committer:
         Batches whose refusal became durable here.
     cache_bytes : callable
         Returns the memory of cached answers; set by who answers queries.
+    monotonic_s : callable
+        Returns seconds that never go back, for `ack_wait`; set by who has a clock.
     disputed_us : int or None
         What the time is otherwise while the clock is in doubt, else None. Set before each
         step by the caller, who knows the clocks: the log is held from then on.
@@ -189,6 +191,7 @@ class Committer:
         self.batch_rows = dict.fromkeys(BATCH_KINDS, 0)
         self.refused_batches = 0
         self.cache_bytes: Callable[[], int] = int
+        self.monotonic_s: Callable[[], float] = float
         self._storage = storage
         self._applier = applier
         self._limits = limits
@@ -205,6 +208,12 @@ class Committer:
         # By how much transactions that are not applied may grow the state, by last revision.
         self._unapplied: deque[tuple[int, int]] = deque()
         self._unapplied_growth = 0
+        # For `ack_wait`: when the oldest item of the transaction that is being written was
+        # submitted, or when commits began to fail; what the last step waited for; since when
+        # rows are refused for want of memory.
+        self._writing_since_s: float | None = None
+        self._blocked_by = ""
+        self._full_since_s: float | None = None
 
     @property
     def queued_bytes(self) -> int:
@@ -247,6 +256,28 @@ class Committer:
         """The revision at which the log begins; 0 when it is whole."""
         base = self._tasks.base
         return 0 if base is None else base.revision
+
+    def ack_wait(self) -> tuple[str, float] | None:
+        """Return why acknowledgements wait, and the seconds of the oldest; None if none waits.
+
+        Safe to call from any thread. The reason is one of
+
+        - ``disk``: a transaction is being written, or commits fail;
+        - ``lag``: `max_lag_rows` are durable and not applied yet;
+        - ``memory``: rows are refused until there is memory, or the next batch may exceed it
+          together with what is not applied yet;
+        - ``queue``: earlier items are being committed.
+        """
+        now_s, since_s, reason = self.monotonic_s(), self._writing_since_s, "disk"
+        if since_s is None and self._queue:
+            reason = self._blocked_by or "queue"
+            try:
+                since_s = self._queue[0].submitted_s
+            except IndexError:  # the committing thread has just drained it
+                return None
+        if since_s is None and self._waiting_bytes >= self._headroom_bytes:
+            since_s, reason = self._full_since_s, "memory"
+        return None if since_s is None else (reason, max(now_s - since_s, 0.0))
 
     @property
     def compacting(self) -> bool:
@@ -299,13 +330,17 @@ class Committer:
             if engine.revision != self._measured_revision:
                 self._measure_headroom()
             if self._waiting_bytes >= self._headroom_bytes:
+                if self._full_since_s is None:
+                    self._full_since_s = self.monotonic_s()
                 raise state_full(limits)
+            self._full_since_s = None
         if rows is not None or is_import:
             has_ids = is_import or isinstance(rows, PredictionRows | LabelRows)
             if has_ids and engine.kept_ids > limits.max_pending_total:
                 raise too_many_ids(engine.kept_ids, limits)
         self._submitted_bytes += item.nbytes
         self._submitted_memory += item.memory_bytes
+        item.submitted_s = self.monotonic_s()
         self._queue.append(item)
 
     def step(self, now_us: int) -> StepResult:
@@ -324,7 +359,9 @@ class Committer:
             self._commit_hold(now_us, result)
             if self.state is not State.SERVING:
                 return result
-        if applier.lag_rows >= self._limits.max_lag_rows or self._must_wait:
+        is_behind = applier.lag_rows >= self._limits.max_lag_rows
+        self._blocked_by = "lag" if is_behind else "memory" if self._must_wait else ""
+        if self._blocked_by:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
@@ -469,7 +506,12 @@ class Committer:
         if transaction.rows:
             try:
                 failpoint("commit.before")
+                self._writing_since_s = min(
+                    (outcome.item.submitted_s for outcome in transaction.outcomes),
+                    default=self.monotonic_s(),
+                )
                 self._storage.append(transaction.rows)
+                self._writing_since_s = None
                 failpoint("commit.after")
             except StorageError as error:
                 failpoint("commit.failed")
@@ -526,6 +568,7 @@ class Committer:
         """Stop serving: the storage's content is unknown until it was read back."""
         self.state = State.FAILED
         self.error = error
+        self._writing_since_s = self.monotonic_s()
         self._tasks.abort(storage_failed())
         self._storage.close()
         while self._queue:
@@ -558,6 +601,8 @@ class Committer:
             base = read_base(self._storage)
         except StorageError as error:
             self.error = error
+            if self._writing_since_s is None:  # it began on a full disk
+                self._writing_since_s = self.monotonic_s()
             self._storage.close()
             if isinstance(error, CorruptLogError):
                 self.state = State.BROKEN
@@ -567,6 +612,7 @@ class Committer:
         self._advance(entries, rows[-1].crc32 if rows else 0, nbytes)
         self._tasks.resume(manifest, base)
         self.error = None
+        self._writing_since_s = None
         self.state = State.SERVING
         failpoint("recover.done")
         result.pushed = bool(entries)

@@ -25,6 +25,7 @@ the interceptor, as far as its noise shows.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,6 +36,7 @@ from google.protobuf.message import DecodeError
 from streameval_server._grpc.open_requests import OpenRequests, address_of
 from streameval_server._grpc.status import abort, internal_error
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._runtime.open_calls import call_deadline
 from streameval_server._security.access import (
     REQUEST_ID_HEADER,
     TOKEN_HEADER,
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
     Behaviour = Callable[[Any, Context], Awaitable[Any]]
+
+_MAX_WAITING_SHARE = 0.9
+"""Share of a call's time for which it waits for a revision: the rest is for the answer."""
 
 _MALFORMED = object()
 """Stands for a request that could not be decoded."""
@@ -130,6 +135,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             answer = self._write_open_answers if rule.open else self._write_answers
 
         async def behave(request: Any, context: Context) -> Any:
+            left_s = context.time_remaining()
+            if left_s is not None:
+                loop_s = asyncio.get_running_loop().time()
+                call_deadline.set(loop_s + _MAX_WAITING_SHARE * left_s)
             with self._log.call(context):
                 try:
                     if is_read_here:

@@ -348,6 +348,8 @@ class Item:
         item of its own. The committer's thread alone changes it.
     memory_bytes : int
         Memory of the request and of its rows, an upper bound.
+    submitted_s : float
+        When it was submitted to the committer, by its monotonic clock.
     """
 
     owner: Owner
@@ -366,6 +368,7 @@ class Item:
     content: int = 0
     stopped: set[tuple[str, str]] | None = None
     memory_bytes: int = field(init=False)
+    submitted_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.memory_bytes = self.nbytes + memory_of(self.rows)

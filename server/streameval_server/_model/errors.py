@@ -47,6 +47,7 @@ class Code(enum.IntEnum):
     """The values of google.rpc.Code that the server uses."""
 
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
     ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
@@ -157,6 +158,20 @@ def sequence_reused(producer: str, epoch: int, sequence: int) -> RequestError:
 def no_stream(name: str) -> RequestError:
     """Return the error of a call for a stream that does not exist."""
     return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
+
+
+def not_visible(revision: int, *, durable: int, visible: int, lag_rows: int) -> RequestError:
+    """Return the error of a call whose time ends before a durable revision is visible."""
+    return RequestError(
+        Code.DEADLINE_EXCEEDED,
+        f"revision {revision} is durable and not visible yet: the log is durable up to revision "
+        f"{durable}, answers include revisions up to {visible}, {lag_rows} rows are behind. "
+        "Nothing is lost: ask again with a longer timeout, or without min_revision for what is "
+        "visible now",
+        reason="NOT_VISIBLE_YET",
+        retry_after_s=RETRY_AFTER_S,
+        metadata={"durable_revision": str(durable), "visible_revision": str(visible)},
+    )
 
 
 def source_stopped(stream: str, source: str) -> RequestError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
@@ -15,6 +16,10 @@ from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+call_deadline: ContextVar[float | None] = ContextVar("call_deadline", default=None)
+"""When a call stops to wait for a revision, in the event loop's time; None for never. It is
+before the caller's own deadline, so that the answer, which says why, still arrives."""
 
 
 class OpenCalls:

@@ -24,11 +24,17 @@ from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, directory_owner_problem
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
-from streameval_server._model.errors import Code, DiskFullError, RequestError, no_stream
+from streameval_server._model.errors import (
+    Code,
+    DiskFullError,
+    RequestError,
+    no_stream,
+    not_visible,
+)
 from streameval_server._model.pair_settings import no_pair
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.core_threads import CoreThreads
-from streameval_server._runtime.open_calls import OpenCalls, stopping_error
+from streameval_server._runtime.open_calls import OpenCalls, call_deadline, stopping_error
 from streameval_server._runtime.query_threads import QueryQuota, QueryThreads, Visibility
 from streameval_server._runtime.state_checks import StateChecks
 
@@ -211,6 +217,7 @@ class Runtime:
             self._release()
             raise
         self.core.committer.cache_bytes = self._cache_bytes
+        self.core.committer.monotonic_s = time.monotonic
         self.log_end = self.core.committer.last_row
         engine = self.core.engine
         self.clock.start(
@@ -552,7 +559,7 @@ class Runtime:
         except RequestError as error:
             if error.code is not Code.NOT_FOUND or visible >= durable:
                 raise
-        await self.visibility.wait(durable)
+        await self.visible(durable)
         return await self.queries.run(question, compute, is_long=is_long)
 
     async def visible(self, min_revision: int) -> None:
@@ -562,7 +569,7 @@ class Runtime:
         ------
         RequestError
             OUT_OF_RANGE when the log has not reached it, UNAVAILABLE when the server
-            stops working.
+            stops working, DEADLINE_EXCEEDED when most of the call's time is over.
         """
         durable = self.durable_revision()
         if min_revision > durable:
@@ -574,4 +581,13 @@ class Runtime:
                 violations=(("selection.min_revision", f"the log's last revision is {durable}"),),
                 metadata={"last_revision": str(durable)},
             )
-        await self.visibility.wait(min_revision)
+        try:
+            async with asyncio.timeout_at(call_deadline.get()):
+                await self.visibility.wait(min_revision)
+        except TimeoutError:
+            raise not_visible(
+                min_revision,
+                durable=self.durable_revision(),
+                visible=self.visible_revision(),
+                lag_rows=self.core.applier.lag_rows,
+            ) from None

@@ -32,6 +32,17 @@ _WARN_SHARE = 0.9
 _MIN_FREE_SHARE = 0.1
 """Share of the file system that should be free; with less there is a warning."""
 
+_MAX_ACK_WAIT_S = 5.0
+"""Seconds that a batch may wait for its acknowledgement before there is a warning."""
+
+_ACK_WAITS = {
+    "disk": "the disk does not take what is written",
+    "lag": "durable rows are not visible yet, and the most of these wait (limits.max_lag_rows)",
+    "memory": "there is no memory for more rows (limits.max_state_bytes)",
+    "queue": "earlier batches are being committed",
+}
+"""What each reason of `Committer.ack_wait` means to an operator."""
+
 _MAX_COMMIT_S = 0.1
 """Seconds that one commit in a hundred may take before there is a warning."""
 
@@ -89,6 +100,10 @@ def server_status(
             )
         if storage.checkpoint_s is not None:
             status.checkpoint_time.CopyFrom(_timestamp(int(storage.checkpoint_s * 1e6)))
+    waiting = committer.ack_wait()
+    if waiting is not None:
+        status.ack_wait.reason = waiting[0]
+        status.ack_wait.age.CopyFrom(_duration(waiting[1]))
     if runtime.state_checks is not None:
         status.state_checks = runtime.state_checks.checked
         status.state_problems = len(runtime.state_checks.problems)
@@ -132,6 +147,9 @@ def _warnings(
 ) -> Iterator[str]:
     if not status.serving:
         yield f"commits fail, nothing is acknowledged: {status.problem}"
+    waited_s = status.ack_wait.age.ToNanoseconds() / 1e9
+    if status.serving and waited_s > _MAX_ACK_WAIT_S:
+        yield f"acknowledgements have waited {waited_s:.0f} s: {_ACK_WAITS[status.ack_wait.reason]}"
     yield from _loss_warnings(runtime)
     clock_warnings = runtime.clock_warnings()
     ahead_us = status.engine_time.ToMicroseconds() - status.time.ToMicroseconds()

@@ -21,6 +21,7 @@ JSON = "application/json"
 
 HTTP_STATUS = {
     Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
     Code.NOT_FOUND: 404,
     Code.ALREADY_EXISTS: 409,
     Code.PERMISSION_DENIED: 403,

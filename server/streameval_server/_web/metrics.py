@@ -216,6 +216,15 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         "Batches of producers that were refused.",
         value=status.refused_batches,
     )
+    waits = GaugeMetricFamily(
+        "streameval_ack_wait_seconds",
+        "How long the oldest batch has waited for its acknowledgement, by what it waits for.",
+        labels=("reason",),
+    )
+    for reason in ("disk", "lag", "memory", "queue"):
+        is_it = reason == status.ack_wait.reason
+        waits.add_metric((reason,), status.ack_wait.age.ToNanoseconds() / 1e9 if is_it else 0.0)
+    yield waits
     for name, help_, value in (
         ("serving", "Whether the server commits.", int(status.serving)),
         ("clock_in_doubt", "Whether the clock is in doubt.", int(status.clock_in_doubt)),

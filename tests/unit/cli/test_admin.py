@@ -70,8 +70,9 @@ def test_status(tmp_path: Path) -> None:
             re.split(r"\s{2,}", line.rstrip(), maxsplit=1) for line in printed.splitlines()
         )
         assert lines[address] == "serving"
-        assert lines["durable revision"] == str(revision)
-        assert lines["applied revision"] == f"{revision} (0 rows behind)"
+        assert lines["durable revision"] == f"{revision} (acknowledged)"
+        assert lines["visible revision"] == f"{revision} (0 rows behind)"
+        assert lines["acknowledgements"] == "none waits"
         assert lines["checkpoint"] == "none yet"
         assert lines["waiting ids"] == "1"
         assert lines["directory"] == str(tmp_path)

@@ -244,3 +244,72 @@ def test_a_replay_decodes_few_rows_before_it_applies_them(monkeypatch):
     again = open_core(storage, Limits())
     assert again.engine.state_hash() == core.engine.state_hash()
     assert max(lags) <= 90_001 < sum(lags)
+
+
+class SlowStorage(MemoryStorage):
+    """Tells what acknowledgements wait for while it writes."""
+
+    committer = None
+
+    def append(self, rows) -> None:
+        if self.committer is not None:
+            self.seen = self.committer.ack_wait()
+        super().append(rows)
+
+
+def test_what_acknowledgements_wait_for():
+    """Each reason, with the age of the oldest batch; none once everything is acknowledged."""
+    storage, now_s = SlowStorage(), [100.0]
+    core = open_core(storage, Limits(max_lag_rows=4, max_state_bytes=90_000))
+    committer = storage.committer = core.committer
+    committer.monotonic_s = lambda: now_s[0]
+    session, _ = opened(core)
+    commit(core)
+    assert committer.ack_wait() is None
+    rows = {"scores": (0.1,) * 4, "positives": (True,) * 4}
+    session.feed(frame(1, **rows), NOW)
+    now_s[0] += 2
+    assert committer.ack_wait() == ("queue", 2.0)
+    result = committer.step(NOW)
+    assert storage.seen == ("disk", 2.0)
+    assert committer.ack_wait() is None
+    result.deliver()
+    session.feed(frame(2, **rows), NOW)
+    now_s[0] += 1
+    assert committer.step(NOW).blocked
+    assert committer.ack_wait() == ("lag", 1.0)
+    core.applier.finish()
+    commit(core)
+    assert committer.ack_wait() is None
+
+
+def test_rows_that_wait_for_memory():
+    """Behind what is not applied yet, and refused while there is none; not once there is some."""
+    now_s = [100.0]
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=64_000))
+    committer, applier = core.committer, core.applier
+    committer.monotonic_s = lambda: now_s[0]
+    session, _ = opened(core)
+    for sequence in range(1, 9):
+        session.feed(frame(sequence, scores=(0.1,) * 8, positives=(True,) * 8), NOW)
+    now_s[0] += 3
+    result = committer.step(NOW)
+    while not result.blocked:
+        result.deliver()
+        result = committer.step(NOW)
+    assert committer.ack_wait() == ("memory", 3.0)
+    while committer.queued:
+        applier.finish()
+        committer.step(NOW).deliver()
+    applier.finish()
+    assert committer.ack_wait() is None
+    committer.cache_bytes = lambda: 64_000
+    committer.step(NOW)
+    for _ in range(2):
+        with pytest.raises(RequestError, match="more than 64000 bytes"):
+            session.feed(frame(9), NOW)
+        now_s[0] += 1
+    assert committer.ack_wait() == ("memory", 2.0)
+    committer.cache_bytes = int
+    committer.step(NOW)
+    assert committer.ack_wait() is None

@@ -112,6 +112,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
             status = await admin.GetServerStatus(admin_pb2.GetServerStatusRequest())
             assert (status.serving, status.problem) == (False, "the disk is sick")
             assert status.warnings[0] == ("commits fail, nothing is acknowledged: the disk is sick")
+            assert status.ack_wait.reason == "disk"
             with pytest.raises(grpc.RpcError) as caught:
                 await admin.CompactLog(admin_pb2.CompactLogRequest())
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -173,6 +174,15 @@ def test_acked_rows_are_visible_to_other_clients(monkeypatch: pytest.MonkeyPatch
                 streams.GetStream(stream_pb2.GetStreamRequest(name="missing")),
             )
         ]
+        # Near its deadline a call ends with what is durable and what is visible.
+        selection = types_pb2.Selection(stream="s", min_revision=1)
+        with pytest.raises(grpc.RpcError) as caught:
+            await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection), timeout=1)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "durable up to revision 1, answers include revisions up to 0" in (
+            caught.value.details()
+        )
+        assert "1 rows are behind" in caught.value.details()
         _, waiting = await asyncio.wait(asked, timeout=0.2)
         assert len(waiting) == len(asked)
         may_apply.set()
