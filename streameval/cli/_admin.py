@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import parse_span
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
@@ -28,7 +29,6 @@ from streameval.cli._options import (
     Threshold,
     To,
     Window,
-    parse_span,
 )
 
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
 from streameval.cli._connect import connect
-from streameval.cli._options import parse_segment, parse_span
+from streameval.cli._options import parse_segment
 from streameval.cli._output import out, print_json
 from streameval.client import NotFoundError, Selection
 from streameval.client._wire.pair_answers import plain_values

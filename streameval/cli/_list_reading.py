@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from streameval._common.spans import parse_span
 from streameval._metric_registry import HEADLINE, ORDERED_NAMES, title_of
-from streameval.cli._options import parse_span
 from streameval.client._wire.summaries import RankedStreams, rank_streams
 
 if TYPE_CHECKING:

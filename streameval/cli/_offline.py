@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._options import parse_segment, parse_span
+from streameval._common.spans import parse_span
+from streameval.cli._options import parse_segment
 from streameval.cli._output import (
     out,
     print_backup,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from streameval._common.spans import format_span
 from streameval.cli._connect import connect
-from streameval.cli._options import format_span
 from streameval.cli._output import out, print_json
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
-from streameval.cli._options import parse_segment, parse_span
+from streameval.cli._options import parse_segment
 from streameval.cli._output import out, print_json
 from streameval.client._wire.selection import Selection
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streameval._breakdown.tables import shown_interval, text_table
 from streameval._common.errors import StreamEvalError
 from streameval._common.names import OTHER_VALUE
+from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
 from streameval._snapshot import plain
 from streameval.cli._connect import connect
 from streameval.cli._errors import one_line
-from streameval.cli._options import parse_span
 from streameval.cli._output import out, print_json
 
 if TYPE_CHECKING:

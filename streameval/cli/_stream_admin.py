@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import format_span, parse_span
 from streameval.cli._connect import connect, transport
 from streameval.cli._list_reading import read_complete
 from streameval.cli._list_table import FrameState, frame
-from streameval.cli._options import format_span, parse_span
 from streameval.cli._output import out, print_json
 from streameval.client._wire.selection import duration
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("typer", reason="needs the extra cli")
 import typer.main
 
+from streameval._common.spans import format_span, parse_span
 from streameval.cli._app import app
-from streameval.cli._options import format_span, parse_span
 from streameval.v1 import stream_pb2
 from streameval_server.testing import running_server
 
