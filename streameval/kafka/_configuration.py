@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from streameval._common.errors import InvalidInputError
+from streameval._common.errors import InvalidInputError, StreamEvalError
 from streameval._common.names import MAX_STREAM_NAME, stream_name_problem
+from streameval._common.spans import parse_span
 from streameval._common.values import quoted, shown
 from streameval.payloads import mappings_of
 
@@ -54,6 +56,9 @@ class KafkaConfiguration:
         other servers. Empty for all.
     start : {"earliest", "latest"}
         Where a partition begins that the server does not know.
+    max_skew : str
+        How far one partition may be read before another in the time of their messages, such as
+        ``10m``: much less than a label may be late, and than the server keeps ids for.
     client : dict of str to str
         Properties of librdkafka, for instance ``security.protocol``.
 
@@ -72,10 +77,11 @@ class KafkaConfiguration:
     streams: Sequence[str] = ()
     metrics: str = "127.0.0.1:9464"
     start: str = "earliest"
+    max_skew: str = "10m"
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("brokers", "server", "group", "dead_letters", "metrics", "start"):
+        for name in ("brokers", "server", "group", "dead_letters", "metrics", "start", "max_skew"):
             if not isinstance(getattr(self, name), str):
                 message = f"{name} must be a text, got {shown(getattr(self, name))}"
                 raise InvalidInputError(message, field=name)
@@ -94,8 +100,17 @@ class KafkaConfiguration:
         if self.start not in STARTS:
             message = f"start must be one of {', '.join(STARTS)}, got {shown(self.start)}"
             raise InvalidInputError(message, field="start")
+        try:
+            parse_span(self.max_skew, "max_skew")
+        except StreamEvalError as error:
+            raise InvalidInputError(str(error), field="max_skew") from None
         self._check_client()
         _check_address(self.metrics)
+
+    @property
+    def max_skew_us(self) -> int:
+        """`max_skew` in microseconds."""
+        return parse_span(self.max_skew) // timedelta(microseconds=1)
 
     def _check_streams(self) -> None:
         if not isinstance(self.streams, list | tuple):

@@ -11,11 +11,11 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -23,27 +23,28 @@ from confluent_kafka import (
 )
 
 from streameval._common.errors import StreamEvalError
+from streameval.kafka._brokers import Brokers
 from streameval.kafka._dead_letters import DeadLetters
 from streameval.kafka._delivery import PartitionDelivery, producer_name
 from streameval.kafka._metrics import BROKER, DEAD_LETTERS, NO_TOPIC, SERVER, ConsumerMetrics
 from streameval.kafka._partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+    from concurrent.futures import Future
 
     from confluent_kafka import Message
 
     from streameval.client import ClientError
     from streameval.client._wire.transport import Transport
     from streameval.kafka._configuration import KafkaConfiguration
-    from streameval.kafka._delivery import Found
-    from streameval.kafka._piece_range import PieceRange
 
 _log = logging.getLogger(__name__)
 
-_POLL_S = 0.05
+_POLL_S, _BUSY_POLL_S = 0.05, 0.005
+"""How long one poll waits for messages; shorter while messages that are here wait for others."""
+
 _POLL_MESSAGES = 5_000
-_TIMEOUT_S = 10.0
 _STOP_S = 10.0
 _LAG_EVERY_S = 1.0
 _MAX_WORKERS = 64
@@ -74,6 +75,7 @@ class KafkaConsumer:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._paused: set[tuple[str, int]] = set()
         self._cluster = ""
+        self._asking: Future[None] | None = None
         quiet = logging.getLogger("streameval.kafka.librdkafka")
         quiet.setLevel(logging.CRITICAL)  # its errors reach `_on_error`, which tells them once
         client = {
@@ -97,7 +99,7 @@ class KafkaConsumer:
                 logger=quiet,
             )
             # Workers ask through a client of their own: that of the group belongs to one thread.
-            self._asker = Consumer(
+            asker = Consumer(
                 {**client, "group.id": configuration.group, "enable.auto.commit": False},
                 logger=quiet,
             )
@@ -108,6 +110,7 @@ class KafkaConsumer:
             raise StreamEvalError(f"kafka: {error.args[0].str()}") from None
         except (ValueError, TypeError) as error:
             raise StreamEvalError(f"kafka: {error}") from None
+        self._brokers = Brokers(asker, configuration, self.metrics, self._stopping)
         self._executor = ThreadPoolExecutor(_MAX_WORKERS, thread_name_prefix="streameval-kafka")
 
     def stop(self) -> None:
@@ -123,7 +126,7 @@ class KafkaConsumer:
             When going on cannot help: the server refuses the token, a topic was made again.
         """
         try:
-            self._look_up()
+            self._cluster = self._brokers.cluster()
             if not self._stopping.is_set():
                 self._consumer.subscribe(
                     list(self._configuration.topics),
@@ -135,32 +138,15 @@ class KafkaConsumer:
         finally:
             self._close()
 
-    def _look_up(self) -> None:
-        """Ask the brokers for the cluster's name, and say which topics do not exist."""
-        metadata = None
-        while metadata is None and not self._stopping.is_set():
-            try:
-                metadata = self._asker.list_topics(timeout=1.0)
-            except KafkaException as error:
-                self.metrics.count_trouble(BROKER, f"no broker answers: {error.args[0].str()}")
-        if metadata is None:
-            return
-        self.metrics.forget_trouble(BROKER)
-        self._cluster = metadata.cluster_id or ""
-        for topic in self._configuration.topics:
-            # A pattern begins with ^.
-            if topic not in metadata.topics and not topic.startswith("^"):
-                self.metrics.count_trouble(NO_TOPIC, f"topic {topic} does not exist")
-        letters = self._configuration.dead_letters
-        if letters and letters not in metadata.topics:
-            self.metrics.count_trouble(NO_TOPIC, f"dead_letters: topic {letters} does not exist")
-
     # --- The consumer's thread ------------------------------------------------------------------
 
     def _poll(self) -> None:
         lags_at_s = 0.0
         while not self._stopping.is_set():
-            self._take(self._consumer.consume(_POLL_MESSAGES, _POLL_S))
+            is_busy = any(each.is_held for each in self._partitions.values())
+            poll_s = _BUSY_POLL_S if is_busy else _POLL_S
+            self._take(self._consumer.consume(_POLL_MESSAGES, poll_s))
+            self._pace()
             for partition in list(self._partitions.values()):
                 partition.step()
                 if partition.error is not None:
@@ -168,7 +154,28 @@ class KafkaConsumer:
                 self._steer(partition)
             if time.monotonic() >= lags_at_s:
                 self._set_lags()
+                self._ask()
                 lags_at_s = time.monotonic() + _LAG_EVERY_S
+
+    def _pace(self) -> None:
+        """Let the slowest partition bound the others: `max_skew` behind it they wait.
+
+        The slowest is bounded by the second slowest only, which is not before it. So one of
+        them always goes on.
+        """
+        found = {key: each.low_us for key, each in self._partitions.items()}
+        lows = sorted((low_us, key) for key, low_us in found.items() if low_us is not None)
+        for key, partition in self._partitions.items():
+            others = [low_us for low_us, other in lows[:2] if other != key]
+            partition.bound_us = others[0] + self._configuration.max_skew_us if others else None
+
+    def _ask(self) -> None:
+        """Let a worker ask the brokers what the partitions want to know."""
+        for key, partition in self._partitions.items():
+            self._brokers.add_gaps(TopicPartition(*key), partition.take_gaps())
+        if self._brokers.is_to_be_asked and (self._asking is None or self._asking.done()):
+            places = [TopicPartition(*key) for key in self._partitions]
+            self._asking = self._executor.submit(self._brokers.ask, places)
 
     def _take(self, messages: Iterable[Message]) -> None:
         """Hand messages to their partitions."""
@@ -223,7 +230,8 @@ class KafkaConsumer:
                 continue
             _, high = self._consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
             lags[key] = max(0, high - partition.next_offset)
-        self.metrics.set_lag(lags)
+        held = sum(each.is_held for each in self._partitions.values())
+        self.metrics.set_lag(lags, held)
 
     def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         consumer.incremental_assign(assigned)
@@ -240,7 +248,8 @@ class KafkaConsumer:
                 mappings=list(self._configuration.mappings),
                 streams=tuple(self._configuration.streams),
                 executor=self._executor,
-                locate=self._locator(*key),
+                locate=partial(self._brokers.begin, TopicPartition(*key)),
+                max_skew_us=self._configuration.max_skew_us,
             )
 
     def _on_revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
@@ -274,53 +283,9 @@ class KafkaConsumer:
         self._partitions.clear()
         self._executor.shutdown()
         self._consumer.close()
-        self._asker.close()
+        self._brokers.close()
 
     # --- Called by several threads --------------------------------------------------------------
-
-    def _locator(self, topic: str, number: int) -> Callable[[Found], tuple[int, PieceRange | None]]:
-        """Return the function that finds where a partition is read from."""
-
-        def locate(found: Found) -> tuple[int, PieceRange | None]:
-            while True:
-                try:
-                    return self._begin_at(TopicPartition(topic, number), found)
-                except KafkaException as error:
-                    self._on_error(error.args[0])
-                    if self._stopping.wait(_LAG_EVERY_S):
-                        raise StreamEvalError("stopped") from None
-
-        return locate
-
-    def _begin_at(self, place: TopicPartition, found: Found) -> tuple[int, PieceRange | None]:
-        """Return the first offset to read, and the piece that it begins if that was begun."""
-        name = f"{place.topic}[{place.partition}]"
-        low, high = self._asker.get_watermark_offsets(place, timeout=_TIMEOUT_S)
-        (committed,) = self._asker.committed([place], timeout=_TIMEOUT_S)
-        known = None
-        if committed.offset != OFFSET_INVALID and committed.metadata == f"{found.history:x}":
-            known = committed.offset
-        piece = found.piece
-        end = max(known or 0, 0 if piece is None else piece.end)
-        if end > high:
-            raise StreamEvalError(
-                f"{name} ends at offset {high}, and offset {end} was consumed: the topic was made "
-                "again, or its brokers have lost messages; give another group to consume it anew"
-            )
-        if piece is not None and (known is None or known < piece.end):
-            if piece.base >= low:
-                return piece.base, piece
-            _log.warning(
-                "%s: offsets %d to %d are gone, and were not known to be durable: the topic keeps "
-                "its messages too briefly", name, piece.base, low - 1)  # fmt: skip
-            return low, None
-        if known is None:
-            known = low if self._configuration.start == "earliest" else high
-        if known < low:
-            _log.warning(
-                "%s: offsets %d to %d are gone before they were consumed: the topic keeps its "
-                "messages too briefly", name, known, low - 1)  # fmt: skip
-        return max(known, low), None
 
     def _on_error(self, error: KafkaError) -> None:
         self.metrics.count_trouble(BROKER, f"kafka: {error.str()}")

@@ -54,6 +54,14 @@ class ConsumerMetrics:
             "lag_messages", "Messages of a partition that are not consumed yet.", partition
         )
         self._assigned = self._gauge("assigned_partitions", "Partitions of this process.", ())
+        self._held = self._gauge(
+            "held_partitions", "Partitions whose messages wait for slower ones.", ()
+        )
+        self._lost = self._counter(
+            "lost_messages",
+            "Offsets that the topic no longer had when they were to be read.",
+            partition,
+        )
         self._told: set[tuple[str, str]] = set()
         self._lock = threading.Lock()  # of what was told: several workers have the same trouble
         self._dead_letters.inc(0)
@@ -110,9 +118,24 @@ class ConsumerMetrics:
         self._troubles.labels(cause).inc()
         self._tell(("", cause), "%s; it is tried again until it passes", text)
 
+    def count_lost(
+        self, topic: str, partition: int, offsets: tuple[int, int], or_: str = ""
+    ) -> None:
+        """Count offsets in [start, end) that were removed before they were read; say which."""
+        start, end = offsets
+        self._lost.labels(topic, partition).inc(end - start)
+        _log.error(
+            "%s[%d]: offsets %d to %d are lost: the topic removed them before they were read%s. "
+            "Let it keep messages for longer (retention.ms, retention.bytes)",
+            topic, partition, start, end - 1, or_)  # fmt: skip
+
+    def is_told(self, cause: str) -> bool:
+        """Whether a failure of a cause was told that has not passed yet."""
+        return ("", cause) in self._told
+
     def forget_trouble(self, cause: str) -> None:
         """Tell of the next failure of a cause again: this one has passed."""
-        if ("", cause) not in self._told:  # as a rule, and without the lock
+        if not self.is_told(cause):  # as a rule, and without the lock
             return
         with self._lock:
             was_told = ("", cause) in self._told
@@ -120,8 +143,9 @@ class ConsumerMetrics:
         if was_told:
             _log.warning("%s: it has passed", cause)
 
-    def set_lag(self, lags: Mapping[tuple[str, int], int]) -> None:
-        """Replace the lags of all partitions."""
+    def set_lag(self, lags: Mapping[tuple[str, int], int], held: int) -> None:
+        """Replace the lags of all partitions, and how many of them are held back."""
+        self._held.set(held)
         self._lag.clear()
         for (topic, partition), lag in lags.items():
             self._lag.labels(topic, partition).set(lag)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streameval.client import ClosedError
@@ -20,10 +18,11 @@ from streameval.kafka._dead_letters import Letter
 from streameval.kafka._delivery import MovedError
 from streameval.kafka._metrics import COUNTED, DEAD_LETTERS, ELSEWHERE, IGNORED, SERVER
 from streameval.kafka._piece import NO_MAPPING, RefusedRow, read_piece
-from streameval.kafka._piece_range import MAX_PIECE_OFFSETS, PieceRange
+from streameval.kafka._piece_range import PieceRange
+from streameval.kafka._waiting_messages import WaitingMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor, Future
 
     from confluent_kafka import Message
@@ -36,14 +35,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_PIECE_MESSAGES = 10_000
-MAX_PIECE_BYTES = 8 << 20
 LINGER_S = 0.25
 """How long messages wait for others, so that a slow topic is not one piece a message."""
 
-_MAX_WAITING_MESSAGES = 2 * MAX_PIECE_MESSAGES
 _PAUSE_S = 1.0
 """Before the server is asked again, after another process was found to have the partition."""
+
+IDLE_S, STALLED_S = 10.0, 30.0
+"""How long a partition without messages, which is not known to be at its end, and one whose
+messages do not become durable hold the others back: less than a server waits for labels before
+it lets predictions expire early."""
 
 STORE = "store"
 """The reason of a row that was read and that its stream refuses."""
@@ -56,6 +57,8 @@ class ReadRange:
     offsets: PieceRange
     piece: Piece
     is_begun: bool
+    low_us: int | None
+    """The earliest time of its messages."""
 
 
 class Partition:
@@ -71,6 +74,8 @@ class Partition:
         Runs what has to wait.
     locate
         Returns where reading goes on, given what the server has; called by a worker.
+    max_skew_us
+        How far a piece, and one partition before another, may reach in message time.
 
     Attributes
     ----------
@@ -81,6 +86,8 @@ class Partition:
     to_commit : tuple of int and int, or None
         The offset of the next message, and the server's history, for the consumer to commit; it
         sets None once it has.
+    bound_us : int or None
+        No message of a later time is sent for now; set by the consumer.
     error : Exception or None
         Why the process has to end.
     """
@@ -97,12 +104,14 @@ class Partition:
         streams: Sequence[str],
         executor: Executor,
         locate: Callable[[Found], tuple[int, PieceRange | None]],
+        max_skew_us: int,
     ) -> None:
         self.topic = topic
         self.number = number
         self.next_offset: int | None = None
         self.seek_to: int | None = None
         self.to_commit: tuple[int, int] | None = None
+        self.bound_us: int | None = None
         self.error: BaseException | None = None
         self._delivery = delivery
         self._dead_letters = dead_letters
@@ -111,12 +120,12 @@ class Partition:
         self._streams = streams
         self._executor = executor
         self._locate = locate
+        self._max_skew_us = max_skew_us
         self._is_closed = False
         self._is_reading = False
-        self._waiting: list[Message] = []
-        self._waiting_bytes = 0
-        self._waiting_since_s = 0.0
-        self._read_to = 0
+        self._waiting = WaitingMessages(0, max_skew_us)
+        self._moved_at_s = time.monotonic()
+        self._sent: ReadRange | None = None
         self._redo: PieceRange | None = None
         self._prepared: ReadRange | None = None
         self._locating: Future[tuple[int, PieceRange | None]] | None = None
@@ -126,11 +135,35 @@ class Partition:
     @property
     def is_full(self) -> bool:
         """Whether the consumer should fetch no more of it for now."""
-        return (
-            not self._is_reading
-            or len(self._waiting) >= _MAX_WAITING_MESSAGES
-            or self._waiting_bytes >= 2 * MAX_PIECE_BYTES
-        )
+        return not self._is_reading or self._waiting.is_full
+
+    @property
+    def is_held(self) -> bool:
+        """Whether messages wait for slower partitions."""
+        return len(self._waiting) > 0 and self._waiting.piece(self.bound_us)[0] == 0
+
+    @property
+    def low_us(self) -> int | None:
+        """The time of its earliest message that is not durable; None: it holds back no other.
+
+        While it is not known, because its first message is yet to come, that is the earliest
+        of all times. O(1).
+        """
+        waiting = self._waiting
+        parts = [each for each in (self._sent, self._prepared) if each is not None]
+        still_s = time.monotonic() - self._moved_at_s
+        if len(waiting) or parts:
+            lows = [waiting.low_us, *(each.low_us for each in parts)]
+            known = [each for each in lows if each is not None]
+            return min(known) if known and still_s < STALLED_S else None
+        if waiting.is_at_end or still_s >= IDLE_S:
+            return None
+        return waiting.after_us
+
+    def take_gaps(self) -> list[tuple[int, int]]:
+        """Return the offsets in [start, end) that did not come since the last call."""
+        gaps, self._waiting.gaps = self._waiting.gaps, []
+        return gaps
 
     def close(self, timeout_s: float) -> None:
         """End what runs, and wait for it."""
@@ -154,37 +187,13 @@ class Partition:
 
     def add(self, messages: list[Message]) -> None:
         """Take the next messages; those that were consumed are dropped. O(messages)."""
-        if not self._is_reading:
-            return
-        offsets = [each.offset() for each in messages]
-        first = offsets[0]
-        # Successive, as a rule; a compacted topic has gaps.
-        is_ordered = offsets == list(range(first, first + len(offsets))) or (
-            offsets == sorted(set(offsets))
-        )
-        if first < self._read_to or not is_ordered:
-            messages = self._new(messages)
-            if not messages:
-                return
-        if not self._waiting:
-            self._waiting_since_s = time.monotonic()
-        self._waiting += messages
-        self._waiting_bytes += sum(map(len, messages))
-        self._read_to = messages[-1].offset() + 1
-
-    def _new(self, messages: Iterable[Message]) -> list[Message]:
-        """Return the messages that are behind those before them."""
-        found, read_to = [], self._read_to
-        for each in messages:
-            if each.offset() >= read_to:
-                found.append(each)
-                read_to = each.offset() + 1
-        return found
+        if self._is_reading and self._waiting.add(messages):
+            self._moved_at_s = time.monotonic()
 
     def end(self, offset: int) -> None:
         """Take note that there is no message below an offset any more."""
         if self._is_reading:
-            self._read_to = max(self._read_to, offset)
+            self._waiting.end(offset)
 
     def step(self) -> None:
         """Begin what can begin, and take the results of what has ended. O(a piece)."""
@@ -203,8 +212,8 @@ class Partition:
     def _forget(self, locate_at_s: float) -> None:
         """Begin again by asking where the server is."""
         self._is_reading = False
-        self._waiting, self._waiting_bytes = [], 0
-        self._redo = self._prepared = self._locating = self._sending = None
+        self._waiting = WaitingMessages(0, self._max_skew_us)
+        self._redo = self._prepared = self._locating = self._sending = self._sent = None
         self.seek_to = None
         self._locate_at_s = locate_at_s
 
@@ -213,13 +222,13 @@ class Partition:
             self._start()
             return
         if self._sending is not None and self._sending.done():
-            sent, self._sending = self._sending, None
+            sent, self._sending, self._sent = self._sending, None, None
             self._settle(sent.result())
-        if self._prepared is None and self._is_ripe():
+        if self._prepared is None:
             self._prepared = self._read()
         if self._prepared is not None and self._sending is None:
-            prepared, self._prepared = self._prepared, None
-            self._sending = self._executor.submit(self._send, prepared)
+            self._sent, self._prepared = self._prepared, None
+            self._sending = self._executor.submit(self._send, self._sent)
 
     def _start(self) -> None:
         """Ask the server where to begin, then let the consumer go there."""
@@ -231,52 +240,37 @@ class Partition:
             return
         located, self._locating = self._locating, None
         offset, self._redo = located.result()
-        self.next_offset = self._read_to = self.seek_to = offset
+        self.next_offset = self.seek_to = offset
+        self._waiting = WaitingMessages(offset, self._max_skew_us)
         self._is_reading = True
         if self._redo is None:
             self._settle(offset)
 
     def _settle(self, next_offset: int) -> None:
+        self._moved_at_s = time.monotonic()
         self.next_offset = next_offset
         self.to_commit = (next_offset, self._delivery.history)
 
-    def _is_ripe(self) -> bool:
-        redo = self._redo
+    def _read(self) -> ReadRange | None:
+        """Cut a piece, and read its rows; None while it is not ripe. O(payloads)."""
+        waiting, redo = self._waiting, self._redo
+        low_us = waiting.low_us
         if redo is not None:
             # All of its messages, those that a compacted topic still has.
-            return self._read_to >= redo.end
-        return bool(self._waiting) and (
-            len(self._waiting) >= MAX_PIECE_MESSAGES
-            or self._waiting_bytes >= MAX_PIECE_BYTES
-            or (self._sending is None and time.monotonic() - self._waiting_since_s >= LINGER_S)
-        )
-
-    def _read(self) -> ReadRange | None:
-        """Cut a piece, and read its rows. O(payloads)."""
-        redo, self._redo = self._redo, None
-        count = self._cut(redo)
-        messages, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._waiting_bytes -= sum(map(len, messages))
-        self._waiting_since_s = time.monotonic()
-        if redo is not None:
-            return ReadRange(
-                redo, read_piece(messages, self._mappings, self._streams), is_begun=True
-            )
-        offsets = PieceRange(messages[0].offset(), messages[-1].offset() + 1)
-        return ReadRange(
-            offsets, read_piece(messages, self._mappings, self._streams), is_begun=False
-        )
-
-    def _cut(self, redo: PieceRange | None) -> int:
-        """Return how many of the messages that wait are the next piece."""
-        waiting = self._waiting
-        if redo is not None:
-            return sum(each.offset() < redo.end for each in waiting)
-        waiting = waiting[:MAX_PIECE_MESSAGES]
-        offsets = [each.offset() for each in waiting]
-        sizes = list(accumulate(map(len, waiting)))
-        last = offsets[0] + MAX_PIECE_OFFSETS
-        return max(1, min(bisect_left(offsets, last), bisect_right(sizes, MAX_PIECE_BYTES)))
+            if waiting.read_to < redo.end:
+                return None
+            self._redo = None
+            messages = waiting.cut_before(redo.end)
+        else:
+            count, is_whole = waiting.piece(self.bound_us)
+            # More will not join it soon if those behind it are held back.
+            is_due = count < len(waiting) or time.monotonic() - waiting.since_s >= LINGER_S
+            if not count or not (is_whole or (self._sending is None and is_due)):
+                return None
+            messages = waiting.cut(count)
+        offsets = redo or PieceRange(messages[0].offset(), messages[-1].offset() + 1)
+        piece = read_piece(messages, self._mappings, self._streams)
+        return ReadRange(offsets, piece, redo is not None, low_us)
 
     # --- A worker's thread ----------------------------------------------------------------------
 

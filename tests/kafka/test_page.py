@@ -96,7 +96,7 @@ def test_wrong_configurations(tables: dict[str, Any], field: str) -> None:
 def test_metrics_are_served() -> None:
     metrics = ConsumerMetrics()
     metrics.count_rows("fraud/v3", "score", 2)
-    metrics.set_lag({("scores", 1): 7})
+    metrics.set_lag({("scores", 1): 7}, held=0)
     address = metrics.serve("127.0.0.1:0")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
         text = response.read().decode()
