@@ -16,6 +16,8 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streameval._common.arrays import FloatArray
 
 
@@ -88,12 +90,39 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message: numbers bare, others quoted, at most 40 characters."""
+    """Return a value as text for a message: numbers bare, others quoted, at most 40 characters.
+
+    O(1), whatever is in a text, list or dictionary.
+    """
     try:
-        text = str(value) if isinstance(value, numbers.Number | np.generic) else repr(value)
+        text = _beginning(value, 40)
     except Exception:  # noqa: BLE001 - for example an integer of 5,000 digits
         text = f"a value of type {type(value).__name__}"
     return truncated(text, 40)
+
+
+def _beginning(value: Any, length: int) -> str:
+    """Return the first `length` characters of a value's text, or some more."""
+    if type(value) is str:
+        return repr(value[: length + 1])
+    if type(value) is list:
+        return _between("[]", (("", each) for each in value), length)
+    if type(value) is dict:
+        pairs = ((f"{_beginning(key, length)}: ", each) for key, each in value.items())
+        return _between("{}", pairs, length)
+    return str(value) if isinstance(value, numbers.Number | np.generic) else repr(value)
+
+
+def _between(brackets: str, parts: Iterable[tuple[str, Any]], length: int) -> str:
+    """Return the beginning of a container's text, of its parts with what precedes each."""
+    text = brackets[0]
+    for before, part in parts:
+        comma = ", " if len(text) > 1 else ""
+        text += comma + before
+        text += _beginning(part, max(0, length - len(text)))
+        if len(text) > length:
+            return text
+    return text + brackets[1]
 
 
 def truncated(text: str, max_length: int = 200) -> str:

@@ -16,21 +16,50 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAX_UNPACKED_BYTES = 32 << 20
 """A body that unpacks to more is refused."""
+
+MAX_JSON_PARTS = 2_000_000
+"""Commas, colons and brackets of one text of JSON: each stands for 64 bytes of its value at most,
+so a text is refused by its count before it takes that memory."""
+
+_PARTS = (",", ":", "[", "{")
+_PART_BYTES = tuple(each.encode() for each in _PARTS)
 
 DECODER = json.JSONDecoder()
 SCAN: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined]
 """`DECODER.raw_decode` without a Python call; raises StopIteration where no value begins."""
 
-_SHAPE = r'"shape"\s*:\s*\[[^\]]*,'
-"""A shape of several dimensions. The pattern begins with a text, which is found fast."""
+_SHAPE = r'"shape"\s*:\s*\[\s*\d+\s*,'
+"""A shape of several dimensions. The pattern begins with a text, which is found fast, and no two
+attempts read the same digits or spaces: what is read is O(body)."""
 
 _SHAPE_TEXT, _SHAPE_BYTES = re.compile(_SHAPE), re.compile(_SHAPE.encode())
 
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_WINDOWS = {
+    "gzip": 16 + zlib.MAX_WBITS,
+    "x-gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+    "zlib": zlib.MAX_WBITS,
+}
+"""What zlib is told of each content encoding. ``deflate`` has zlib's header (RFC 9110);
+OpenTelemetry's Collector calls it ``zlib`` too."""
+
+_FIRST_STEP, _MAX_STEP = 256, 1 << 16
+"""Packed bytes that are handed over at once. zlib copies what follows a member's end, so a body
+of many short members is handed over in short steps: O(body)."""
+
+_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""A text or a bracket of JSON. A text need not end, so that none is looked at twice."""
+
+_MAX_DEPTH = 200
+_TOO_DEEP = '"nested too deeply"'
+
+_MAX_DIMENSIONS = 32
+"""Of a tensor: nesting takes O(numbers) for each."""
+
 _CONTAINERS = frozenset({dict, list})
 _NUMBERS = ("data", "values")
 """Where a tensor's numbers are: V2 outputs, and Seldon's `tensor`."""
@@ -40,21 +69,27 @@ class TooLongError(InvalidInputError):
     """A body unpacks to more than its limit."""
 
 
+class UnknownEncodingError(InvalidInputError):
+    """A body has a content encoding that is not read here."""
+
+
 def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> bytes:
-    """Return a body without its content encoding, or refuse it. O(result), at most `max_bytes`.
+    """Return a body without its content encoding, or refuse it. O(body + result).
 
     Parameters
     ----------
     body : bytes
     encoding : str
-        The header ``content-encoding``; empty or ``identity`` for none.
+        The header ``content-encoding``: gzip, deflate or zlib; empty or ``identity`` for none.
     max_bytes : int
         The longest result. No more is unpacked, so a small body cannot take much memory.
 
     Raises
     ------
+    UnknownEncodingError
+        For another encoding.
     InvalidInputError
-        For another encoding than gzip, and a damaged body.
+        For a damaged body.
     TooLongError
         For one that unpacks to more than `max_bytes`.
 
@@ -64,28 +99,36 @@ def unpack(body: bytes, encoding: str, max_bytes: int = MAX_UNPACKED_BYTES) -> b
     >>> unpack(gzip.compress(b"[1]"), "gzip")
     b'[1]'
     """
-    if encoding.strip().lower() in ("", "identity"):
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
         return body
-    if encoding.strip().lower() != "gzip":
-        message = f"content-encoding must be gzip or absent, got {quoted(encoding)}"
-        raise InvalidInputError(message, field="content-encoding")
-    pieces, rest, left = [], body, max_bytes
-    while rest:
-        # A gzip body may have several members, one behind the other.
-        unpacker = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            piece = unpacker.decompress(rest, left + 1)
-        except zlib.error as error:
-            raise InvalidInputError(f"the body is not gzip: {error}", field="body") from None
-        left -= len(piece)
-        if left < 0:
-            message = f"the body unpacks to more than {max_bytes} bytes: send smaller ones"
-            raise TooLongError(message, field="body")
-        if not unpacker.eof:
-            raise InvalidInputError("the gzip body ends before its end", field="body")
-        pieces.append(piece)
-        rest = unpacker.unused_data
-    return b"".join(pieces)
+    if name not in _WINDOWS:
+        message = f"content-encoding must be gzip, deflate, zlib or absent, got {quoted(encoding)}"
+        raise UnknownEncodingError(message, field="content-encoding")
+    try:
+        return b"".join(_unpacked(memoryview(body), name, max_bytes))
+    except zlib.error as error:
+        raise InvalidInputError(f"the body is not {name}: {error}", field="body") from None
+
+
+def _unpacked(body: memoryview, encoding: str, left: int) -> Iterator[bytes]:
+    """Yield a body's content, of `left` bytes at most. It may have members, one after another."""
+    at, max_bytes = 0, left
+    while at < len(body):
+        unpacker, step = zlib.decompressobj(_WINDOWS[encoding]), _FIRST_STEP
+        while not unpacker.eof:
+            if at >= len(body):
+                message = f"the {encoding} body ends before its end"
+                raise InvalidInputError(message, field="body")
+            chunk = body[at : at + step]
+            piece = unpacker.decompress(chunk, left + 1)
+            left -= len(piece)
+            if left < 0:
+                message = f"the body unpacks to more than {max_bytes} bytes: send smaller ones"
+                raise TooLongError(message, field="body")
+            at += len(chunk) - len(unpacker.unused_data)
+            step = min(2 * step, _MAX_STEP)
+            yield piece
 
 
 def parse_json(body: bytes | str) -> Any:
@@ -128,7 +171,12 @@ def load_json(body: bytes | str) -> Any:
     Of a small body `json.loads` takes most of its time to find the encoding and to skip white
     space. So a decoder that does neither tries first; where it does not take the whole body,
     `json.loads` decides.
+
+    Two things that Python's reader refuses are a value here, so that the row that has one is
+    refused, and not its neighbours: an integer of thousands of digits is infinite, and what is
+    nested more deeply than the stack allows is a text that says so.
     """
+    _check_parts(body)
     try:
         text = body if type(body) is str else body.decode()  # type: ignore[union-attr]  # bytes
         value, end = DECODER.raw_decode(text)
@@ -137,10 +185,52 @@ def load_json(body: bytes | str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(body)
-    # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
-    except (ValueError, RecursionError) as error:
+        return json.loads(body, parse_int=_integer)
+    except RecursionError:
+        return _load_shallow(body)
+    except ValueError as error:  # invalid JSON or UTF-8
         raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
+
+
+def _load_shallow(body: bytes | str) -> Any:
+    """Return a value without what is nested more deeply than `_MAX_DEPTH`. O(body)."""
+    try:
+        text = body if isinstance(body, str) else body.decode(json.detect_encoding(body))
+        depth, start, pieces = 0, 0, []
+        for token in _TOKENS.finditer(text):
+            if token[0] in ("[", "{"):
+                depth += 1
+                if depth == _MAX_DEPTH + 1:
+                    pieces.append(text[start : token.start()])
+            elif token[0] in ("]", "}"):
+                depth -= 1
+                if depth == _MAX_DEPTH:
+                    pieces.append(_TOO_DEEP)
+                    start = token.end()
+        return json.loads("".join([*pieces, text[start:]]), parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        message = f"the body is not JSON, or nested too deeply: {error}"
+        raise InvalidInputError(message, field="body") from None
+
+
+def _check_parts(body: bytes | str) -> None:
+    """Refuse a text of JSON whose value may take too much memory, before it is read. O(body)."""
+    if len(body) <= MAX_JSON_PARTS:
+        return
+    if isinstance(body, str):
+        parts = sum(map(body.count, _PARTS))
+    else:
+        parts = sum(map(body.count, _PART_BYTES))
+    if parts > MAX_JSON_PARTS:
+        message = f"the body has {parts} commas, colons and brackets, and the most is "
+        raise TooLongError(f"{message}{MAX_JSON_PARTS}: send fewer events", field="body")
+
+
+def _integer(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)  # infinite
 
 
 def nest_tensors(value: Any) -> None:
@@ -162,10 +252,13 @@ def nest_tensors(value: Any) -> None:
 
 
 def _nested(numbers: list[Any], shape: list[Any]) -> list[Any]:
-    """Return flat numbers nested by their shape; what is nested or does not fit as it is."""
-    if any(isinstance(each, list) for each in numbers) or not all(
-        type(size) is int and size > 0 for size in shape
-    ):
+    """Return flat numbers nested by their shape; what is nested or does not fit as it is.
+
+    The sender gives both, so no more is multiplied than there are numbers.
+    """
+    if len(shape) > _MAX_DIMENSIONS or any(isinstance(each, list) for each in numbers):
+        return numbers
+    if not all(type(size) is int and 0 < size <= len(numbers) for size in shape):
         return numbers
     if math.prod(shape) != len(numbers):
         return numbers

@@ -147,7 +147,7 @@ def iter_events(
             value[place] = None
             try:
                 event: Event | UnreadableEvent = _structured(each, types, is_nested)
-            except InvalidInputError as error:
+            except (InvalidInputError, RecursionError) as error:
                 event = UnreadableEvent(str(error))
             yield event
         return

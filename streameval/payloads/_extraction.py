@@ -15,9 +15,10 @@ from streameval._common.names import (
     new_stream_name_problem,
     segment_value_problem,
 )
-from streameval._common.values import shown
+from streameval._common.values import shown, truncated
 from streameval.payloads._mapping import CLASS
 from streameval.payloads._rows import (
+    MAX_CLUSTER_CHARS,
     NO_SEGMENTS,
     Extraction,
     PayloadRow,
@@ -48,11 +49,15 @@ _new_row = partial(tuple.__new__, PayloadRow)
 MAX_EVENT_ROWS = 100_000
 """Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
 
+_MAX_SHARED_CHARS = MAX_CLUSTER_CHARS + 1
+"""Of a text that all rows share: each row reads it, and refuses a longer one by its beginning."""
+
 
 def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     """Return the rows of an event by a mapping, and why others are not counted. O(payload).
 
-    One bad row leaves the others. It never raises for what a sender may send.
+    One bad row leaves the others. It never raises for what a sender may send: an exception of any
+    kind refuses the row, or the event, that caused it.
 
     Examples
     --------
@@ -66,24 +71,34 @@ def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     """
     if mapping.types and event.headers.get("type", "") not in mapping.types:
         return Extraction(is_ignored=True)
+    try:
+        return _read_rows(mapping, event)
+    except Exception as error:  # noqa: BLE001 - of JMESPath's functions, or for want of stack
+        return Extraction(refusals=[_refusal_of(error, None)])
+
+
+def _read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     selectors = mapping.selectors
     body, headers, attributes, resource = event
     document = {"body": body, "headers": headers, "attributes": attributes, "resource": resource}
-    try:
-        # First: what is not for this mapping need not be readable by its other selectors.
-        if "when" in selectors and selectors["when"].select(document) is not True:
-            return Extraction(is_ignored=True)
-        selected = {name: select(document) for name, select in mapping.columns}
-    except InvalidInputError as error:
-        return Extraction(refusals=[Refusal(Reason.UNREADABLE, str(error))])
+    # First: what is not for this mapping need not be readable by its other selectors.
+    if "when" in selectors and selectors["when"].select(document) is not True:
+        return Extraction(is_ignored=True)
+    selected = {name: select(document) for name, select in mapping.columns}
     if mapping.has_plain_rows:
         row = read_single_row(mapping, selected)
         if row is not None:
             return Extraction([row])
-    try:
-        return _EventRows(mapping, selected, event).read()
-    except RowError as error:
-        return Extraction(refusals=[Refusal(error.reason, str(error))])
+    return _EventRows(mapping, selected, event).read()
+
+
+def _refusal_of(error: Exception, row: int | None) -> Refusal:
+    if isinstance(error, RowError):
+        return Refusal(error.reason, str(error), row)
+    if isinstance(error, InvalidInputError):
+        return Refusal(Reason.UNREADABLE, str(error), row)
+    message = f"the payload cannot be read: {type(error).__name__}: {truncated(str(error))}"
+    return Refusal(Reason.UNREADABLE, message, row)
 
 
 class _EventRows:
@@ -104,6 +119,11 @@ class _EventRows:
         self._event = event
         names = selected.pop("class_names", None)
         self._names = names if isinstance(names, list) else list(mapping.classes)
+        # Once for all rows; of names that are there twice, the first one's place.
+        self._places: dict[str, int] = {}
+        for place, name in enumerate(self._names):
+            if isinstance(name, str):
+                self._places.setdefault(name, place)
         selected["score"] = self._score_column(selected.get("score"))
         self._columns = selected
 
@@ -118,6 +138,8 @@ class _EventRows:
         if total > MAX_EVENT_ROWS:
             message = f"the payload has {total} rows, and the most is {MAX_EVENT_ROWS}"
             raise RowError(Reason.LENGTH, message)
+        if size > 1:
+            self._columns = columns = {name: _cut(value) for name, value in columns.items()}
         found = Extraction()
         if (not lists or lists == _SCORE) and self._read_scores(size, found):
             return found
@@ -129,9 +151,8 @@ class _EventRows:
             place = row if size > 1 and "id" not in lists else None
             try:
                 found.rows.extend(list(self._rows(values, place)))
-            except RowError as error:
-                refused = row if size > 1 else None
-                found.refusals.append(Refusal(error.reason, str(error), refused))
+            except Exception as error:  # noqa: BLE001 - as in `read_rows`
+                found.refusals.append(_refusal_of(error, row if size > 1 else None))
         return found
 
     def _read_scores(self, size: int, found: Extraction) -> bool:
@@ -167,8 +188,7 @@ class _EventRows:
                     self._check_selected({"score": value})
                     score = self._score(value, mapping.class_)
                 except RowError as error:
-                    refused = row if size > 1 else None
-                    found.refusals.append(Refusal(error.reason, str(error), refused))
+                    found.refusals.append(_refusal_of(error, row if size > 1 else None))
                     continue
             row_id = id_ if size == 1 else f"{id_}/{row}"
             found.rows.append(PayloadRow(stream, row_id, score, None, time_us, segments))
@@ -247,7 +267,8 @@ class _EventRows:
         text = text_of(label, Reason.LABEL, "label")
         if text in classes:
             return classes.index(text)
-        if text.isdecimal() and int(text) < len(classes):
+        # As short as a place: Python refuses to read thousands of digits.
+        if text.isdecimal() and len(text) <= len(str(MAX_EVENT_ROWS)) and int(text) < len(classes):
             return int(text)
         known = ", ".join(classes)
         raise RowError(Reason.LABEL, f"label must be one of {known}, got {shown(label)}")
@@ -266,10 +287,10 @@ class _EventRows:
             message = f"a row has {len(score)} scores: declare class, or select one"
             raise RowError(Reason.SEVERAL_SCORES, message)
         if isinstance(wanted, str):
-            if wanted not in self._names:
+            if wanted not in self._places:
                 message = f"there is no class {shown(wanted)} in {shown(self._names)}"
                 raise RowError(Reason.CLASS, message)
-            wanted = self._names.index(wanted)
+            wanted = self._places[wanted]
         if not 0 <= wanted < len(score):
             raise RowError(Reason.CLASS, f"there is no class {wanted}: a row has {len(score)}")
         return score_of(score[wanted])
@@ -299,11 +320,15 @@ class _EventRows:
         return stream
 
     def _placeholder(self, name: str) -> str:
-        value = self._event.named(name)
+        value = _cut(self._event.named(name))
         if value is None:
             message = f"the stream's name needs the header {name!r}, which the event does not have"
             raise RowError(Reason.STREAM, message)
         return text_of(value, Reason.STREAM, name)
+
+
+def _cut(value: Any) -> Any:
+    return value[:_MAX_SHARED_CHARS] if isinstance(value, str) else value
 
 
 @lru_cache(maxsize=1_024)

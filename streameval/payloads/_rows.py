@@ -21,6 +21,9 @@ TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 _MIN_TIME_US, _MAX_TIME_US = 1, 1 << 62
 
+MAX_CLUSTER_CHARS = 1_024
+"""Of a cluster's key: a column of them takes the longest one's memory for each row."""
+
 
 class Reason(enum.Enum):
     """Why an event or a row is not counted."""
@@ -230,13 +233,20 @@ def cluster_of(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         message = f"cluster must be a text or an integer, got {shown(value)}"
         raise RowError(Reason.CLUSTER, message)
-    return _encodable(str(value), Reason.CLUSTER, "cluster")
+    text = str(value)
+    if len(text) > MAX_CLUSTER_CHARS:
+        message = f"cluster must be at most {MAX_CLUSTER_CHARS} characters, got {shown(value)}"
+        raise RowError(Reason.CLUSTER, message)
+    return _encodable(text, Reason.CLUSTER, "cluster")
 
 
 def text_of(value: Any, reason: Reason, what: str) -> str:
     """Return an id or a segment's value as text; a boolean as JSON has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        # Also every number beyond float64: their rows would share an id.
+        raise RowError(reason, f"{what} must be a finite number, got {shown(value)}")
     if isinstance(value, str | int | float):
         return _encodable(str(value), reason, what)
     raise RowError(reason, f"{what} must be a text, number or boolean, got {shown(value)}")

@@ -15,7 +15,7 @@ from jmespath import functions
 from jmespath.exceptions import JMESPathError
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import shown
+from streameval._common.values import shown, truncated
 from streameval.payloads._body import parse_json
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class Selector:
         try:
             return self._compiled.search(document, _OPTIONS)
         except JMESPathError as error:
-            problem = str(error).partition("\n")[0]
+            # The library quotes the payload's values: long ones, and halves of surrogate pairs.
+            problem = truncated(str(error).partition("\n")[0]).encode(errors="replace").decode()
             message = f"{self._field} {self.expression!r} cannot be applied: {problem}"
             raise InvalidInputError(message, field=self._field) from None

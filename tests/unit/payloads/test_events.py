@@ -113,9 +113,9 @@ def test_payloads_of_other_types_are_not_read(types: set[str] | None) -> None:
             assert read_events(names, body, types) == [Event(None, head)]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 10_000])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
-    """Nesting and long numbers too."""
+    """Nesting that does not end too."""
     with pytest.raises(InvalidInputError, match="the body is not JSON"):
         read_event({"ce-id": "1", "ce-type": "t", "ce-source": "s", "ce-specversion": "1.0"}, body)
 
@@ -125,7 +125,7 @@ def test_packed_bodies() -> None:
     assert unpack(gzip.compress(b"[1,") + gzip.compress(b"2]"), "gzip") == b"[1,2]"
     assert unpack(b"[1]", "identity") == b"[1]"
     for body, encoding, message in (
-        (b"[1]", "br", "content-encoding must be gzip or absent, got 'br'"),
+        (b"[1]", "br", "content-encoding must be gzip, deflate, zlib or absent, got 'br'"),
         (b"[1]", "gzip", "the body is not gzip"),
         (gzip.compress(b"[1]")[:-3], "gzip", "the gzip body ends before its end"),
         (gzip.compress(bytes(MAX_UNPACKED_BYTES + 1)), "gzip", "unpacks to more than"),
