@@ -229,7 +229,11 @@ def _counts(evaluator: Evaluator) -> dict[str, Any]:
 
 
 def _coverage(coverage: PaneCoverage) -> dict[str, Any]:
-    quantiles = coverage.delays.quantiles_us((0.5, 0.99)) or [None, None]
+    # The golden files' quantiles, from before a quantile was rounded up: of these ranks.
+    size = len(coverage.delays)
+    ranks = [int(quantile * (size - 1)) + 1 for quantile in (0.5, 0.99)]
+    quantiles = coverage.delays.quantiles_us([rank / size for rank in ranks] if size else [])
+    quantiles = quantiles or [None, None]
     return {"coverage": asdict(coverage.counts), "delays": list(map(repr, quantiles))}
 
 

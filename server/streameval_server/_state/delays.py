@@ -140,9 +140,8 @@ class Delays:
     def quantiles_us(self, quantiles: Sequence[float]) -> list[float]:
         """Return quantiles in microseconds, each within 1 %; none without delays. O(buckets).
 
-        Quantile q is the value of the delay with rank q * (n - 1), rounded down, among n
-        delays from the shortest. A bucket stands for the value that is at most 1 % from both
-        of its bounds.
+        Quantile q is the shortest of n delays that at least q * n of them do not exceed. A
+        bucket stands for the value that is at most 1 % from both of its bounds.
 
         Parameters
         ----------
@@ -152,8 +151,9 @@ class Delays:
         if not self.buckets.size:
             return []
         through = self.counts.cumsum()
-        ranks = np.multiply(quantiles, through[-1] - 1)
-        found = self.buckets[through.searchsorted(ranks, side="right")]
+        # A product such as 0.55 * 100 may be a little above the integer that it stands for.
+        ranks = np.ceil(np.multiply(quantiles, through[-1]) * (1 - 2**-48)).clip(1)
+        found = self.buckets[through.searchsorted(ranks)]
         return [_middle_us(bucket) for bucket in found.tolist()]
 
     def counts_through(self, bounds_us: tuple[int, ...]) -> list[int]:

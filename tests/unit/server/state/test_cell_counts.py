@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from unittest.mock import patch
 
 import numpy as np
@@ -43,9 +44,23 @@ def test_delays_are_a_ddsketch(seed):
     quantiles = [0.0, 0.1, 0.5, 0.9, 0.99, 1.0, *rng.random(20)]
     found = bucketed.quantiles_us(quantiles)
     assert len(bucketed) == size
-    assert found == [peer.get_quantile_value(quantile) for quantile in quantiles]
-    exact = np.quantile(delays, quantiles, method="lower")
+    # Of a sketch, quantile q is the delay of rank q * (n - 1), rounded down.
+    ranks = [max(math.ceil(quantile * size), 1) - 1 for quantile in quantiles]
+    peers = [(rank + 0.5) / max(size - 1, 1) for rank in ranks]
+    assert found == [peer.get_quantile_value(min(quantile, 1.0)) for quantile in peers]
+    exact = np.quantile(delays, quantiles, method="inverted_cdf")
     assert found == pytest.approx(exact.tolist(), rel=0.0101)
+
+
+def test_a_high_quantile_of_few_delays_is_the_longest():
+    """Fewer than 99 of 100 delays do not exceed the shorter of two; exact shares are no more."""
+    two = Delays.of(np.array([3_600_000_000, 7_200_000_000]))
+    assert two.quantiles_us([0, 0.5, 0.51, 0.99]) == pytest.approx(
+        [3.6e9, 3.6e9, 7.2e9, 7.2e9], rel=0.01
+    )
+    hundred = Delays.of(2 ** np.arange(20).repeat(5))
+    shares = [0.05, 0.55, 0.7, 0.95]
+    assert hundred.quantiles_us(shares) == pytest.approx([1, 2**10, 2**13, 2**18], rel=0.01)
 
 
 @pytest.mark.parametrize("seed", range(20))
