@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, status_pb2, stream_pb2
 from streameval_server import Settings
@@ -150,22 +150,28 @@ def test_without_a_token_nothing_is_answered(
         assert good not in ended.message
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
 def test_health_is_open_and_reflection_wants_a_token(
-    channel: grpc.Channel, tokens: dict[str, str]
+    channel: grpc.Channel, tokens: dict[str, str], version: str
 ) -> None:
     """Health checks need no token; reflection needs one."""
     health = health_pb2_grpc.HealthStub(channel)
     answer = health.Check(health_pb2.HealthCheckRequest(), timeout=20)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
-    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    service = f"grpc.reflection.{version}.ServerReflection"
+    reflect = channel.stream_stream(
+        f"/{service}/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
 
     def services(metadata: Any) -> list[str]:
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        (answer,) = stub.ServerReflectionInfo(iter([request]), metadata=metadata, timeout=20)
+        (answer,) = reflect(iter([request]), metadata=metadata, timeout=20)
         return [service.name for service in answer.list_services_response.service]
 
     assert failure(lambda: services(())).code == grpc.StatusCode.UNAUTHENTICATED
-    assert reflection.SERVICE_NAME in services(bearer(tokens["ingest"]))
+    assert service in services(bearer(tokens["ingest"]))
 
 
 def test_a_refusal_names_the_call(channel: grpc.Channel) -> None:

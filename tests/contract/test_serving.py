@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor_database import DescriptorDatabase
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from streameval import Evaluator
 from streameval._metric_registry import SERVED_NAMES
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
+from streameval_server._grpc import server
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection
@@ -259,27 +261,48 @@ def test_a_full_queue_says_when_to_come_again() -> None:
         assert any(box.TypeName() == "google.rpc.RetryInfo" for box in found.details)
 
 
-def test_health_and_reflection(wire: Wire) -> None:
-    """Each service has its own health, and reflection serves the contract."""
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection(wire: Wire, version: str) -> None:
+    """It lists the services, itself in both versions, and describes each of them."""
+    call = wire.channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+
+    def asked(*requests: dict[str, str]) -> list[Any]:
+        return list(
+            call(
+                iter([reflection_pb2.ServerReflectionRequest(**each) for each in requests]),
+                timeout=20,
+            )
+        )
+
+    (listed,) = asked({"list_services": ""})
+    names = [service.name for service in listed.list_services_response.service]
+    assert set(names) == {
+        *server.SERVICES,
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+    answers = asked(*({"file_containing_symbol": name} for name in names))
+    for name, answer in zip(names, answers, strict=True):
+        files = DescriptorDatabase()
+        for data in answer.file_descriptor_response.file_descriptor_proto:
+            files.Add(descriptor_pb2.FileDescriptorProto.FromString(data))
+        service = descriptor_pool.DescriptorPool(files).FindServiceByName(name)
+        for method in service.methods:
+            for message in (method.input_type, method.output_type):
+                assert message.full_name.startswith(name.rpartition(".")[0] + ".")
+
+
+def test_health(wire: Wire) -> None:
+    """Each service has its own health."""
     health = health_pb2_grpc.HealthStub(wire.channel)
     for name in ("", *SERVICES):
         answer = health.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
-    reflection = reflection_pb2_grpc.ServerReflectionStub(wire.channel)
-    listed, described = reflection.ServerReflectionInfo(
-        iter(
-            [
-                reflection_pb2.ServerReflectionRequest(list_services=""),
-                reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICES[1]),
-            ]
-        )
-    )
-    assert {service.name for service in listed.list_services_response.service} >= set(SERVICES)
-    files = [
-        descriptor_pb2.FileDescriptorProto.FromString(data)
-        for data in described.file_descriptor_response.file_descriptor_proto
-    ]
-    assert "streameval/v1/query.proto" in {file.name for file in files}
 
 
 def test_stopping_ends_streams_and_says_so() -> None:

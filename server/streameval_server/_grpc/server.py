@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2
 from streameval_server._core.committer import State
@@ -19,6 +18,7 @@ from streameval_server._grpc.interceptor import CallInterceptor
 from streameval_server._grpc.methods import Methods
 from streameval_server._grpc.pair_service import PairService
 from streameval_server._grpc.query_service import QueryService
+from streameval_server._grpc.reflection import add_reflection
 from streameval_server._grpc.stream_service import StreamService
 from streameval_server._model.server_settings import SettingsError, is_loopback, split_address
 from streameval_server._runtime.runtime import Runtime
@@ -195,10 +195,7 @@ class Server:
         )
         self._add_services_to(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
-            reflection.aio.ReflectionServicer(names), server
-        )
+        add_reflection(server, (*SERVICES, health.SERVICE_NAME))
         host, _ = split_address(self._settings.listen)
         if not is_loopback(host):
             self._warn_about_exposure()

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from grpc_health.v1 import health
-from grpc_reflection.v1alpha import reflection
 
 from streameval.v1 import (
     admin_pb2,
@@ -200,7 +199,8 @@ RULES: dict[str, Rule] = {
     "streameval.v1.AdminService/ExportPair": Rule(
         Scope.ADMIN, admin_pb2.ExportPairRequest, _SIDES, read_only=True
     ),
-    f"{reflection.SERVICE_NAME}/ServerReflectionInfo": Rule(),
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Rule(),
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(),
     f"{health.SERVICE_NAME}/Check": Rule(open=True),
     f"{health.SERVICE_NAME}/Watch": Rule(open=True),
     f"{health.SERVICE_NAME}/List": Rule(open=True),
