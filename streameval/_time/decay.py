@@ -106,8 +106,13 @@ class DecayedWindow(Window):
         if self.squares is None or part.squares is None:
             state, squares = without_decayed(self._state, part._view()), None
         else:
-            state = subtract_states(self._state, part._view())
-            squares = subtract_states(self.squares, part.squares)
+            whole, taken, squares = self._state, part._view(), self.squares
+            if whole.clusters is not None and taken.clusters is None:
+                # The part has no groups of clusters, so the rest has none.
+                whole = replace(whole, clusters=None, _answers=None)
+                squares = replace(squares, clusters=None, _answers=None)
+            state = subtract_states(whole, taken)
+            squares = subtract_states(squares, part.squares)
         start_us, end_us = self._span_us
         counted = self.counted.without(part.counted)
         return DecayedWindow(state, squares, counted, start_us=start_us, end_us=end_us)

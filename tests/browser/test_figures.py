@@ -227,6 +227,32 @@ def test_the_roc_chart_has_the_hulls_vertices(
     assert is_within(line, axes.pixels(measured))
 
 
+def test_charts_draw_what_cases_weigh(page: Page, served: Served) -> None:
+    """Curves and histogram are of weights where cases have weights, as the figures are."""
+    rng = np.random.default_rng(33)
+    labels = rng.random(600) < 0.3
+    scores = np.clip(rng.random(600) / 2 + labels * 0.4, 0, 1)
+    weights = np.where(scores > 0.5, 0.25, 3.5)
+    stream = served.client.stream("weighted/charts")
+    stream.add_cases(labels=labels, scores=scores, weights=weights)
+    served.client.flush()
+    page.goto(served.url("stream/weighted/charts?window=all"))
+    own = Evaluator()
+    own.add_cases(labels=labels, scores=scores, weights=weights)
+    axes = drawn(page, "roc")
+    measured = own.operating_points()
+    (line,) = axes.lines("a")
+    rates = np.column_stack([measured.fp / measured.fp[-1], measured.tp / measured.tp[-1]])
+    assert is_within(line, axes.pixels(rates))
+    axes = drawn(page, "pr")
+    (line,) = axes.lines("a")
+    recall, precision = axes.data(line).T
+    assert np.trapezoid(precision, recall) == pytest.approx(own.auc_pr(), abs=0.003)
+    said = page.locator("#histogram [aria-label]").first.get_attribute("aria-label")
+    assert said is not None
+    assert f"{weights[labels].sum():,.1f} positives and {weights[~labels].sum():,.0f}" in said
+
+
 def test_the_pr_chart_is_joined_as_the_paper_joins(
     page: Page, served: Served, evaluator: Evaluator
 ) -> None:

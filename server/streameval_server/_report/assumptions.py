@@ -104,7 +104,12 @@ def _of_scores(found: Contents) -> Iterator[str]:
 
 
 def _prevalence(found: Contents) -> str:
-    positives, negatives = found.snapshot.num_positive_ref, found.snapshot.num_negative_ref
+    snapshot = found.snapshot
+    positives, negatives = (
+        (snapshot.weights.positives, snapshot.weights.negatives)
+        if snapshot.HasField("weights")
+        else (snapshot.num_positive_ref, snapshot.num_negative_ref)
+    )
     return f", {percent(positives / (positives + negatives))}" if positives + negatives else ""
 
 

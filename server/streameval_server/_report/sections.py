@@ -185,8 +185,9 @@ def curves(found: Contents) -> Markup | None:
     """Return the PR and the ROC curve; None without both classes."""
     if not found.has_both_classes:
         return None
-    positives, negatives = _totals(found)
-    curve, hull = found.curve.curve, found.snapshot.hull
+    fp, tp = _counts(found.curve.curve)
+    hull_fp, hull_tp = _counts(found.snapshot.hull)
+    positives, negatives = tp[-1], fp[-1]
     chance = positives / (positives + negatives)
     plot = Plot(*SQUARE)
     region = [(0.0, 0.0), *min_precision(chance), (1.0, 0.0)]
@@ -195,15 +196,15 @@ def curves(found: Contents) -> Markup | None:
         plot.axes(("Recall", "Precision"), (UNIT, UNIT), (number, number)),
         plot.area(region, "region"),
         plot.line([(0.0, chance), (1.0, chance)], "chance"),
-        plot.line(pr_points(hull.fp, hull.tp, positives), "thin b"),
-        plot.line(pr_points(curve.fp, curve.tp, positives), "line a"),
+        plot.line(pr_points(hull_fp, hull_tp, positives), "thin b"),
+        plot.line(pr_points(fp, tp, positives), "line a"),
     )
     roc = plot.drawn(
         "True positive rate against false positive rate",
         plot.axes(("False positive rate", "True positive rate"), (UNIT, UNIT), (number, number)),
         plot.line([(0.0, 0.0), (1.0, 1.0)], "chance"),
-        plot.line(_roc(hull, positives, negatives), "thin b"),
-        plot.line(_roc(curve, positives, negatives), "line a"),
+        plot.line(_roc(hull_fp, hull_tp), "thin b"),
+        plot.line(_roc(fp, tp), "line a"),
     )
     return section(
         "Curves",
@@ -220,14 +221,13 @@ def curves(found: Contents) -> Markup | None:
     )
 
 
-def _totals(found: Contents) -> tuple[float, float]:
-    """Return what the curve counts to: weights where cases have weights."""
-    curve = found.curve.curve
-    return curve.tp[-1], curve.fp[-1]
+def _counts(curve: types_pb2.Curve) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the false and true positives of a curve: what they weigh where cases have weights."""
+    return (curve.weighted_fp, curve.weighted_tp) if curve.weighted_tp else (curve.fp, curve.tp)
 
 
-def _roc(curve: types_pb2.Curve, positives: float, negatives: float) -> list[tuple[float, float]]:
-    return [(fp / negatives, tp / positives) for fp, tp in zip(curve.fp, curve.tp, strict=True)]
+def _roc(fp: Sequence[float], tp: Sequence[float]) -> list[tuple[float, float]]:
+    return [(alarms / fp[-1], hits / tp[-1]) for alarms, hits in zip(fp, tp, strict=True)]
 
 
 def threshold(found: Contents) -> Markup | None:
@@ -289,7 +289,10 @@ def scores(found: Contents) -> Markup | None:
         return None
     outlines = {
         kind: _outline(edges, list(counts))
-        for kind, counts in (("negative", answer.negatives), ("positive", answer.positives))
+        for kind, counts in (
+            ("negative", answer.weighted_negatives or answer.negatives),
+            ("positive", answer.weighted_positives or answer.positives),
+        )
     }
     high = max(y for outline in outlines.values() for _, y in outline) or 1.0
     plot = Plot(*LOW, x=(edges[0], edges[-1]), y=(0.0, high))
@@ -311,7 +314,7 @@ def scores(found: Contents) -> Markup | None:
     return section("Scores by class", figured(caption, drawn))
 
 
-def _outline(edges: list[float], counts: list[int]) -> list[tuple[float, float]]:
+def _outline(edges: list[float], counts: list[float]) -> list[tuple[float, float]]:
     total = sum(counts) or 1
     points = [(edges[0], 0.0)]
     for left, right, each in zip(edges, edges[1:], counts, strict=False):

@@ -264,13 +264,14 @@ export class CompareView {
   }
 
   showCurves(answer, curves) {
-    const [positives, negatives] = ["numPositiveRef", "numNegativeRef"].map((name) => curves.map((each) => Number(each[name])));
-    this.curves.hidden = [...positives, ...negatives].some((each) => each === 0);
+    const drawn = curves.map((each) => points(each.curve));
+    const [positives, negatives] = ["tp", "fp"].map((name) => drawn.map((each) => each[name].at(-1)));
+    this.curves.hidden = [...positives, ...negatives].some((each) => !each);
     if (this.curves.hidden) return;
     // Drawn at the comparison's prevalence, that of the figures; without one, each side at its own.
     const common = answer.prevalence;
-    const sides = curves.map((each, index) => ({
-      curve: points(each.curve), positives: positives[index], negatives: negatives[index],
+    const sides = drawn.map((curve, index) => ({
+      curve, positives: positives[index], negatives: negatives[index],
       skew: common === undefined ? 1 : ((positives[index] / negatives[index]) * (1 - common)) / common,
     }));
     const floor = common ?? positives[0] / (positives[0] + negatives[0]);

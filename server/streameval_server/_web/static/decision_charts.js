@@ -48,7 +48,7 @@ export class DecisionCharts {
   async loadCurve(reader) {
     const answer = await reader.read("curve", { kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS });
     const curve = points(answer.curve);
-    const [positives, negatives] = [Number(answer.numPositiveRef), Number(answer.numNegativeRef)];
+    const [positives, negatives] = [curve.tp.at(-1), curve.fp.at(-1)];
     if (!positives || !negatives) return;
     const hull = hullOf(curve);
     this.curve = { curve, hull, positives, negatives };

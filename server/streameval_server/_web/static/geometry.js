@@ -1,10 +1,11 @@
 // Computes the points of plots from curves in counts. Counts are numbers: exact below 2^53.
 
-/** Convert a Curve message to arrays of numbers. */
+/** Convert a Curve message to arrays of numbers: what cases weigh where they have weights. */
 export function points(curve) {
+  const isWeighted = curve?.weightedTp?.length > 0;
   return {
-    fp: (curve?.fp ?? []).map(Number),
-    tp: (curve?.tp ?? []).map(Number),
+    fp: ((isWeighted ? curve.weightedFp : curve?.fp) ?? []).map(Number),
+    tp: ((isWeighted ? curve.weightedTp : curve?.tp) ?? []).map(Number),
     thresholds: (curve?.thresholds ?? []).map(Number), // "Infinity" becomes Infinity
   };
 }
@@ -16,7 +17,8 @@ export function points(curve) {
 export function hullOf({ fp, tp, thresholds }) {
   const isBelow = (first, middle, last) => {
     const sides = [fp[middle] - fp[first], tp[last] - tp[first], tp[middle] - tp[first], fp[last] - fp[first]];
-    const [a, b, c, d] = tp.at(-1) * fp.at(-1) < Number.MAX_SAFE_INTEGER ? sides : sides.map(BigInt);
+    const isExact = tp.at(-1) * fp.at(-1) < Number.MAX_SAFE_INTEGER || !sides.every(Number.isSafeInteger); // sums of weights are fractions
+    const [a, b, c, d] = isExact ? sides : sides.map(BigInt);
     return a * b >= c * d;
   };
   const kept = [];

@@ -16,8 +16,9 @@ export class HistogramCard {
   }
 
   draw(histogram, threshold) {
-    const positives = histogram.positives.map(Number);
-    const negatives = histogram.negatives.map(Number);
+    const isWeighted = histogram.weightedPositives.length > 0;
+    const positives = (isWeighted ? histogram.weightedPositives : histogram.positives).map(Number);
+    const negatives = (isWeighted ? histogram.weightedNegatives : histogram.negatives).map(Number);
     const [ofPositives, ofNegatives] = [positives, negatives].map(shares);
     const { edges } = histogram;
     const label = `Histogram of the scores of ${count(sum(positives))} positives and `
