@@ -301,7 +301,10 @@ class Committer:
     def check_serving(self) -> None:
         """Raise RequestError (UNAVAILABLE) unless it serves."""
         if self.state is not State.SERVING:
-            raise disk_full() if isinstance(self.error, DiskFullError) else storage_failed()
+            error = self.error
+            if isinstance(error, DiskFullError):
+                raise disk_full(error.missing_bytes)
+            raise storage_failed()
 
     def submit(self, item: Item) -> None:
         """Queue an item.

@@ -12,6 +12,7 @@ case on disk.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from bisect import bisect
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ from streameval_server._log.wal_checkpointer import (
     MAX_WAL_PAGES,
     WalCheckpointer,
 )
+from streameval_server._log.wal_scan import copy_growth_bytes
 from streameval_server._model.errors import CorruptLogError, DiskFullError, StorageError
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ _MAX_DROP_BYTES = 1 << 20
 """Log rows, and bytes of their payloads, that one `drop` deletes at most."""
 _DISK_FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """SQLite's codes of a write without room, and of no room for the index of the write-ahead log."""
+_MIN_ROOM_BYTES = 1 << 16
+"""Room that a log needs to be opened and to take a small commit: some pages, and the index of the
+write-ahead log."""
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
 """The types of a log row's columns."""
 
@@ -113,6 +118,8 @@ class SqliteStorage:
         self._max_wal_pages = max_wal_pages
         # Bytes of rows that were committed since the last copy was requested.
         self._uncopied_bytes = 0
+        # Payloads of the rows that were to be written last.
+        self._append_bytes = 0
         self.durations = CommitDurations()
         self._acked = AckedRevisionFile(path)
         self._accepts_loss = accept_loss
@@ -227,6 +234,7 @@ class SqliteStorage:
     def append(self, rows: Sequence[LogRow]) -> None:
         """Write rows, at least one, in one transaction."""
         began = perf_counter()
+        self._append_bytes = sum(len(row.payload) for row in rows)
         with self._errors("write to"):
             connection = self._opened()
             failpoint("disk.append.begin")
@@ -240,7 +248,7 @@ class SqliteStorage:
                 connection.execute("COMMIT")
             failpoint("disk.append.commit")
         self._acked.record(rows[-1].revision, rows[-1].crc32)
-        self._uncopied_bytes += sum(len(row.payload) for row in rows)
+        self._uncopied_bytes += self._append_bytes
         if self._uncopied_bytes >= self._checkpoint_bytes:
             self._uncopied_bytes = 0
             self._checkpointer.request()
@@ -453,12 +461,28 @@ class SqliteStorage:
         try:
             yield
         except sqlite3.OperationalError as error:
-            is_full = getattr(error, "sqlite_errorcode", 0) in _DISK_FULL
-            kind = DiskFullError if is_full else StorageError
-            raise kind(f"cannot {what} {self._path}: {_one_line(error)}") from error
+            problem = f"cannot {what} {self._path}: {_one_line(error)}"
+            if getattr(error, "sqlite_errorcode", 0) in _DISK_FULL:
+                raise DiskFullError(problem, self._missing_bytes()) from error
+            raise StorageError(problem) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # A message of SQLite that quotes damaged text may not be valid UTF-8.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+
+    def _missing_bytes(self) -> int:
+        """Return how much room the disk lacks until the log takes its next commit; 0 if unknown.
+
+        To be opened, it copies the write-ahead log into the database, whose room is then free
+        for the next one.
+        """
+        try:
+            needed = copy_growth_bytes(self._path)
+            wal = self._path.with_name(f"{self._path.name}-wal")
+            freed = wal.stat().st_size if wal.exists() else 0
+            needed += max(self._append_bytes + _MIN_ROOM_BYTES - freed, 0)
+            return max(needed - shutil.disk_usage(self._path.parent).free, 0)
+        except OSError:
+            return 0
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[LogRow]) -> None:

@@ -15,7 +15,7 @@ https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -71,21 +71,39 @@ def find_wal_damage(database: Path) -> WalDamage | None:
     OSError
         When a file cannot be read.
     """
-    path = database.with_name(f"{database.name}-wal")
-    if not path.is_file() or path.stat().st_size <= _HEADER_BYTES + _FRAME_HEAD_BYTES:
+    wal = _Wal.of(database)
+    if wal is None:
         return None
-    with database.open("rb") as file:
-        page_bytes = int.from_bytes(file.read(18)[16:], "big")
-    page_bytes = 65_536 if page_bytes == 1 else page_bytes
-    if page_bytes < 512 or page_bytes & (page_bytes - 1):
-        return None  # SQLite refuses such a database
-    wal = _Wal(path, page_bytes)
     scan = _Scan(None if wal.header_is_right else 0)
     for chunk in wal.chunks():
         scan.take(chunk)
     if scan.wrong is None or not scan.has_synced:
         return None
     return WalDamage(scan.wrong, scan.count, scan.committed_revision)
+
+
+def copy_growth_bytes(database: Path) -> int:
+    """Return by how much the database grows when its write-ahead log is copied into it. O(bytes).
+
+    Parameters
+    ----------
+    database
+        As for `find_wal_damage`.
+
+    Raises
+    ------
+    OSError
+        When a file cannot be read.
+    """
+    wal = _Wal.of(database)
+    if wal is None:
+        return 0
+    pages = 0
+    for chunk in wal.chunks():
+        # The head of a frame that ends a transaction has the size of the database after it.
+        sizes = np.ascontiguousarray(chunk.frames[chunk.is_right, 4:8]).view(">u4")
+        pages = max(pages, int(sizes.max(initial=0)))
+    return max(pages * wal.page_bytes - database.stat().st_size, 0)
 
 
 class _Chunk(NamedTuple):
@@ -109,8 +127,22 @@ class _Chunk(NamedTuple):
 class _Wal:
     """The frames of a file, a chunk at a time."""
 
+    @classmethod
+    def of(cls, database: Path) -> Self | None:
+        """Return a database's; None where there are no frames that SQLite would read."""
+        path = database.with_name(f"{database.name}-wal")
+        if not path.is_file() or path.stat().st_size <= _HEADER_BYTES + _FRAME_HEAD_BYTES:
+            return None
+        with database.open("rb") as file:
+            page_bytes = int.from_bytes(file.read(18)[16:], "big")
+        page_bytes = 65_536 if page_bytes == 1 else page_bytes
+        if page_bytes < 512 or page_bytes & (page_bytes - 1):
+            return None  # SQLite refuses such a database
+        return cls(path, page_bytes)
+
     def __init__(self, path: Path, page_bytes: int) -> None:
         self._path = path
+        self.page_bytes = page_bytes
         self._frame_bytes = _FRAME_HEAD_BYTES + page_bytes
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)

@@ -195,13 +195,13 @@ def storage_failed() -> RequestError:
     )
 
 
-def disk_full() -> RequestError:
+def disk_full(missing_bytes: int = 0) -> RequestError:
     """Return the error of a call while the log cannot be written for want of room."""
     return RequestError(
         Code.UNAVAILABLE,
-        "the server's disk is full and it only answers queries: free some space on the disk of "
-        "its data directory; it then accepts rows by itself, after the last sequence that it "
-        "reports",
+        f"the server's disk is full and it only answers queries: free {_room(missing_bytes)} on "
+        "the disk of its data directory; it then accepts rows by itself, after the last sequence "
+        "that it reports",
         reason="STORAGE_FAILED",
         retry_after_s=RETRY_AFTER_S,
     )
@@ -331,7 +331,22 @@ class StorageError(StreamEvalError):
 
 
 class DiskFullError(StorageError):
-    """The disk has no room for a write; what was written before can be read."""
+    """The disk has no room for a write; what was written before can be read.
+
+    Attributes
+    ----------
+    missing_bytes : int
+        How much more must be free until the log can be written; 0 when that is not known.
+    """
+
+    def __init__(self, problem: str, missing_bytes: int = 0) -> None:
+        super().__init__(f"{problem}: free {_room(missing_bytes)} on its disk")
+        self.missing_bytes = missing_bytes
+
+
+def _room(missing_bytes: int) -> str:
+    """Return how much room is missing, in words."""
+    return f"at least {-(-missing_bytes // 1024):,} KiB more" if missing_bytes else "some space"
 
 
 class CorruptLogError(StorageError):
