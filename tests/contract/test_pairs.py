@@ -408,7 +408,7 @@ def test_a_pair_is_made_listed_and_deleted(wire: Wire, pair: tuple[str, str], fr
     assert failed(wire.pairs.CreatePair, same).code is grpc.StatusCode.INVALID_ARGUMENT
     error = failed(wire.streams.DeleteStream, stream_pb2.DeleteStreamRequest(name=b))
     assert error.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert "delete the pair first" in error.message
+    assert error.message == f"stream {b} is in 1 pair ({a} and {b}): delete the pair first"
     deletion = pair_pb2.DeletePairRequest(a=b, b=a, request_id="gone")
     wire.pairs.DeletePair(deletion, timeout=20)
     assert wire.pairs.DeletePair(deletion, timeout=20).duplicate

@@ -335,10 +335,11 @@ class Transaction:
             raise no_stream(name)
         elif change is None:
             if facts.pairs:
-                a, b = facts.pairs[0]
+                # Without the other stream's name, which the caller may not know.
                 raise RequestError(
                     Code.FAILED_PRECONDITION,
-                    f"stream {name} is in the pair of {a} and {b}: delete the pair first",
+                    f"stream {name} is in {len(facts.pairs)} "
+                    f"{'pair' if len(facts.pairs) == 1 else 'pairs'}",
                     reason="STREAM_IN_PAIR",
                 )
             self._num_streams -= 1

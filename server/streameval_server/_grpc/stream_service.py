@@ -12,7 +12,7 @@ from streameval_server._grpc.alarm_methods import AlarmMethods
 from streameval_server._grpc.mark_methods import MarkMethods
 from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
-from streameval_server._model.errors import no_stream
+from streameval_server._model.errors import RequestError, no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope, covers
@@ -108,7 +108,12 @@ class StreamService:
 
     async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
         """Delete a stream; queries after the answer do not find it."""
-        response = await self._change(lambda call: call.delete_stream(frame))
+        try:
+            response = await self._change(lambda call: call.delete_stream(frame))
+        except RequestError as error:
+            if error.reason != "STREAM_IN_PAIR":
+                raise
+            raise await self._in_pairs(frame, error) from None
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
@@ -119,6 +124,26 @@ class StreamService:
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         self._describe(response)
         return response
+
+    async def _in_pairs(self, frame: bytes, error: RequestError) -> RequestError:
+        """Return the error with the pairs of which the caller's token covers both streams."""
+        name = stream_pb2.DeleteStreamRequest.FromString(frame).name
+        runtime = self._runtime
+        listed = partial(runtime.list_pairs, stream=name, after="", limit=MAX_PAGE_STREAMS)
+        pairs, _ = await runtime.queries.run(object(), listed)
+        streams = current_access().streams
+        shown = [
+            f"{info.a} and {info.b}"
+            for info in pairs
+            if covers(streams, info.a) and covers(streams, info.b)
+        ]
+        message = error.message
+        if shown:
+            message += f" ({'; '.join(shown)})"
+        message += ": delete the pair first"
+        if len(shown) < len(pairs):
+            message += ", with a token that covers both of its streams"
+        return RequestError(error.code, message, reason=error.reason)
 
     def _describe(
         self, response: stream_pb2.CreateStreamResponse | stream_pb2.UpdateStreamResponse

@@ -2,7 +2,7 @@
 
 Collecting is expensive, so a result is cached for about the scrape interval and shared
 by all scrapers whose tokens cover the same streams; a token limited to some streams
-gets the metrics of those.
+gets the metrics of those, and of the server only what does not depend on other streams.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Metrics:
             streams = current_access().streams
             scrape = await self._scraped(streams)
             # Off the event loop: there may be thousands of lines.
-            exposition = _Exposition(self._registry, self._families(scrape, streams))
+            exposition = _Exposition(self._families(scrape, streams))
             text = await asyncio.to_thread(encode, exposition)
             # The token may have been revoked or narrowed meanwhile.
             check.check_answer()
@@ -151,22 +151,23 @@ class Metrics:
         yield GaugeMetricFamily(
             "streameval_window_seconds", "The recent window.", value=self._window_s
         )
-        yield from _server_families(scrape.status)
+        yield from _shared_families(scrape.status)
+        if streams is None:
+            yield from self._registry.collect()
+            yield from _server_families(scrape.status)
         yield from stream_families(scrape.streams)
         if self._intake is not None:
             yield _payload_family(self._intake, streams)
 
 
 class _Exposition:
-    """A registry and further metric families, as prometheus_client's encoders take them."""
+    """Metric families, as prometheus_client's encoders take them."""
 
-    def __init__(self, registry: CollectorRegistry, families: Iterator[Metric]) -> None:
-        self._registry = registry
+    def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families."""
-        yield from self._registry.collect()
         yield from self._families
 
 
@@ -183,10 +184,21 @@ def _payload_family(intake: PayloadIntake, streams: tuple[str, ...] | None) -> M
     return family
 
 
-def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metric]:
+def _shared_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metric]:
+    """Yield what any token with `query` may know of the server: nothing of other streams."""
     yield InfoMetricFamily(
         "streameval", "The version that runs.", value={"version": status.version}
     )
+    for name, help_, value in (
+        ("serving", "Whether the server commits.", int(status.serving)),
+        ("clock_in_doubt", "Whether the clock is in doubt.", int(status.clock_in_doubt)),
+        ("start_time_seconds", "When it started.", status.start_time.ToMicroseconds() / 1e6),
+    ):
+        yield GaugeMetricFamily(f"streameval_{name}", help_, value=value)
+
+
+def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metric]:
+    """Yield the numbers of all streams together, for tokens that cover all."""
     yield CounterMetricFamily(
         "streameval_log_entries", "Durable log entries.", value=status.durable_revision
     )
@@ -226,8 +238,6 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         waits.add_metric((reason,), status.ack_wait.age.ToNanoseconds() / 1e9 if is_it else 0.0)
     yield waits
     for name, help_, value in (
-        ("serving", "Whether the server commits.", int(status.serving)),
-        ("clock_in_doubt", "Whether the clock is in doubt.", int(status.clock_in_doubt)),
         (
             "clock_ahead_seconds",
             "The wall clock, minus the server's time.",
@@ -242,11 +252,6 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         ("kept_ids", "Ids kept, in all streams.", status.pending),
         ("state_bytes", "Approximate memory of all streams.", status.state_bytes),
         ("state_limit_bytes", "Above it ingest is refused; 0: no limit.", status.max_state_bytes),
-        (
-            "start_time_seconds",
-            "When it started.",
-            status.start_time.ToMicroseconds() / 1e6,
-        ),
     ):
         yield GaugeMetricFamily(f"streameval_{name}", help_, value=value)
     if status.HasField("disk"):
