@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import class_of
 from streameval._common.names import (
     MAX_ID_BYTES,
     MAX_STREAM_NAME,
@@ -16,6 +17,7 @@ from streameval._common.names import (
     segment_value_problem,
 )
 from streameval._common.values import shown, truncated
+from streameval.payloads._body import ShapeProblem
 from streameval.payloads._mapping import CLASS
 from streameval.payloads._rows import (
     MAX_CLUSTER_CHARS,
@@ -26,6 +28,7 @@ from streameval.payloads._rows import (
     Refusal,
     RowError,
     cluster_of,
+    id_text,
     label_of,
     score_of,
     text_of,
@@ -124,12 +127,15 @@ class _EventRows:
         for place, name in enumerate(self._names):
             if isinstance(name, str):
                 self._places.setdefault(name, place)
-        selected["score"] = self._score_column(selected.get("score"))
+        self._classes = {class_of(each): place for place, each in enumerate(mapping.classes)}
+        selected.setdefault("score", None)
         self._columns = selected
 
     def read(self) -> Extraction:
         """Return the rows. Raises RowError when the event as a whole has none."""
         columns = self._columns
+        for each in columns.values():
+            _check_shape(each)
         self._check_selected(columns)
         size, lists = _size_of(columns)
         if not size:
@@ -176,14 +182,20 @@ class _EventRows:
         except RowError:
             return False
         scores = columns["score"] if isinstance(columns["score"], list) else [columns["score"]]
-        if size > 1 and _FLOAT.issuperset(map(type, scores)) and all(map(isfinite, scores)):
+        is_plain = mapping.class_ is None
+        if (
+            is_plain
+            and size > 1
+            and _FLOAT.issuperset(map(type, scores))
+            and all(map(isfinite, scores))
+        ):
             ids = [f"{id_}/{row}" for row in range(size)]
             shared = map(repeat, (None, time_us, segments, None, None))
             found.rows += map(_new_row, zip(repeat(stream), ids, scores, *shared, strict=False))
             return True
         for row, value in enumerate(scores):
             score = value
-            if type(value) is not float or not isfinite(value):
+            if not is_plain or type(value) is not float or not isfinite(value):
                 try:
                     self._check_selected({"score": value})
                     score = self._score(value, mapping.class_)
@@ -204,14 +216,6 @@ class _EventRows:
             ]
             raise RowError(Reason.NOTHING_SELECTED, f"nothing is at {' or '.join(sought)}")
 
-    def _score_column(self, scores: Any) -> Any:
-        """Return the scores by row: with a class, a flat list is the classes of one row."""
-        if not isinstance(scores, list) or (
-            self._mapping.class_ is None and not self._mapping.classes
-        ):
-            return scores
-        return scores if any(isinstance(each, list | dict) for each in scores) else [scores]
-
     def _rows(self, values: Mapping[str, Any], place: int | None) -> Iterator[PayloadRow]:
         """Yield the row of some values, or one a class."""
         mapping = self._mapping
@@ -231,7 +235,7 @@ class _EventRows:
             yield PayloadRow(
                 stream=self._stream(),
                 score=None if score is None else self._score(score, mapping.class_),
-                label=None if label is None else label_of(_only(label), mapping.positive),
+                label=None if label is None else label_of(_only(label), mapping.labels),
                 **shared,
             )
             return
@@ -247,7 +251,7 @@ class _EventRows:
     def _id(self, value: Any, place: int | None) -> str:
         if value is None:
             raise RowError(Reason.ID, f"no id is at {self._mapping.selectors['id'].expression}")
-        text = text_of(value, Reason.ID, "id")
+        text = id_text(value)
         if place is not None:
             text = f"{text}/{place}"
         problem = id_problem("id", text, MAX_ID_BYTES)
@@ -264,12 +268,14 @@ class _EventRows:
     def _class_of(self, label: Any) -> int:
         """Return the place of the class that a label names, by its name or by its place."""
         classes = self._mapping.classes
-        text = text_of(label, Reason.LABEL, "label")
-        if text in classes:
-            return classes.index(text)
-        # As short as a place: Python refuses to read thousands of digits.
-        if text.isdecimal() and len(text) <= len(str(MAX_EVENT_ROWS)) and int(text) < len(classes):
-            return int(text)
+        try:
+            found = class_of(label)
+        except TypeError as error:
+            raise RowError(Reason.LABEL, str(error)) from None
+        if found is not None and found in self._classes:
+            return self._classes[found]
+        if isinstance(found, int) and 0 <= found < len(classes):
+            return found
         known = ", ".join(classes)
         raise RowError(Reason.LABEL, f"label must be one of {known}, got {shown(label)}")
 
@@ -279,21 +285,25 @@ class _EventRows:
             if wanted not in score:
                 raise RowError(Reason.CLASS, f"there is no class {shown(wanted)} in {shown(score)}")
             return score_of(score[wanted])
-        if not isinstance(score, list):
-            return score_of(score)
+        _check_shape(score)
+        scores = score if isinstance(score, list) else [score]
         if wanted is None:
-            if len(score) == 1:
-                return score_of(score[0])
-            message = f"a row has {len(score)} scores: declare class, or select one"
+            if len(scores) == 1:
+                return score_of(scores[0])
+            message = f"a row has {len(scores)} scores: declare class, or select one"
             raise RowError(Reason.SEVERAL_SCORES, message)
         if isinstance(wanted, str):
             if wanted not in self._places:
                 message = f"there is no class {shown(wanted)} in {shown(self._names)}"
                 raise RowError(Reason.CLASS, message)
             wanted = self._places[wanted]
-        if not 0 <= wanted < len(score):
-            raise RowError(Reason.CLASS, f"there is no class {wanted}: a row has {len(score)}")
-        return score_of(score[wanted])
+        if not 0 <= wanted < len(scores):
+            message = f"there is no class {wanted}: a row has {len(scores)}"
+            if scores is not score:
+                expression = self._mapping.selectors["score"].expression
+                message += f"; if the list is the classes of one row, select [{expression}]"
+            raise RowError(Reason.CLASS, message)
+        return score_of(scores[wanted])
 
     def _segments(self, values: Mapping[str, Any]) -> dict[str, str]:
         segments = {}
@@ -329,6 +339,12 @@ class _EventRows:
 
 def _cut(value: Any) -> Any:
     return value[:_MAX_SHARED_CHARS] if isinstance(value, str) else value
+
+
+def _check_shape(value: Any) -> None:
+    """Refuse a tensor whose rows are not known."""
+    if isinstance(value, ShapeProblem):
+        raise RowError(Reason.LENGTH, value.message)
 
 
 @lru_cache(maxsize=1_024)

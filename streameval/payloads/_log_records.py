@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval.payloads._body import load_json, nest_tensors
-from streameval.payloads._event import Event
+from streameval.payloads._event import Event, UnreadableEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,10 +84,11 @@ def _time_text(time_ns: int) -> str:
         return str(time_ns)  # after the year 9999: refused where a mapping reads it
 
 
-def read_log_records(body: bytes) -> list[Event]:
+def read_log_records(body: bytes) -> list[Event | UnreadableEvent]:
     """Return the records of an ``ExportLogsServiceRequest`` in JSON. O(body).
 
-    Files of the OpenTelemetry Collector have one such request a line.
+    Files of the OpenTelemetry Collector have one such request a line. The JSON is protobuf's:
+    null is absent, a field may have its name in the proto, an integer may be a text or 7.0.
 
     Parameters
     ----------
@@ -95,8 +98,8 @@ def read_log_records(body: bytes) -> list[Event]:
     Raises
     ------
     InvalidInputError
-        When it is no JSON, or no such request: one bad value refuses the whole message, as
-        in the binary encoding.
+        When it is no JSON, or no such request, or has too many records. A bad record, and each
+        record of a resource or a logger that is bad, is an `UnreadableEvent`.
 
     Examples
     --------
@@ -104,25 +107,54 @@ def read_log_records(body: bytes) -> list[Event]:
     >>> [event.body for event in read_log_records(body)]
     [7]
     """
-    events: list[Event] = []
+    events: list[Event | UnreadableEvent] = []
     try:
-        for sender in _tables(_table(load_json(body), "the request"), "resourceLogs"):
-            resource = _attributes(_table(sender.get("resource"), "resource"))
-            for logger in _tables(sender, "scopeLogs"):
-                scope = _text(_table(logger.get("scope"), "scope"), "name")
-                records = _tables(logger, "logRecords")
-                if len(events) + len(records) > MAX_LOG_RECORDS:
-                    message = f"more than {MAX_LOG_RECORDS} log records: send fewer at once"
-                    raise InvalidInputError(message, field="body")
-                events += [_event(each, resource, scope) for each in records]
-    except RecursionError:
-        raise InvalidInputError("the body is nested too deeply", field="body") from None
+        for sender in _list(_table(load_json(body), "the request"), "resourceLogs"):
+            try:
+                _add_sender(_table(sender, "resourceLogs"), events)
+            except _WrongError as error:
+                events.append(UnreadableEvent(str(error)))
+    except _WrongError as error:
+        message = f"the body is no ExportLogsServiceRequest: {error}"
+        raise InvalidInputError(message, field="body") from None
     return events
+
+
+class _WrongError(Exception):
+    """A part of a request is not what the protocol says."""
+
+    def __init__(self, name: str, wanted: str, value: Any) -> None:
+        super().__init__(f"{name} must be {wanted}, got {shown(value)}")
+
+
+def _add_sender(sender: dict[str, Any], events: list[Event | UnreadableEvent]) -> None:
+    """Add the records of a resource; each is refused if the resource or its logger is bad."""
+    for each in _list(sender, "scopeLogs"):
+        logger = _table(each, "scopeLogs")
+        records = _list(logger, "logRecords")
+        if len(events) + len(records) > MAX_LOG_RECORDS:
+            message = f"more than {MAX_LOG_RECORDS} log records: send fewer at once"
+            raise InvalidInputError(message, field="body")
+        try:
+            resource = _attributes(_table(_get(sender, "resource"), "resource"))
+            scope = _text(_table(_get(logger, "scope"), "scope"), "name")
+        except (_WrongError, RecursionError) as error:
+            events += [UnreadableEvent(_said(error))] * len(records)
+            continue
+        for record in records:
+            try:
+                events.append(_event(_table(record, "logRecords"), resource, scope))
+            except (_WrongError, RecursionError) as error:
+                events.append(UnreadableEvent(_said(error)))
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, _WrongError) else "the record is nested too deeply"
 
 
 def _event(record: dict[str, Any], resource: Mapping[str, Any], scope: str) -> Event:
     return log_record_event(
-        _value(record.get("body")),
+        _value(_get(record, "body")),
         _attributes(record),
         resource,
         name=_text(record, "eventName"),
@@ -135,64 +167,65 @@ def _event(record: dict[str, Any], resource: Mapping[str, Any], scope: str) -> E
 
 
 def _value(value: Any) -> Any:
-    """Return an ``AnyValue`` as a JSON value; integers may be texts, as in protobuf's JSON."""
-    if value is None or value == {}:
-        return None
+    """Return an ``AnyValue`` as a JSON value; one without a kind is null."""
     table = _table(value, "a value")
     for kind, read in _READERS.items():
-        if kind in table:
-            return read(table[kind])
+        found = _get(table, kind)
+        if found is not None:
+            return read(kind, found)
     return None  # of a kind that is newer than this
 
 
-def _integer(value: Any) -> int:
-    try:
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            return int(value)
-    except ValueError:
-        pass
-    raise _wrong("intValue", "an integer", value)
-
-
-def _number(value: Any) -> float:
+def _integer(name: str, value: Any) -> int:
+    """Return an integer of 64 bits, which may be a text, and may be written as 7.0 or 7e0."""
     try:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return float(value)  # "NaN" and "Infinity" too, as protobuf's JSON has them
+            number = Decimal(value)
+            if abs(number) < 1 << 64 and number == int(number):
+                return int(number)
+    except (ArithmeticError, ValueError):
+        pass
+    raise _WrongError(name, "an integer", value)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)  # "NaN" and "Infinity" too
     except (ValueError, OverflowError):
         pass
-    raise _wrong("doubleValue", "a number", value)
+    raise _WrongError(name, "a number", value)
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _wrong("boolValue", "true or false", value)
+        raise _WrongError(name, "true or false", value)
     return value
 
 
-def _string(value: Any) -> str:
+def _string(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong("stringValue", "a text", value)
+        raise _WrongError(name, "a text", value)
     return value
 
 
-def _bytes(value: Any) -> str:
-    """Return bytes as base64, which they are in JSON already."""
+def _bytes(name: str, value: Any) -> str:
+    """Return bytes as base64: they may be base64url, and lack their padding."""
+    text = _string(name, value).rstrip("=").replace("-", "+").replace("_", "/")
+    text += "=" * (-len(text) % 4)
     try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        raise _wrong("bytesValue", "base64", value) from None
-    return str(value)
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _WrongError(name, "base64", value) from None
+    return text
 
 
-def _array(value: Any) -> list[Any]:
-    values = _table(value, "arrayValue").get("values") or []
-    if not isinstance(values, list):
-        raise _wrong("arrayValue.values", "an array", values)
-    return [_value(each) for each in values]
+def _array(name: str, value: Any) -> list[Any]:
+    return [_value(each) for each in _list(_table(value, name), "values")]
 
 
-def _map(value: Any) -> dict[str, Any]:
-    return _pairs(_table(value, "kvlistValue"), "values")
+def _map(name: str, value: Any) -> dict[str, Any]:
+    return _pairs(_table(value, name), "values")
 
 
 _READERS = {
@@ -212,44 +245,51 @@ def _attributes(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(holder: dict[str, Any], name: str) -> dict[str, Any]:
-    return {_text(each, "key"): _value(each.get("value")) for each in _tables(holder, name)}
+    tables = [_table(each, name) for each in _list(holder, name)]
+    return {_text(each, "key"): _value(_get(each, "value")) for each in tables}
 
 
-def _tables(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a field that repeats messages; absent is none."""
+def _get(holder: dict[str, Any], name: str) -> Any:
+    """Return a field by its name in JSON, else by its name in the proto; null is absent."""
     found = holder.get(name)
+    return holder.get(_PROTO_NAMES[name]) if found is None and name in _PROTO_NAMES else found
+
+
+_PROTO_NAMES = {
+    name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+    for name in (
+        *("resourceLogs", "scopeLogs", "logRecords", "eventName", "traceId", "spanId"),
+        *("timeUnixNano", "observedTimeUnixNano", *_READERS),
+    )
+}
+
+
+def _list(holder: dict[str, Any], name: str) -> list[Any]:
+    """Return a field that is repeated; absent is none."""
+    found = _get(holder, name)
     if found is None:
         return []
     if not isinstance(found, list):
-        raise _wrong(name, "an array", found)
-    return [_table(each, name) for each in found]
+        raise _WrongError(name, "an array", found)
+    return found
 
 
 def _table(value: Any, name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wrong(name, "an object", value)
+        raise _WrongError(name, "an object", value)
     return value
 
 
 def _text(holder: dict[str, Any], name: str) -> str:
-    value = holder.get(name, "")
-    if not isinstance(value, str):
-        raise _wrong(name, "a text", value)
-    return value
+    value = _get(holder, name)
+    return "" if value is None else _string(name, value)
 
 
 def _nanoseconds(holder: dict[str, Any], name: str) -> int:
-    value = holder.get(name, 0)
-    try:
-        if isinstance(value, str | int) and not isinstance(value, bool) and int(value) >= 0:
-            return int(value)
-    except ValueError:
-        pass
-    raise _wrong(name, "nanoseconds since 1970", value)
-
-
-def _wrong(name: str, wanted: str, value: Any) -> InvalidInputError:
-    message = f"the body is no ExportLogsServiceRequest: {name} must be {wanted}, got "
-    return InvalidInputError(message + shown(value), field="body")
+    value = _get(holder, name)
+    found = 0 if value is None else _integer(name, value)
+    if found < 0:
+        raise _WrongError(name, "nanoseconds since 1970", value)
+    return found

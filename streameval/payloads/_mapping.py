@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import Labels
 from streameval._common.names import MAX_STREAM_NAME, new_stream_name_problem, segment_key_problem
 from streameval._common.values import quoted, shown
-from streameval.payloads._presets import PRESETS
+from streameval.payloads._presets import ONE_ROW, PRESETS
 from streameval.payloads._rows import TIME_UNITS
 from streameval.payloads._selectors import Selector
 
@@ -73,8 +74,9 @@ class PayloadMapping:
     classes : sequence of str
         The classes' names, to count every class in a stream of its own; a label is then the
         name, or the place, of the true class.
-    positive : str, optional
-        The label of the positive class. Default: 1 or true.
+    positive, negative : str, int, float or bool, optional
+        The labels of the two classes; every other one is refused. Default: 1 or true, and 0 or
+        false; without `negative` a positive that is one of them has the other as its negative.
 
     Attributes
     ----------
@@ -86,6 +88,8 @@ class PayloadMapping:
         Whether there is no placeholder.
     columns : tuple of (str, callable)
         What selects the values of rows, by name: every selector but `when`.
+    labels : Labels
+        Reads labels of these classes.
     has_plain_rows : bool
         Whether a row has a score, a label, an id and a time at most, and goes to one stream.
 
@@ -119,13 +123,15 @@ class PayloadMapping:
     class_: int | str | None = None
     class_names: str = ""
     classes: Sequence[str] = ()
-    positive: str | None = None
+    positive: Any = None
+    negative: Any = None
     selectors: dict[str, Selector] = field(init=False, repr=False, compare=False)
     stream_parts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False)
     is_one_stream: bool = field(init=False, repr=False, compare=False)
     columns: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = field(
         init=False, repr=False, compare=False
     )
+    labels: Labels = field(init=False, repr=False, compare=False)
     has_plain_rows: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +139,7 @@ class PayloadMapping:
         is_one_stream = all(name is None for _, name in self.stream_parts)
         object.__setattr__(self, "is_one_stream", is_one_stream)
         self._check_values()
+        object.__setattr__(self, "labels", Labels(self.positive, self.negative))
         expressions = {
             name: getattr(self, name) for name in _SELECTORS if getattr(self, name) != ""
         }
@@ -204,6 +211,8 @@ class PayloadMapping:
         if not (known_keys.get("label") or given.get("label")):
             known_keys.pop("label_probability", None)  # it belongs to a label
         merged = {**known_keys, **given}
+        if preset in ONE_ROW and merged.keys() & {"class", "classes"} and merged.get("score"):
+            merged["score"] = f"[{merged['score']}]"  # its list is the classes of the only row
         known = {each.name.rstrip("_"): each for each in fields(cls) if each.init}
         for name, value in merged.items():
             if name not in known:
@@ -304,8 +313,8 @@ def _check_type(name: str, value: object) -> None:
         expected = (dict,)
     elif name in ("types", "classes"):
         expected = (list, tuple)
-    elif name == "class":
-        return
+    elif name in ("class", "positive", "negative"):
+        return  # checked where they are read
     if not isinstance(value, expected):
         message = f"{name} must be a {expected[0].__name__}, got {shown(value)}"
         raise InvalidInputError(message, field=name)

@@ -82,3 +82,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 """Keys of a mapping by the preset's name. ``bentoml`` needs a `score`: its records have the
 names that the service logs."""
+
+ONE_ROW = frozenset({"bentoml", "bentoml-otlp", "genai-evaluation", "ndjson"})
+"""Presets of senders that write one record a row: a list in it is the scores of its classes."""

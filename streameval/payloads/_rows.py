@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.names import id_of
 from streameval._common.values import shown
+from streameval._counts.columns import check_score
 from streameval._counts.weight_columns import check_unit
 from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from streameval._common.labels import Labels
 
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 """Microseconds in a unit of times that are numbers."""
@@ -37,9 +41,9 @@ class Reason(enum.Enum):
     CLASS = "class"
     """The row has no such class."""
     LABEL = "label"
-    """The label is neither positive nor negative."""
+    """The label is missing, or neither positive nor negative."""
     ID = "id"
-    """The row has no id, or one that is too long."""
+    """The row has no id, one that is too long, or a number that may stand for several."""
     TIME = "time"
     """The time cannot be read."""
     WEIGHT = "weight"
@@ -49,7 +53,8 @@ class Reason(enum.Enum):
     SEGMENT = "segment"
     """A segment's value is no text, number or boolean, or is too long."""
     LENGTH = "length"
-    """Two columns have different numbers of rows, or the payload has too many, or is too long."""
+    """Two columns, or a tensor and its shape, have different numbers of rows; or the payload has
+    too many, or is too long."""
     STREAM = "stream"
     """The name of the stream needs a header that the event does not have."""
     UNREADABLE = "unreadable"
@@ -144,44 +149,33 @@ def score_of(value: Any) -> float:
     >>> score_of(1)
     1.0
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RowError(Reason.SCORE, f"score must be a number, got {shown(value)}")
     try:
-        score = float(value)
-    except OverflowError:
-        score = math.inf
-    if not math.isfinite(score):
-        raise RowError(Reason.SCORE, f"score must be finite, got {shown(value)}")
-    return score
+        return check_score(value)
+    except InvalidInputError as error:
+        raise RowError(Reason.SCORE, str(error)) from None
 
 
-def label_of(value: Any, positive: str | None) -> bool:
-    """Return a label: whether it is the positive value.
-
-    Parameters
-    ----------
-    value : object
-        With no `positive`, a boolean, 0, 1, or one of them as text.
-    positive : str or None
-        The text of the positive value; every other one is negative.
+def label_of(value: Any, labels: Labels) -> bool:
+    """Return a label.
 
     Examples
     --------
-    >>> label_of("1", None), label_of(False, None), label_of("fraud", "fraud")
-    (True, False, True)
+    >>> label_of("1.0", Labels("true"))
+    True
     """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is None or isinstance(value, list | dict):
-        raise RowError(Reason.LABEL, f"label must be one value, got {shown(value)}")
-    text = str(value).strip()
-    if positive is not None:
-        return text == positive
-    known = {"1": True, "true": True, "0": False, "false": False}.get(text.lower())
-    if known is None:
-        message = f"label must be true, false, 0 or 1, got {shown(value)}: declare positive"
-        raise RowError(Reason.LABEL, message)
-    return known
+    try:
+        return labels.read(value)
+    except InvalidInputError as error:
+        raise RowError(Reason.LABEL, str(error)) from None
+
+
+def id_text(value: Any) -> str:
+    """Return an id as text."""
+    try:
+        text = str(id_of(value))
+    except InvalidInputError as error:
+        raise RowError(Reason.ID, str(error)) from None
+    return _encodable(text, Reason.ID, "id")
 
 
 def time_of(value: Any, unit: str) -> int:
@@ -241,7 +235,7 @@ def cluster_of(value: Any) -> str:
 
 
 def text_of(value: Any, reason: Reason, what: str) -> str:
-    """Return an id or a segment's value as text; a boolean as JSON has it."""
+    """Return a segment's value, or a part of a stream's name, as text; a boolean as in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):

@@ -2,7 +2,10 @@
 
 Plain paths, such as ``body.outputs[0].data`` and ``body.id || headers.id``, are what most
 selectors are: they become functions, which do without the library's interpreter. Every other
-expression is evaluated by the library.
+expression is evaluated by the library, in three places not by its rules, since a value and a row
+must not be lost: false is a value to ``||``, ``[*]`` keeps the places of rows that lack a value,
+and a comparison with what is missing gives no label. Conditions (``when``, ``[?...]``) are
+JMESPath's own.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jmespath
-from jmespath import functions
+from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from streameval._common.errors import InvalidInputError
@@ -55,18 +58,100 @@ class _Functions(functions.Functions):
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
+_ALIKE = frozenset({"subexpression", "index_expression", "multi_select_list", "multi_select_dict"})
+"""Nodes whose children's values are the values of rows, where their own is."""
+
+_PROJECTIONS = frozenset({"projection", "value_projection", "filter_projection"})
+
+
+def _row_values(node: Mapping[str, Any], *, keeps_places: bool, is_label: bool) -> dict[str, Any]:
+    """Return a parsed expression whose value belongs to rows, with the nodes of `_RowValues`.
+
+    A list loses its places in a pipe or in a function, which take it as JMESPath has it.
+    """
+    kind, children = node["type"], node["children"]
+    reads: list[bool | None] = [None] * len(children)  # None: a condition, as it is
+    if kind in _ALIKE or kind in ("or_expression", "key_val_pair"):
+        reads = [keeps_places] * len(children)
+    elif kind in _PROJECTIONS:
+        reads[:2] = keeps_places, keeps_places
+    elif kind in ("pipe", "and_expression"):
+        reads[-1] = keeps_places
+        reads[0] = False if kind == "pipe" else None
+    elif kind in ("function_expression", "expref", "comparator", "flatten"):
+        reads = [False] * len(children)
+    if kind == "or_expression":
+        kind = "first_value"
+    elif kind in _PROJECTIONS and keeps_places:
+        kind = f"row_{kind}"
+    elif is_label and kind in ("comparator", "not_expression") and not _names_null(node):
+        kind = f"known_{kind}"
+    changed = [
+        child if reads_as is None else _row_values(child, keeps_places=reads_as, is_label=is_label)
+        for child, reads_as in zip(children, reads, strict=True)
+    ]
+    return {**node, "type": kind, "children": changed}
+
+
+def _names_null(node: Mapping[str, Any]) -> bool:
+    """Whether a comparison asks for null itself."""
+    return any(each["type"] == "literal" and each["value"] is None for each in node["children"])
+
+
+def _is_true(value: Any) -> bool:
+    """Whether JMESPath takes a value as true: 0 is, what is empty is not."""
+    return not (value is None or value is False or value in ("", [], {}))
+
+
+class _RowValues(visitor.TreeInterpreter):
+    """Evaluates the nodes that `_row_values` makes, all others as the library does."""
+
+    def visit_first_value(self, node: Any, value: Any) -> Any:
+        found = self.visit(node["children"][0], value)
+        return self.visit(node["children"][1], value) if _is_absent(found) else found
+
+    def visit_row_projection(self, node: Any, value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        return [self.visit(node["children"][1], each) for each in base]
+
+    def visit_row_value_projection(self, node: Any, value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, dict):
+            return None
+        return [self.visit(node["children"][1], each) for each in base.values()]
+
+    def visit_row_filter_projection(self, node: Any, value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        kept = [each for each in base if _is_true(self.visit(node["children"][2], each))]
+        return [self.visit(node["children"][1], each) for each in kept]
+
+    def visit_known_comparator(self, node: Any, value: Any) -> Any:
+        if any(self.visit(each, value) is None for each in node["children"]):
+            return None
+        return self.visit_comparator(node, value)
+
+    def visit_known_not_expression(self, node: Any, value: Any) -> Any:
+        if self.visit(node["children"][0], value) is None:
+            return None
+        return self.visit_not_expression(node, value)
+
+
 def plain_path(node: Mapping[str, Any]) -> Callable[[Any], Any] | None:
     """Return a parsed expression of fields, places and ``||`` as a function; None for others."""
     steps = _steps(node)
     if steps is not None:
         return partial(_walk, steps)
     kind, children = node["type"], node["children"]
-    if kind not in ("subexpression", "index_expression", "or_expression"):
+    if kind not in ("subexpression", "index_expression", "first_value"):
         return None
     parts = [part for part in map(plain_path, children) if part is not None]
     if len(parts) < len(children):
         return None
-    return partial(_either if kind == "or_expression" else _along, parts)
+    return partial(_either if kind == "first_value" else _along, parts)
 
 
 def _steps(node: Mapping[str, Any]) -> tuple[str | int, ...] | None:
@@ -106,13 +191,20 @@ def _along(steps: Sequence[Callable[[Any], Any]], value: Any) -> Any:
 
 
 def _either(choices: Sequence[Callable[[Any], Any]], value: Any) -> Any:
-    """Return the first that is not empty, as JMESPath has it: 0 is a value."""
+    """Return the first that is a value, else the last."""
     found = None
     for choice in choices:
         found = choice(value)
-        if not (found is None or found is False or found in ("", [], {})):
+        if not _is_absent(found):
             break
     return found
+
+
+def _is_absent(value: Any) -> bool:
+    """Whether a value is none: 0 and false are values, rows without any are not."""
+    if isinstance(value, list):
+        return all(each is None for each in value)
+    return value is None or value in ("", {})
 
 
 class Selector:
@@ -136,7 +228,7 @@ class Selector:
         When the expression is not JMESPath.
     """
 
-    __slots__ = ("_compiled", "_field", "expression", "select")
+    __slots__ = ("_field", "_parsed", "expression", "select")
 
     def __init__(self, expression: object, field: str) -> None:
         self._field = field
@@ -145,18 +237,19 @@ class Selector:
             raise InvalidInputError(message, field=field)
         self.expression = expression
         try:
-            self._compiled = jmespath.compile(expression)
+            parsed: Any = jmespath.compile(expression).parsed
         except JMESPathError as error:
             problem = str(error).partition("\n")[0]
             message = f"{field} is not a JMESPath expression: {problem}"
             raise InvalidInputError(message, field=field) from None
-        self.select: Callable[[Mapping[str, Any]], Any] = (
-            plain_path(self._compiled.parsed) or self._evaluate
-        )
+        if field != "when":
+            parsed = _row_values(parsed, keeps_places=True, is_label=field == "label")
+        self._parsed = parsed
+        self.select: Callable[[Mapping[str, Any]], Any] = plain_path(parsed) or self._evaluate
 
     def _evaluate(self, document: Mapping[str, Any]) -> Any:
         try:
-            return self._compiled.search(document, _OPTIONS)
+            return _RowValues(_OPTIONS).visit(self._parsed, document)
         except JMESPathError as error:
             # The library quotes the payload's values: long ones, and halves of surrogate pairs.
             problem = truncated(str(error).partition("\n")[0]).encode(errors="replace").decode()

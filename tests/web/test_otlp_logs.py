@@ -46,6 +46,7 @@ REVIEW = PayloadMapping.of(
         "id": 'attributes."gen_ai.response.id"',
         "label": 'attributes."gen_ai.evaluation.score.label"',
         "positive": "pass",
+        "negative": "fail",
     }
 )
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -322,10 +323,7 @@ def test_bad_requests(headers: dict[str, str], content: bytes, status: int, mess
         "{",
         "[]",
         '{"resourceLogs": {}}',
-        '{"resourceLogs": [7]}',
-        '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": 7}]}]}]}',
-        '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"intValue": "x"}}]}]}]}',
-        '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": true}]}]}]}',
+        '{"resourceLogs": 7}',
         '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": '
         + '{"arrayValue": {"values": [' * 5_000
         + "]}}" * 5_000
@@ -333,12 +331,41 @@ def test_bad_requests(headers: dict[str, str], content: bytes, status: int, mess
     ],
 )
 def test_bad_json(body: str) -> None:
-    """Refused as a whole, as in the binary encoding."""
+    """What is no request is refused as a whole, as in the binary encoding."""
     with server() as (http, client, _):
         headers = {"content-type": "application/json"}
         answer = http.post("/v1/logs", headers=headers, content=body)
         assert answer.status_code == 400, answer.text
         assert not client.list_streams()
+
+
+def test_a_bad_record_costs_itself() -> None:
+    """A value that is null is absent, as protobuf's JSON has it; the other record counts."""
+    records = [
+        {
+            "timeUnixNano": str(time.time_ns()),
+            "eventName": "gen_ai.evaluation.result",
+            "attributes": [
+                {"key": "gen_ai.evaluation.name", "value": {"stringValue": "Rel"}},
+                {"key": "gen_ai.evaluation.score.value", "value": value},
+                {"key": "gen_ai.response.id", "value": {"stringValue": id_}},
+            ],
+        }
+        for id_, value in (
+            *(("c1", {"doubleValue": 0.5}), ("c2", {"doubleValue": None})),
+            *(("c3", {"doubleValue": {}}), ("c4", {"intValue": "1"})),
+        )
+    ]
+    mapping = {"preset": "genai-evaluation", "stream": "judges/{gen_ai.evaluation.name}"}
+    request = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+    with server(ingest=(PayloadMapping.of(mapping),)) as (http, client, _):
+        answer = http.post("/v1/logs", json=request)
+        assert answer.status_code == 200
+        partial = answer.json()["partialSuccess"]
+        assert partial["rejectedLogRecords"] == "2"
+        assert "record 1: nothing is at" in partial["errorMessage"]
+        assert "record 2: doubleValue must be a number, got {}" in partial["errorMessage"]
+        assert kept_ids(http, client, "judges/Rel") == 2
 
 
 def test_senders_without_tokens(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-    from streameval.payloads import Event
+    from streameval.payloads import Event, UnreadableEvent
 
 
 class Encoding(enum.Enum):
@@ -40,7 +40,7 @@ class Encoding(enum.Enum):
 _PLAIN_KINDS = frozenset({"string_value", "bool_value", "int_value", "double_value"})
 
 
-def read_logs(encoding: Encoding, body: bytes) -> list[Event]:
+def read_logs(encoding: Encoding, body: bytes) -> list[Event | UnreadableEvent]:
     """Return the log records of a request, which is unpacked. O(body).
 
     Raises
@@ -55,7 +55,7 @@ def read_logs(encoding: Encoding, body: bytes) -> list[Event]:
     except DecodeError as error:
         message = f"the body is no ExportLogsServiceRequest: {error}"
         raise InvalidInputError(message, field="body") from None
-    events: list[Event] = []
+    events: list[Event | UnreadableEvent] = []
     for sender in request.resource_logs:
         resource = _pairs(sender.resource.attributes)
         for logger in sender.scope_logs:

@@ -75,7 +75,6 @@ def test_kserve_v2_of_two_rows_and_two_classes() -> None:
         ([1, 0], {}, [("7/0", 1.0), ("7/1", 0.0)]),
         ([[0.25], [0.5]], {}, [("7/0", 0.25), ("7/1", 0.5)]),
         ([[0.9, 0.1]], {"class": 1}, [("7", 0.1)]),
-        ([0.9, 0.1], {"class": 1}, [("7", 0.1)]),
         ([{"ok": 0.9, "fraud": 0.1}], {"class": "fraud"}, [("7", 0.1)]),
     ],
 )
@@ -175,7 +174,8 @@ REFUSED = [
     ({}, {"id": "a" * 10_000, "score": 0.5}, Reason.ID,
      "id must be at most 128 bytes of UTF-8, got 10000"),
     ({}, {"id": ["a"], "score": [0.5, 0.6]}, Reason.LENGTH, "id has 1 rows where score has 2"),
-    ({}, {"id": {"a": 1}, "score": 0.5}, Reason.ID, "id must be a text, number or boolean"),
+    ({}, {"id": {"a": 1}, "score": 0.5}, Reason.ID,
+     "id must be a text or an integer, got {'a': 1}"),
     ({}, {"id": "a", "label": "yes"}, Reason.LABEL,
      "label must be true, false, 0 or 1, got 'yes': declare positive"),
     ({}, {"id": "a", "label": 2}, Reason.LABEL, "label must be true, false, 0 or 1, got 2"),
@@ -275,6 +275,9 @@ def test_events_of_other_types_are_ignored() -> None:
         ({"stream": "{class}", "classes": ["x"], "positive": "x"}, "classes", "no positive"),
         ({"time_unit": "h"}, "time_unit", "time_unit must be s, ms or us"),
         ({"class": True}, "class", "class must be a place or a name"),
+        ({"positive": []}, "positive", "positive must be a label, got []"),
+        ({"positive": "a", "negative": "a"}, "negative", "are one class"),
+        ({"negative": "a"}, "negative", "negative is the other class: give positive too"),
         ({"segments": {"a b": "body.x"}}, "segments", "a segment key must be"),
         ({"segments": {"a": ""}}, "segments.a", "must be a JMESPath expression"),
         ({"types": "x"}, "types", "types must be a list"),
@@ -290,6 +293,196 @@ def test_a_wrong_mapping_is_refused(keys: dict[str, Any], field: str, message: s
     with pytest.raises(InvalidInputError, match=re.escape(message)) as refused:
         plain(**keys)
     assert refused.value.field == field
+
+
+def outcomes(mapping: PayloadMapping, body: Any, **headers: str) -> list[Any]:
+    """Return each row of a body as its id and score, or the reason why it is refused."""
+    head = {"type": RESPONSE, "id": "e1", **headers}
+    found = read_rows(mapping, read_event(
+        {f"ce-{name}": each for name, each in head.items()}
+        | {"ce-source": "s", "ce-specversion": "1.0"},
+        json.dumps(body).encode(),
+    ))  # fmt: skip
+    return [(row.id, row.score) for row in found.rows] + [
+        (each.row, each.reason) for each in found.refusals
+    ]
+
+
+def v2(data: Any, shape: Any, **more: Any) -> dict[str, Any]:
+    """Return a response of the Open Inference Protocol with one output."""
+    output = {"name": "p", "datatype": "FP32", "shape": shape, "data": data}
+    return {"id": "o", "outputs": [output], **more}
+
+
+KEYS = {"preset": "kserve-v2", "stream": "k"}
+NO_CLASS = [(row, Reason.CLASS) for row in range(3)]
+WRONG_SHAPE = [(None, Reason.LENGTH)]
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "class_", "expected"),
+    [
+        ([0.9, 0.2, 0.7], [3], 1, NO_CLASS),
+        ([0.9, 0.2, 0.7], [3, 1], 1, NO_CLASS),
+        ([[0.9], [0.2], [0.7]], [3, 1], 1, NO_CLASS),
+        ([0.9, 0.2, 0.7], [3], None, [("o/0", 0.9), ("o/1", 0.2), ("o/2", 0.7)]),
+        ([0.9, 0.2, 0.7], [3], 0, [("o/0", 0.9), ("o/1", 0.2), ("o/2", 0.7)]),
+        ([0.9, 0.1], [1, 2], 1, [("o", 0.1)]),
+        ([0.9, 0.1, 0.3, 0.7], ["2", "2"], 1, [("o/0", 0.1), ("o/1", 0.7)]),
+        ([0.9, 0.1, 0.3, 0.7], [2.0, 2.0], 1, [("o/0", 0.1), ("o/1", 0.7)]),
+        ([[0.9, 0.1], [0.3, 0.7]], [2, 2], 1, [("o/0", 0.1), ("o/1", 0.7)]),
+        ([0.9, 0.1, 0.3], [2, 2], 1, WRONG_SHAPE),
+        ([0.9, 0.1, 0.3, 0.7], [-1, 2], 1, WRONG_SHAPE),
+        ([0.9, 0.1, 0.3, 0.7], [3], None, WRONG_SHAPE),
+        ([0.9, 0.1], [3], None, WRONG_SHAPE),
+        ([0.9, 0.1], [2.5], None, WRONG_SHAPE),
+        ([[0.9, 0.1], [0.3, 0.7]], [3, 2], 1, WRONG_SHAPE),
+        ([[0.9, 0.1], [0.3]], [2, 2], 1, WRONG_SHAPE),
+        ([[0.9, 0.1]], [2], 1, WRONG_SHAPE),
+        ([0.5], [0], None, WRONG_SHAPE),
+        ([], [0, 2], 1, [(None, Reason.NOTHING_SELECTED)]),
+        ([], [2, 0], 1, [(None, Reason.NOTHING_SELECTED)]),
+        ([], [2], 1, WRONG_SHAPE),
+        ([0.5], [], None, [("o", 0.5)]),
+    ],
+)
+def test_the_shape_says_how_many_rows(
+    data: Any, shape: Any, class_: int | None, expected: list[Any]
+) -> None:
+    """A class is looked up in a row, never taken as a row; what does not fit gives none."""
+    keys = KEYS if class_ is None else {**KEYS, "class": class_}
+    assert outcomes(mapping(**keys), v2(data, shape)) == expected
+
+
+def test_the_first_output_may_be_another() -> None:
+    """Classes that were predicted are no scores of classes; the probabilities are selected."""
+    body = v2([1, 0], [2])
+    body["outputs"].append({"name": "proba", "shape": [2, 2], "data": [0.1, 0.9, 0.7, 0.3]})
+    assert outcomes(mapping(**KEYS, **{"class": 1}), body) == NO_CLASS[:2]
+    chosen = mapping(**KEYS, score="body.outputs[?name=='proba'].data | [0]", **{"class": 1})
+    assert outcomes(chosen, body) == [("o/0", 0.9), ("o/1", 0.3)]
+    broken = {**body["outputs"][1], "shape": [3, 2]}
+    assert outcomes(chosen, {**body, "outputs": [broken]}) == WRONG_SHAPE
+    every = mapping(**KEYS, score="body.outputs[*].data")
+    assert outcomes(every, {**body, "outputs": [broken, broken]}) == [
+        (row, Reason.LENGTH) for row in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "expected"),
+    [
+        ([0.9, 0.2, 0.7], NO_CLASS),
+        ([[0.9, 0.2], [0.7, 0.3]], [("e1/0", 0.2), ("e1/1", 0.3)]),
+        ([[0.9, 0.2], 0.7], [("e1/0", 0.2), (1, Reason.CLASS)]),
+        ([0.9], [(None, Reason.CLASS)]),
+        (0.9, [(None, Reason.CLASS)]),
+        ([[0.9]], [(None, Reason.CLASS)]),
+        ([[[0.9, 0.2]]], [(None, Reason.CLASS)]),
+        ([None, [0.9, 0.2]], [("e1/1", 0.2), (0, Reason.NOTHING_SELECTED)]),
+        ([], [(None, Reason.NOTHING_SELECTED)]),
+        ({"a": 1}, [(None, Reason.CLASS)]),
+    ],
+)
+def test_predictions_have_one_element_an_instance(predictions: Any, expected: list[Any]) -> None:
+    """Of protocol V1, also where Databricks keeps it as text, and in a mapping of one's own."""
+    keys: dict[str, Any] = {"stream": "k", "class": 1}
+    one = outcomes(mapping(preset="kserve-v1", **keys), {"predictions": predictions})
+    assert one == expected
+    own = mapping(score="body.predictions", id="headers.id", **keys)
+    assert outcomes(own, {"predictions": predictions}) == expected
+    text = json.dumps({"predictions": predictions})
+    row = {"databricks_request_id": "e1", "timestamp_ms": 1, "status_code": 200, "response": text}
+    assert outcomes(mapping(preset="databricks", **keys), row) == expected
+    found = read_rows(own, Event({"predictions": [0.9, 0.2]}, {"id": "e1"}))
+    assert "there is no class 1: a row has 1; if the list is the classes of one row, select [" in (
+        found.refusals[0].message
+    )
+    wrapped = mapping(score="[body.predictions]", id="headers.id", **keys)
+    assert outcomes(wrapped, {"predictions": [0.9, 0.2]}) == [("e1", 0.2)]
+
+
+def test_a_record_of_one_row_has_a_list_of_classes() -> None:
+    """Presets of senders that write one record a row; the mapping's table says it too."""
+    line = {"id": "a", "request_id": "a", "score": [0.9, 0.1], "timestamp": 1}
+    for preset in ("ndjson", "bentoml"):
+        one = mapping(preset=preset, score="body.score", **{"class": 1})
+        assert outcomes(one, line) == outcomes(PayloadMapping.of(one.to_table()), line)
+        assert outcomes(one, line) == [("a", 0.1)]
+        assert outcomes(one, {**line, "score": 0.9}) == [(None, Reason.CLASS)]
+
+
+def test_lists_keep_the_places_of_rows() -> None:
+    """A row without a score or a label does not take its neighbour's."""
+    rows = mapping(
+        id="body[*].id", score="body[*].p", label="body[*].y", segments={"c": "body[*].c"}
+    )
+    body = [{"id": "a", "p": 0.1, "c": "x"}, {"id": "b", "y": 1, "c": "y"}, {"id": "c"}, {"p": 0.4}]
+    found = read_rows(rows, Event(body))
+    assert [(row.id, row.score, row.label, dict(row.segments)) for row in found.rows] == [
+        ("a", 0.1, None, {"c": "x"}),
+        ("b", None, True, {"c": "y"}),
+    ]
+    assert [(each.row, each.reason) for each in found.refusals] == [
+        (2, Reason.NOTHING_SELECTED),
+        (3, Reason.ID),
+    ]
+
+
+@pytest.mark.parametrize("declared", ["true", "1", "True", True, 1, 1.0, "1.0", None])
+@pytest.mark.parametrize("value", [True, 1, 1.0, "1", "true", "True", "TRUE", "1.0", " 1 "])
+def test_a_declared_class_is_a_value(declared: Any, value: Any) -> None:
+    """Not a text: JSON's true is the positive class however it is declared."""
+    keys = {} if declared is None else {"positive": declared}
+    (row,) = read_rows(plain(**keys), Event({"id": "a", "score": 0.9, "label": value})).rows
+    assert row.label is True
+    for other in (False, 0, 0.0, "0", "false", "0.0"):
+        (row,) = read_rows(plain(**keys), Event({"id": "a", "label": other})).rows
+        assert row.label is False
+
+
+@pytest.mark.parametrize(
+    "value", ["", "N/A", "NaN", float("nan"), "pending", "Fraud", "FRAUD", 0, 1, True, "legit "]
+)
+def test_only_the_classes_are_labels(value: Any) -> None:
+    """What is missing, a third class and another case are refused, with the value."""
+    body = {"id": "a", "score": 0.9, "label": value}
+    found = read_rows(plain(positive="fraud"), Event(body))
+    assert [each.reason for each in found.refusals] == [Reason.LABEL]
+    assert not found.rows
+    found = read_rows(plain(positive="fraud", negative="legit"), Event(body))
+    assert [row.label for row in found.rows] == ([False] if value == "legit " else [])
+
+
+def test_no_label_leaves_the_prediction() -> None:
+    """Null is absent, as it is without the key."""
+    for body in ({"id": "a", "score": 0.9, "label": None}, {"id": "a", "score": 0.9}):
+        (row,) = read_rows(plain(positive="fraud"), Event(body)).rows
+        assert (row.score, row.label) == (0.9, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "id_"),
+    [(7, "7"), (7.0, "7"), (1e3, "1000"), (10**20, "1" + "0" * 20), ("7.0", "7.0"), (-0.0, "0")],
+)
+def test_integers_are_ids(value: Any, id_: str) -> None:
+    """A number is an id if it is an integer, however it is written."""
+    (row,) = read_rows(plain(), Event({"id": value, "score": 0.9})).rows
+    assert row.id == id_
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0**53, 1e300, float("nan"), True, [], {}])
+def test_other_numbers_are_no_ids(value: Any) -> None:
+    """Two integers could be one float."""
+    found = read_rows(plain(), Event({"id": value, "score": 0.9}))
+    assert [each.reason for each in found.refusals] in ([Reason.ID], [Reason.LENGTH])
+
+
+def test_scores_that_would_tie_are_refused() -> None:
+    """Of integers that floats do not have."""
+    found = read_rows(plain(), Event({"id": "a", "score": 2**53 + 1}))
+    assert [each.reason for each in found.refusals] == [Reason.SCORE]
+    assert "at most 2**53" in found.refusals[0].message
 
 
 JSON = st.recursive(

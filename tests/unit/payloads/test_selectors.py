@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.payloads import PRESETS, Event
-from streameval.payloads._selectors import Selector, plain_path
+from streameval.payloads._selectors import Selector, _row_values, _RowValues, plain_path
 
 PLAIN = [
     "a",
@@ -40,6 +40,12 @@ OTHER = [
     "[0]",
 ]
 
+
+def parsed(expression: str) -> Any:
+    """Return an expression as the selector of a score has it."""
+    return _row_values(jmespath.compile(expression).parsed, keeps_places=True, is_label=False)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.floats() | st.sampled_from(["", "x"]),
     lambda each: (
@@ -54,19 +60,18 @@ JSON = st.recursive(
 def test_plain_paths_are_the_librarys(document: Any) -> None:
     """Fields of what has none, places beyond the end, and what is empty but a value."""
     for expression in PLAIN:
-        compiled = jmespath.compile(expression)
-        path = plain_path(compiled.parsed)
+        path = plain_path(parsed(expression))
         if path is None:
             continue
-        found, wanted = path(document), compiled.search(document)
+        found, wanted = path(document), _RowValues().visit(parsed(expression), document)
         assert found is wanted or (found == wanted and type(found) is type(wanted)), expression
 
 
 def test_which_expressions_are_plain() -> None:
     """Paths are; what computes, filters or projects is left to the library, and so still right."""
-    plain = [each for each in PLAIN if plain_path(jmespath.compile(each).parsed) is not None]
+    plain = [each for each in PLAIN if plain_path(parsed(each)) is not None]
     assert plain == [each for each in PLAIN if "`" not in each]
-    assert all(plain_path(jmespath.compile(each).parsed) is None for each in OTHER)
+    assert all(plain_path(parsed(each)) is None for each in OTHER)
     assert Selector("length(body.a)", "score").select(Event({"a": [1, 2]})._asdict()) == 2
 
 
@@ -76,7 +81,50 @@ def test_the_paths_of_presets_are_plain() -> None:
         (preset, key)
         for preset, keys in PRESETS.items()
         for key, value in keys.items()
-        if key not in ("types", "time_unit") and plain_path(jmespath.compile(value).parsed) is None
+        if key not in ("types", "time_unit") and plain_path(parsed(value)) is None
     }
     roles = {("bentoml-otlp", key) for key in ("when", "score", "label")}
     assert others == {("databricks", "when"), ("databricks", "score"), *roles}
+
+
+@pytest.mark.parametrize(
+    ("expression", "body", "found"),
+    [
+        ("body.label || body.outcome", {"label": False}, False),
+        ("body.label || body.outcome", {"label": False, "outcome": True}, False),
+        ("body.label || body.outcome", {"label": 0, "outcome": 1}, 0),
+        ("body.label || body.outcome", {"label": "", "outcome": False}, False),
+        ("body.label || body.outcome", {"label": None, "outcome": False}, False),
+        ("body.a || body.b || body.c", {"c": False}, False),
+        ("body.a || body.b || body.c", {"b": False, "c": True}, False),
+        ("(body.a || body.b).label", {"b": {"label": False}}, False),
+        ("body.label || `true`", {"label": False}, False),
+        ("body.x && (body.label || body.y)", {"x": 1, "label": False, "y": 1}, False),
+        ("{l: body.label || body.y}.l", {"label": False, "y": 1}, False),
+        ("[body.label || body.y]", {"label": False, "y": 1}, [False]),
+        ("body[*].label || body[*].y", [{"y": False}, {"y": True}], [False, True]),
+        ("body[*].label", [{"label": False}, {}, {"label": True}], [False, None, True]),
+        ("body[*].[label || y][]", [{"label": False, "y": 1}, {}], [False, None]),
+        ("body[?label || y].label", [{"label": False, "y": 1}, {"y": False}], [False]),
+        ("body.*.label", {"a": {"label": 1}, "b": {}}, [1, None]),
+        ("body.label == 'fraud'", {}, None),
+        ("body.label == 'fraud'", {"label": "x"}, False),
+        ("body.label > `3`", {}, None),
+        ("body.label != `null`", {}, False),
+        ("!(body.label)", {}, None),
+        ("!(body.label)", {"label": False}, True),
+        ("not_null(body.label, body.y)", {"label": False, "y": 1}, False),
+        ("length(body[*].label)", [{"label": 1}, {}], 1),
+        ("body[*].label | [0]", [{}, {"label": 1}], 1),
+    ],
+)
+def test_false_and_places_are_kept(expression: str, body: Any, found: Any) -> None:
+    """Nothing of a row is lost to `||` or to a list; what is missing is no label."""
+    assert Selector(expression, "label").select(Event(body)._asdict()) == found
+
+
+def test_conditions_are_the_librarys() -> None:
+    """There false is false."""
+    document = Event({"a": False, "b": True})._asdict()
+    assert Selector("body.a || body.b", "when").select(document) is True
+    assert Selector("body.c == `1`", "when").select(document) is False

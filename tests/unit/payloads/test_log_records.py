@@ -1,0 +1,121 @@
+"""Log records in JSON: what protobuf's JSON may write, and what one bad value costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from streameval import InvalidInputError
+from streameval.payloads import Event, UnreadableEvent, read_log_records
+
+
+def read(*records: Any, **sender: Any) -> list[Event | UnreadableEvent]:
+    """Return the events of records of one sender."""
+    request = {"resourceLogs": [{**sender, "scopeLogs": [{"logRecords": list(records)}]}]}
+    return read_log_records(json.dumps(request).encode())
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"doubleValue": None}, None),
+        ({"stringValue": None, "doubleValue": 0.5}, 0.5),
+        ({"boolValue": None}, None),
+        ({"intValue": None}, None),
+        ({"arrayValue": None}, None),
+        ({"arrayValue": {"values": None}}, []),
+        ({"arrayValue": {"values": [None, {"intValue": 1}]}}, [None, 1]),
+        ({"kvlistValue": {"values": None}}, {}),
+        ({"kvlistValue": {"values": [{"key": "a", "value": None}]}}, {"a": None}),
+        ({"kvlistValue": {"values": [{"key": None, "value": {"intValue": 1}}]}}, {"": 1}),
+        ({"intValue": "7"}, 7),
+        ({"intValue": 7.0}, 7),
+        ({"intValue": "7.0"}, 7),
+        ({"intValue": "7e2"}, 700),
+        ({"intValue": "9223372036854775807"}, 2**63 - 1),
+        ({"doubleValue": "0.5"}, 0.5),
+        ({"doubleValue": "Infinity"}, float("inf")),
+        ({"doubleValue": 1}, 1.0),
+        ({"boolValue": False}, False),
+        ({"stringValue": ""}, ""),
+        ({"bytesValue": "_-8"}, "/+8="),
+        ({"double_value": 0.5}, 0.5),
+        ({"array_value": {"values": [{"string_value": "a"}]}}, ["a"]),
+        ({"newValue": 1}, None),
+        (None, None),
+        ({}, None),
+    ],
+)
+def test_values_of_protobufs_json(value: Any, found: Any) -> None:
+    """Null is absent in every field; integers are texts or whole floats; names of the proto."""
+    (event,) = read({"body": value})
+    assert event == Event(found)
+
+
+def test_fields_that_are_null_are_absent() -> None:
+    """As if they were not there."""
+    names = ("body", "attributes", "eventName", "timeUnixNano", "traceId", "severityNumber")
+    assert read(dict.fromkeys(names), resource=None) == [Event(None)]
+    assert read({}, resource={"attributes": None}) == [Event(None)]
+    assert read_log_records(b'{"resourceLogs": null}') == []
+    assert read_log_records(b'{"resourceLogs": [null, {"scopeLogs": [null]}]}') == []
+    request = {"resource_logs": [{"scope_logs": [{"log_records": [{"event_name": "e"}]}]}]}
+    assert read_log_records(json.dumps(request).encode()) == [Event(None, {"type": "e"})]
+    (event,) = read({"timeUnixNano": 1.5e9, "eventName": "e"})
+    assert event == Event(None, {"type": "e", "time": "1970-01-01T00:00:01.500000+00:00"})
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"body": 7}, "a value must be an object, got 7"),
+        ({"body": {"intValue": "x"}}, "intValue must be an integer, got 'x'"),
+        ({"body": {"intValue": 0.5}}, "intValue must be an integer, got 0.5"),
+        ({"body": {"intValue": True}}, "intValue must be an integer, got True"),
+        ({"body": {"intValue": float("nan")}}, "intValue must be an integer, got nan"),
+        ({"body": {"intValue": "1" * 30}}, "intValue must be an integer, got '111"),
+        ({"body": {"doubleValue": "high"}}, "doubleValue must be a number, got 'high'"),
+        ({"body": {"doubleValue": {}}}, "doubleValue must be a number, got {}"),
+        ({"body": {"boolValue": "true"}}, "boolValue must be true or false, got 'true'"),
+        ({"body": {"stringValue": 7}}, "stringValue must be a text, got 7"),
+        ({"body": {"bytesValue": "%"}}, "bytesValue must be base64, got '%'"),
+        ({"body": {"arrayValue": []}}, "arrayValue must be an object, got []"),
+        ({"attributes": {}}, "attributes must be an array, got {}"),
+        ({"attributes": [7]}, "attributes must be an object, got 7"),
+        ({"timeUnixNano": True}, "timeUnixNano must be an integer, got True"),
+        ({"timeUnixNano": -1}, "timeUnixNano must be nanoseconds since 1970, got -1"),
+        ({"eventName": 7}, "eventName must be a text, got 7"),
+        (7, "logRecords must be an object, got 7"),
+    ],
+)
+def test_a_bad_record_costs_itself(record: Any, message: str) -> None:
+    """Its neighbours are read."""
+    good = {"body": {"intValue": 1}}
+    before, bad, after = read(good, record, good)
+    assert before == after == Event(1)
+    assert isinstance(bad, UnreadableEvent)
+    assert message in bad.message
+
+
+def test_a_bad_resource_costs_its_records() -> None:
+    """Each of them is named; records of other resources are read."""
+    bad = {"resource": {"attributes": 7}, "scopeLogs": [{"logRecords": [{}, {}]}]}
+    worse = {"scopeLogs": 7}
+    good = {"scopeLogs": [{"scope": 7, "logRecords": [{}]}, {"logRecords": [{}]}]}
+    found = read_log_records(json.dumps({"resourceLogs": [bad, 7, worse, good]}).encode())
+    assert [getattr(each, "message", None) for each in found] == [
+        *["attributes must be an array, got 7"] * 2,
+        "resourceLogs must be an object, got 7",
+        "scopeLogs must be an array, got 7",
+        "scope must be an object, got 7",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"7", b'{"resourceLogs": {}}', b"{"])
+def test_what_is_no_request(body: bytes) -> None:
+    """There is no record to refuse."""
+    with pytest.raises(InvalidInputError):
+        read_log_records(body)
