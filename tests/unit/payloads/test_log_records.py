@@ -114,6 +114,16 @@ def test_a_bad_resource_costs_its_records() -> None:
     ]
 
 
+def test_a_value_that_is_nested_too_deeply_costs_its_record() -> None:
+    """The others of its request are read."""
+    deep = '{"arrayValue": {"values": [' * 5_000 + "]}}" * 5_000
+    records = f'[{{}}, {{"body": {deep}}}, {{"attributes": null}}]'
+    request = f'{{"resourceLogs": [{{"scopeLogs": [{{"logRecords": {records}}}]}}]}}'
+    before, bad, after = read_log_records(request.encode())
+    assert before == after == Event(None)
+    assert isinstance(bad, UnreadableEvent)
+
+
 @pytest.mark.parametrize("body", [b"[]", b"7", b'{"resourceLogs": {}}', b"{"])
 def test_what_is_no_request(body: bytes) -> None:
     """There is no record to refuse."""
