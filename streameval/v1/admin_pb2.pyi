@@ -73,6 +73,7 @@ class GetServerStatusResponse(_message.Message):
     STATE_CHECKS_FIELD_NUMBER: _builtins.int
     STATE_PROBLEMS_FIELD_NUMBER: _builtins.int
     ACK_WAIT_FIELD_NUMBER: _builtins.int
+    EXPIRED_EARLY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the server."""
     serving: _builtins.bool
@@ -120,6 +121,11 @@ class GetServerStatusResponse(_message.Message):
     state_problems: _builtins.int
     """Streams of which it is not, or whose log cannot be read back. The warnings
     name them.
+    """
+    expired_early: _builtins.int
+    """Predictions that expired before their label_ttl, because their stream kept as
+    many ids as its max_pending: their labels are orphans. Of all streams that there
+    are, in their whole life; StreamCounters has them by stream.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
@@ -197,10 +203,11 @@ class GetServerStatusResponse(_message.Message):
         state_checks: _builtins.int = ...,
         state_problems: _builtins.int = ...,
         ack_wait: Global___AckWait | None = ...,
+        expired_early: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ack_wait", b"ack_wait", "batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "engine_time", b"engine_time", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_wait", b"ack_wait", "applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "clock_in_doubt", b"clock_in_doubt", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "engine_time", b"engine_time", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "losses", b"losses", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "state_checks", b"state_checks", "state_problems", b"state_problems", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_wait", b"ack_wait", "applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "clock_in_doubt", b"clock_in_doubt", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "engine_time", b"engine_time", "expired_early", b"expired_early", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "losses", b"losses", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "state_checks", b"state_checks", "state_problems", b"state_problems", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

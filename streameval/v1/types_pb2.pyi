@@ -117,6 +117,8 @@ class _WarningKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WarningKi
     """Limits take cases as independent that may not be."""
     WARNING_KIND_SERVER: _WarningKind.ValueType  # 9
     """Something about the server."""
+    WARNING_KIND_EXPIRED_EARLY: _WarningKind.ValueType  # 10
+    """Predictions expired early, because more ids waited than the stream keeps."""
 
 class WarningKind(_WarningKind, metaclass=_WarningKindEnumTypeWrapper):
     """What a warning is about."""
@@ -143,6 +145,8 @@ WARNING_KIND_DEPENDENT_CASES: WarningKind.ValueType  # 8
 """Limits take cases as independent that may not be."""
 WARNING_KIND_SERVER: WarningKind.ValueType  # 9
 """Something about the server."""
+WARNING_KIND_EXPIRED_EARLY: WarningKind.ValueType  # 10
+"""Predictions expired early, because more ids waited than the stream keeps."""
 Global___WarningKind: _TypeAlias = WarningKind  # noqa: Y015
 
 class _ProjectionRefusal:

@@ -16,7 +16,7 @@ import pytest
 
 import streameval
 from streameval._common.frame import Frame
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server.maintenance import replay_until, verify
@@ -462,3 +462,23 @@ def test_an_empty_log_has_nothing_to_drop(tmp_path: Path) -> None:
         with serving(directory) as wire:
             done = wire.admin.CompactLog(admin_pb2.CompactLogRequest(), timeout=20)
             assert (done.log_start_revision, done.dropped_rows) == (0, 0)
+
+
+def test_early_expiry_is_said_where_it_is_looked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log, in the status, and in the stream's answers."""
+    with serving() as wire:
+        stream = stream_pb2.Stream(name="s")
+        stream.settings.max_pending = 3
+        wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream), timeout=20)
+        sent = ingest_pb2.Predictions(ids=list("abcdef"), scores=[0.5] * 6)
+        revision = wire.one(ingest_pb2.Batch(stream="s", predictions=sent)).revision
+        state_hash(wire, revision)
+        status = wire.admin.GetServerStatus(admin_pb2.GetServerStatusRequest(), timeout=20)
+        asked = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="s"))
+        snapshot = wire.query.GetSnapshot(asked, timeout=20).snapshot
+    assert status.expired_early == 6
+    text = "stream s: 6 predictions expired before their label_ttl"
+    assert [each.startswith(text) for each in status.warnings].count(True) == 1
+    assert [each.startswith(text) for each in caplog.messages].count(True) == 1
+    assert list(snapshot.warning_kinds) == [types_pb2.WARNING_KIND_EXPIRED_EARLY]
+    assert snapshot.warnings[0].startswith("6 predictions of the stream expired before")

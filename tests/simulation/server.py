@@ -147,6 +147,7 @@ class Server(Process):
         assert error is None or rotten, f"nothing was damaged, but recovery reports: {error}"
         world.trace(self.name, "starts: %s", core.recovery)
         self.core = core
+        core.committer.monotonic_s = lambda: self._clocks()[1] / S
         self._start_clock(core)
         self.loop, self._applying = Thread(self), Thread(self)
         self._commit_rung = self._apply_rung = self._blocked = self._in_step = False

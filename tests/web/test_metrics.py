@@ -395,6 +395,7 @@ def test_the_server_and_its_calls() -> None:
             assert at(series, "rows_total", kind=kind) == (2 if kind == "cases" else 0)
         for name in ("lag_rows", "queue_bytes", "checkpoint_revision", "streams_left_out"):
             assert at(series, name) == 0
+        assert at(series, "expired_early_total") == 0
         for reason in ("disk", "lag", "memory", "queue"):
             assert at(series, "ack_wait_seconds", reason=reason) == 0
         assert at(series, "state_bytes") > 0

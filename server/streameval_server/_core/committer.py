@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval_server._core.checkpoint_tasks import CheckpointTasks
+from streameval_server._core.id_room import IdRoom
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
 from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._log.catalog import NEW
 from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
-from streameval_server._log.entries import IMPORTS, Kind, Outcome
+from streameval_server._log.entries import IMPORTS, Kind, Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
 from streameval_server._log.log_time import LogTime
 from streameval_server._model.errors import (
@@ -41,7 +42,7 @@ from streameval_server._model.errors import (
     too_many_ids,
     too_many_producers,
 )
-from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows
+from streameval_server._model.rows import BATCH_KINDS, PredictionRows
 from streameval_server._state.row_growth import max_growth_bytes
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class StepResult:
     def deliver(self) -> None:
         """Settle each outcome with its owner; to be called in the sessions' thread."""
         for outcome in self.outcomes:
+            is_entry = outcome.status is Status.DURABLE
+            outcome.item.revision = outcome.revision if is_entry else 0
             failpoint("ack.before")
             outcome.item.owner.settle(outcome)
             failpoint("ack.after")
@@ -211,6 +214,7 @@ class Committer:
         # For `ack_wait`: when the oldest item of the transaction that is being written was
         # submitted, or when commits began to fail; what the last step waited for; since when
         # rows are refused for want of memory.
+        self._id_room = IdRoom(applier)
         self._writing_since_s: float | None = None
         self._blocked_by = ""
         self._full_since_s: float | None = None
@@ -338,12 +342,16 @@ class Committer:
                 raise state_full(limits)
             self._full_since_s = None
         if rows is not None or is_import:
-            has_ids = is_import or isinstance(rows, PredictionRows | LabelRows)
+            # Labels pass: they make room.
+            has_ids = is_import or isinstance(rows, PredictionRows)
             if has_ids and engine.kept_ids > limits.max_pending_total:
                 raise too_many_ids(engine.kept_ids, limits)
+        now_s = self.monotonic_s()
+        self._id_room.check(item, now_s)
+        self._id_room.add(item)
         self._submitted_bytes += item.nbytes
         self._submitted_memory += item.memory_bytes
-        item.submitted_s = self.monotonic_s()
+        item.submitted_s = now_s
         self._queue.append(item)
 
     def step(self, now_us: int) -> StepResult:

@@ -81,6 +81,9 @@ class Engine:
     ----------
     marks : Marks
         How far each producer has come, at the applied revision.
+    expired_early : dict of str to int
+        Predictions that expired early, because their stream kept `max_pending` ids, by stream;
+        streams without any are not in it. Safe to read from any thread.
     on_collected : callable
         Called under the lock of `view` when a view leaves the first work for idle time; set by
         the thread that runs `count`.
@@ -100,6 +103,7 @@ class Engine:
         self._kept_ids = 0
         # These refer to streams by name, so a deleted stream is freed at once.
         self._sizes: dict[str, tuple[int, int]] = {}
+        self.expired_early: dict[str, int] = {}
         self._agenda: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
         self._unmerged: list[LazyCounts] = []
@@ -238,6 +242,7 @@ class Engine:
     def _forget(self, name: str) -> None:
         """Forget when a stream or pair that is deleted falls due, and its sizes."""
         self._due.pop(name, None)
+        self.expired_early.pop(name, None)
         memory_bytes, kept_ids = self._sizes.pop(name, (0, 0))
         self._memory_bytes -= memory_bytes
         self._kept_ids -= kept_ids
@@ -288,6 +293,10 @@ class Engine:
         """Update the totals by a stream's or pair's sizes, and collect its deferred merges."""
         if isinstance(state, StreamState):
             self._unmerged += state.counts.take_due()
+            if state.joins is not None:
+                state.joins.count_waiting()
+                if state.joins.expired_early:
+                    self.expired_early[name] = state.joins.expired_early
             if state.counts.has_collected:
                 self._collected[name] = None
             if state.alarms is not None and state.alarms.undelivered():
@@ -340,6 +349,17 @@ class Engine:
         """Return a stream's description; None without such a stream. O(1), safe in any thread."""
         state = self._streams.get(name)
         return None if state is None else state.info
+
+    def id_room(self, name: str) -> tuple[int, int] | None:
+        """Return how many more ids a stream can keep, and how many at most; None without ids.
+
+        O(1), safe in any thread. As of the last entries whose memory was measured.
+        """
+        state = self._streams.get(name)
+        if state is None or state.joins is None:
+            return None
+        most = state.info.settings.max_pending
+        return most - state.joins.waiting, most
 
     def streams(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[StreamInfo]:
         """Return streams in order of their names. O(log(streams) + limit).

@@ -350,6 +350,8 @@ class Item:
         Memory of the request and of its rows, an upper bound.
     submitted_s : float
         When it was submitted to the committer, by its monotonic clock.
+    revision : int or None
+        Of its entry, 0 if it became none; None until its outcome was delivered.
     """
 
     owner: Owner
@@ -369,6 +371,7 @@ class Item:
     stopped: set[tuple[str, str]] | None = None
     memory_bytes: int = field(init=False)
     submitted_s: float = 0.0
+    revision: int | None = None
 
     def __post_init__(self) -> None:
         self.memory_bytes = self.nbytes + memory_of(self.rows)

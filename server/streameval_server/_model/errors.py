@@ -242,6 +242,16 @@ def batch_too_large_for_memory(growth: int, left: int) -> RequestError:
     )
 
 
+def no_room_for_ids(stream: str, max_pending: int) -> RequestError:
+    """Return the error of predictions that are to wait for labels of their stream."""
+    return _exhausted(
+        "PENDING_FULL",
+        f"{max_pending} predictions of stream {stream} wait for their labels, the most it keeps: "
+        "send labels, which are taken meanwhile, and these again; or let it keep more with "
+        "'streameval streams update --max-pending'",
+    )
+
+
 def too_many_ids(kept_ids: int, limits: Limits) -> RequestError:
     """Return the error of rows by id while all streams together keep too many ids."""
     return _exhausted(

@@ -47,6 +47,14 @@ def _about_slice(resolved: ResolvedSelection) -> Iterator[Warned]:
             "missing at random, so figures may be off by more than their intervals say"
         )
         yield types_pb2.WARNING_KIND_EXPIRED_AS_NEGATIVES, text
+    early = resolved.view.counters.expired_early
+    if early:
+        text = (
+            f"{early:,} predictions of the stream expired before their label_ttl, because more "
+            f"ids waited than max_pending, {resolved.view.info.settings.max_pending:,}: their "
+            "labels do not count. 'streameval streams update --max-pending' raises it"
+        )
+        yield types_pb2.WARNING_KIND_EXPIRED_EARLY, text
     segment = resolved.selection.segment
     if segment is not None and resolved.view.slice(segment) is None:
         key, value = segment

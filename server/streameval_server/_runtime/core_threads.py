@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
 from streameval_server._model.threads import Doorbell, StateLock, linger, lower_priority
+from streameval_server._runtime.early_expiry import EarlyExpiry
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,6 +71,8 @@ class CoreThreads:
         Readers of the engine take turns with the applier.
     commit_bell, apply_bell : Doorbell
         Wake the committer and the applier.
+    early_expiry : EarlyExpiry
+        Tells of it after each step of the applier.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class CoreThreads:
         self._clock = clock
         self._read_clock = read_clock
         self._in_doubt = False
+        self.early_expiry = EarlyExpiry(core.engine)
         self._on_serving = on_serving
         self._on_failure = on_failure
         self._closing = threading.Event()
@@ -239,6 +243,7 @@ class CoreThreads:
             if core.engine.revision >= visibility.first_awaited:
                 self._loop.call_soon_threadsafe(visibility.announce)
             applier.finish_step()
+            self.early_expiry.tell(time.monotonic())
             if self._commit_blocked or applier.checkpoint_pending or core.committer.compacting:
                 self.commit_bell.ring()
             if more or (applier.has_collected and self.apply_bell.wait(_IDLE_S)):

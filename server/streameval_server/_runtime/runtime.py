@@ -255,6 +255,7 @@ class Runtime:
             on_failure=self._fail,
         )
         self._threads = threads
+        self.early_expiry = threads.early_expiry
         engine.on_collected = threads.apply_bell.ring
         # Kept as attributes of their own, because every batch and every query uses them.
         self._commit_bell = threads.commit_bell

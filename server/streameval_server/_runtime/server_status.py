@@ -77,6 +77,7 @@ def server_status(
         refused_batches=committer.refused_batches,
         engine_time=_timestamp(max(reading.time_us, committer.received_us)),
         clock_in_doubt=reading.disputed_us is not None,
+        expired_early=sum(engine.expired_early.copy().values()),
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
@@ -151,6 +152,7 @@ def _warnings(
     if status.serving and waited_s > _MAX_ACK_WAIT_S:
         yield f"acknowledgements have waited {waited_s:.0f} s: {_ACK_WAITS[status.ack_wait.reason]}"
     yield from _loss_warnings(runtime)
+    yield from runtime.early_expiry.warnings()
     clock_warnings = runtime.clock_warnings()
     ahead_us = status.engine_time.ToMicroseconds() - status.time.ToMicroseconds()
     yield from clock_warnings

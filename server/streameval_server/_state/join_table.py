@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_settings import StreamSettings
 
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
+_EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
 _MIN_REWRITE_ROWS = 1_024
 """Listed rows, beyond twice the live ones, below which segments are not rewritten."""
 
@@ -255,12 +256,29 @@ class Joins(IdSegments):
     ----------
     joiner : Joiner
         The library's. `expire` advances it, within a budget.
+    waiting : int
+        Ids that wait for their other half as of `count_waiting`, at most; 0 where labels that
+        wait for their prediction are more than predictions that wait for their label, so that
+        predictions make more room than labels.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
         super().__init__()
         self.table = TrackedTable(len(settings.segment_keys) + bool(settings.cluster_groups))
         self.joiner = self._joiner(settings)
+        self.waiting = 0
+
+    def count_waiting(self) -> None:
+        """Count the ids that wait, if more than half of the room is taken. O(ids), 1 ns each."""
+        self.waiting = len(self.table)
+        if 2 * self.waiting > self.joiner.settings.max_pending:
+            predictions, labels = self.joiner.count_waiting()
+            self.waiting = predictions + labels if predictions >= labels else 0
+
+    @property
+    def expired_early(self) -> int:
+        """Predictions that expired early, because `max_pending` ids were kept."""
+        return int(self.joiner.tally[_EXPIRED_EARLY])
 
     def _joiner(self, settings: StreamSettings) -> Joiner:
         joiner = Joiner(

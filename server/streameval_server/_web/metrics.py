@@ -224,6 +224,11 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         value=status.state_problems,
     )
     yield CounterMetricFamily(
+        "streameval_expired_early",
+        "Predictions that expired before label_ttl, because more ids waited than max_pending.",
+        value=status.expired_early,
+    )
+    yield CounterMetricFamily(
         "streameval_refused_batches",
         "Batches of producers that were refused.",
         value=status.refused_batches,

@@ -11,7 +11,7 @@ from streameval_server._core import applier
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.entries import Kind
-from streameval_server._log.storage import MemoryStorage, NullStorage
+from streameval_server._log.storage import MemoryStorage, NullStorage, Storage
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 
@@ -141,31 +141,122 @@ def test_panes_coarsen_and_expire_in_idle_streams():
 
 
 def test_too_many_ids_are_refused_until_some_are_gone():
-    """The limit is for all streams together; rows without ids pass, others get RetryInfo."""
+    """The limit is for all streams together; predictions get RetryInfo, other rows pass."""
     core = open_core(MemoryStorage(), Limits(max_pending_total=3))
     sent(core, NOW, predictions=predictions(["a", "b", "c", "d"]))
-    for rows in (
-        {"predictions": predictions(["e"])},
-        {"labels": pb.Labels(ids=["e"], positives=[True])},
-    ):
-        with pytest.raises(RequestError, match="4 ids wait for their labels") as caught:
-            sent(core, NOW, **rows)
-        assert caught.value.reason == "PENDING_FULL"
-        assert caught.value.retry_after_s
+    with pytest.raises(RequestError, match="4 ids wait for their labels") as caught:
+        sent(core, NOW, predictions=predictions(["e"]))
+    assert caught.value.reason == "PENDING_FULL"
+    assert caught.value.retry_after_s
+    sent(core, NOW, labels=pb.Labels(ids=["c"], positives=[True]))
     sent(core, NOW, cases=pb.Cases(scores=[1.0], positives=[True]))
     sent(core, NOW, retractions=pb.Retractions(ids=["a", "b"]))
     sent(core, NOW, predictions=predictions(["e"]))
 
 
-def test_max_pending_lets_the_oldest_go_early():
-    """The limit is for each stream, and refused rows are counted."""
-    core = open_core(MemoryStorage(), Limits())
+def with_room(most: int, storage: Storage | None = None) -> tuple[ServerCore, list[float]]:
+    """Return a server whose stream keeps `most` ids, and what its monotonic clock says."""
+    core, now_s = open_core(storage or MemoryStorage(), Limits()), [100.0]
+    core.committer.monotonic_s = lambda: now_s[0]
     call = UnaryCall(core.committer, core.limits)
     stream = stream_pb2.Stream(name="s")
-    stream.settings.max_pending = 3
+    stream.settings.max_pending = most
     call.create_stream(stream_pb2.CreateStreamRequest(stream=stream).SerializeToString())
+    return core, now_s
+
+
+def refused(core: ServerCore, ids: list[str], at: int = NOW) -> bool:
+    """Send predictions; return whether they are to be sent again."""
+    try:
+        sent(core, at, predictions=predictions(ids))
+    except RequestError as error:
+        return error.reason == "PENDING_FULL" and bool(error.retry_after_s)
+    return False
+
+
+def test_predictions_wait_for_labels_before_ids_expire_early():
+    """Labels pass, and make room; relabelled ids do not count as waiting."""
+    core, now_s = with_room(4)
+    assert not refused(core, ["a", "b", "c"])
+    assert refused(core, ["d", "e"])
+    assert not refused(core, ["d"])
+    for number in range(20):
+        now_s[0] += 59
+        waits = [f"w{number}"]
+        assert refused(core, waits)
+        label = "abcd"[number] if number < 4 else f"w{number - 4}"
+        sent(core, NOW, labels=pb.Labels(ids=[label], positives=[True]))
+        assert not refused(core, waits)
+    assert core.engine.expired_early == {}
+    assert (coverage(core).pending, coverage(core).labelled) == (4, 20)
+
+
+def test_what_is_not_applied_yet_counts():
+    """Batches of one moment do not pass together where one of them has room."""
+    core, _ = with_room(4)
+    sent(core, NOW, predictions=predictions(["a"]))
+
+    def submit(ids: list[str]) -> None:
+        request = pb.IngestBatchRequest(batch=pb.Batch(stream="s", predictions=predictions(ids)))
+        UnaryCall(core.committer, core.limits).ingest_batch(request.SerializeToString(), NOW)
+
+    submit(["b", "c"])
+    with pytest.raises(RequestError, match="4 predictions of stream s wait"):
+        submit(["d", "e"])
+    core.committer.step(NOW).deliver()
+    with pytest.raises(RequestError, match="4 predictions of stream s wait"):
+        submit(["d", "e"])
+    core.applier.finish()
+    submit(["d"])
+
+
+def test_early_labels_do_not_hold_predictions_back():
+    """The predictions are what makes room."""
+    core, _ = with_room(4)
+    ids = ["a", "b", "c", "d"]
+    sent(core, NOW, labels=pb.Labels(ids=ids, positives=[True] * 4))
+    assert not refused(core, ids)
+    assert coverage(core).labelled == 4
+
+
+def test_a_batch_above_the_room_passes_when_no_id_waits():
+    core, _ = with_room(4)
+    assert not refused(core, [f"id-{number}" for number in range(9)])
+    assert core.engine.expired_early == {"s": 9}  # ids that fall due together expire together
+    assert not refused(core, ["b"])
+
+
+def test_where_no_label_comes_ids_expire_early_and_are_counted():
+    """After a minute without room they pass, until a part of the room is free again."""
+    storage = MemoryStorage()
+    core, now_s = with_room(32, storage)
+    for number in range(32):
+        assert not refused(core, [f"id-{number}"], NOW + number * 2 * HOUR)
+    late = NOW + 64 * HOUR
+    assert refused(core, ["a"], late)
+    now_s[0] += 59.9
+    assert refused(core, ["a"], late)
+    now_s[0] += 0.1
+    assert not refused(core, ["a"], late)
+    assert not refused(core, ["b"], late)
+    assert core.engine.expired_early == {"s": 2}
+    assert open_core(storage, Limits()).engine.expired_early == {"s": 2}
+    ids = ["a", "b", "id-30"]
+    sent(core, late, labels=pb.Labels(ids=ids, positives=[True] * len(ids)))
+    assert not refused(core, ["c"], late)
+    assert not refused(core, ["d", "e"], late)
+    assert refused(core, ["f"], late)
+    assert core.engine.expired_early == {"s": 2}
+
+
+def test_max_pending_lets_the_oldest_go_early():
+    """The limit is for each stream, and refused rows are counted."""
+    core, now_s = with_room(3)
     for day in range(5):
-        sent(core, NOW + day * 24 * HOUR, predictions=predictions([f"id-{day}"]))
+        at = NOW + day * 24 * HOUR
+        if refused(core, [f"id-{day}"], at):
+            now_s[0] += 60
+            assert not refused(core, [f"id-{day}"], at)
     counters = core.engine.view("s").counters
     assert (counters.kept_ids, counters.expired_early) == (3, 2)
     assert coverage(core).expired == 2
