@@ -86,7 +86,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         credentials: grpc.ChannelCredentials | None = None,
         producer: str | None = None,
         max_buffered_rows: int = 4_000_000,
-        batch_rows: int = 1_000,
+        batch_rows: int = 10_000,
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
     ) -> None:

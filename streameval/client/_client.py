@@ -61,7 +61,8 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         The most rows that may be added and not yet durable. A row takes 9 bytes,
         with an id 80 to 110: 36 MB by default, and up to 440 MB with ids.
     batch_rows : int
-        A batch of this many rows is sent at once.
+        The most rows of a batch; this many are sent at once. No batch has more than 16,384
+        rows or 512 KiB, and none more than the server and proxies on the way take.
     linger_s : float
         Fewer rows wait this long for more, in seconds.
     timeout_s : float
@@ -107,7 +108,7 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         producer: str | None = None,
         when_full: WhenFull = "drop",
         max_buffered_rows: int = 4_000_000,
-        batch_rows: int = 1_000,
+        batch_rows: int = 10_000,
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
         exit_timeout_s: float = 2.0,

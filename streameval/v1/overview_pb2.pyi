@@ -204,6 +204,7 @@ class WatchStreamSummariesRequest(_message.Message):
 
     LIST_FIELD_NUMBER: _builtins.int
     MIN_INTERVAL_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def list(self) -> Global___ListStreamSummariesRequest:
         """What is listed; without a page_token."""
@@ -212,15 +213,20 @@ class WatchStreamSummariesRequest(_message.Message):
     def min_interval(self) -> _duration_pb2.Duration:
         """Shortest time between answers; at least 100 ms, and 0 means 100 ms."""
 
+    @_builtins.property
+    def heartbeat(self) -> _duration_pb2.Duration:
+        """As in WatchSnapshotRequest."""
+
     def __init__(
         self,
         *,
         list: Global___ListStreamSummariesRequest | None = ...,
         min_interval: _duration_pb2.Duration | None = ...,
+        heartbeat: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["list", b"list", "min_interval", b"min_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "list", b"list", "min_interval", b"min_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["list", b"list", "min_interval", b"min_interval"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "list", b"list", "min_interval", b"min_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1713,6 +1713,7 @@ class WatchSnapshotRequest(_message.Message):
     MIN_INTERVAL_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     anytime: _builtins.bool
@@ -1729,6 +1730,13 @@ class WatchSnapshotRequest(_message.Message):
     def min_interval(self) -> _duration_pb2.Duration:
         """Shortest time between answers; at least 100 ms, and 0 means 100 ms."""
 
+    @_builtins.property
+    def heartbeat(self) -> _duration_pb2.Duration:
+        """When not 0, an answer without any field is sent each time nothing else was for so
+        long, at least 1 s: proxies end a call that is silent for longer than they allow.
+        Events over HTTP have comments instead.
+        """
+
     def __init__(
         self,
         *,
@@ -1737,10 +1745,11 @@ class WatchSnapshotRequest(_message.Message):
         min_interval: _duration_pb2.Duration | None = ...,
         level: _builtins.float = ...,
         anytime: _builtins.bool = ...,
+        heartbeat: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "heartbeat", b"heartbeat", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1788,6 +1797,7 @@ class WatchSnapshotsRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     MIN_INTERVAL_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     steps: _builtins.int
@@ -1808,6 +1818,10 @@ class WatchSnapshotsRequest(_message.Message):
     def min_interval(self) -> _duration_pb2.Duration:
         """As in WatchSnapshotRequest."""
 
+    @_builtins.property
+    def heartbeat(self) -> _duration_pb2.Duration:
+        """As in WatchSnapshotRequest."""
+
     def __init__(
         self,
         *,
@@ -1817,10 +1831,11 @@ class WatchSnapshotsRequest(_message.Message):
         level: _builtins.float = ...,
         steps: _builtins.int = ...,
         min_interval: _duration_pb2.Duration | None = ...,
+        heartbeat: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "min_interval", b"min_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "last", b"last", "min_interval", b"min_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "steps", b"steps", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat", b"heartbeat", "last", b"last", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "steps", b"steps", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,13 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from streameval.client._buffer.columns import CaseRows
+from streameval.client._delivery import batch_size
 from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._errors import error_for
+from streameval.client._wire.rpc_errors import CONNECTION_CUT
 from streameval.v1 import ingest_pb2, status_pb2
 
 MAX_ROWS = 4
 POISON = -1.0
 REFUSED = -2.0
+LOST, CUT, MOVED = "INTERNAL", "CUT", "EPOCH_MOVED"
+ERRORS = {
+    CUT: error_for("UNAVAILABLE", "cut", reason=CONNECTION_CUT),
+    MOVED: error_for("FAILED_PRECONDITION", "moved", reason=MOVED),
+}
 
 
 @dataclass
@@ -37,6 +44,8 @@ class SenderMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.smallest, batch_size._MIN_BATCH_BYTES = batch_size._MIN_BATCH_BYTES, 1
+        self.proxy_rows = MAX_ROWS
         self.server = Server()
         self.sender = Sender("p", 1, random=lambda: 0.5)
         self.now = 0.0
@@ -72,6 +81,11 @@ class SenderMachine(RuleBasedStateMachine):
         """Put a batch that ends each connection it travels on."""
         self._put([POISON])
 
+    @rule(most=st.integers(1, MAX_ROWS))
+    def limit(self, most: int) -> None:
+        """Put a proxy before the server that cuts a connection with a larger batch."""
+        self.proxy_rows = most
+
     @precondition(lambda self: self.sender.phase is Phase.DISCONNECTED)
     @rule()
     def connect(self) -> None:
@@ -94,8 +108,9 @@ class SenderMachine(RuleBasedStateMachine):
     def serve(self, most: int, answer: bool) -> None:
         """Let the server take messages, commit them, and answer, or keep its answers late."""
         for _ in range(most):
-            if self.wire_up and not self._serve_one(self.wire_up.pop(0)):
-                self._break("INTERNAL")
+            failure = self._serve_one(self.wire_up.pop(0)) if self.wire_up else None
+            if failure is not None:
+                self._break(failure)
                 return
         if answer and self.epoch and self.sender.phase is Phase.READY:
             self._ack()
@@ -106,9 +121,13 @@ class SenderMachine(RuleBasedStateMachine):
         )
         self.wire_down.append(ingest_pb2.IngestResponse(ack=ack))
 
-    def _serve_one(self, message: ingest_pb2.IngestRequest) -> bool:
+    def _serve_one(self, message: ingest_pb2.IngestRequest) -> str | None:
         server = self.server
         if message.HasField("open"):
+            after = (message.open.after_epoch, message.open.after_sequence)
+            present = (server.highest_epoch, server.marks.get(server.highest_epoch, 0))
+            if server.highest_epoch < message.open.epoch and after[0] and after != present:
+                return MOVED
             self.epoch = message.open.epoch
             assert self.epoch >= server.highest_epoch
             server.highest_epoch = self.epoch
@@ -122,7 +141,7 @@ class SenderMachine(RuleBasedStateMachine):
                 refused=server.refusals.get(self.epoch, []),
             )
             self.wire_down.append(ingest_pb2.IngestResponse(resume=resume))
-            return True
+            return None
         batch = message.batch
         scores = np.frombuffer(batch.cases.scores_f64le).tolist()
         assert len(scores) <= MAX_ROWS
@@ -135,9 +154,11 @@ class SenderMachine(RuleBasedStateMachine):
         if batch.sequence <= last:
             # Only batches that became durable after `Resume` are sent again.
             assert batch.sequence > self.resumed
-            return True
+            return None
         if POISON in scores:
-            return False
+            return LOST
+        if len(scores) > self.proxy_rows:
+            return CUT
         server.marks[self.epoch] = batch.sequence
         server.revision += 1
         self.committed = server.revision
@@ -152,7 +173,7 @@ class SenderMachine(RuleBasedStateMachine):
             self.wire_down.append(ingest_pb2.IngestResponse(refused=refused))
         else:
             server.log += scores
-        return True
+        return None
 
     @precondition(lambda self: self.wire_down)
     @rule(most=st.integers(1, 5), twice=st.booleans())
@@ -169,7 +190,7 @@ class SenderMachine(RuleBasedStateMachine):
             self._break(None)
 
     @precondition(lambda self: self.sender.phase in (Phase.OPENING, Phase.READY))
-    @rule(code=st.sampled_from(["UNAVAILABLE", "RESOURCE_EXHAUSTED", None]))
+    @rule(code=st.sampled_from(["UNAVAILABLE", "RESOURCE_EXHAUSTED", CUT, None]))
     def disconnect(self, code: str | None) -> None:
         """Break the connection; messages in flight are lost in both directions."""
         self.late, self.late_epoch = self.wire_up, self.epoch
@@ -184,13 +205,14 @@ class SenderMachine(RuleBasedStateMachine):
             return
         heard, epoch = list(self.wire_down), self.epoch
         self.epoch = self.late_epoch
-        if not self._serve_one(message):
+        if self._serve_one(message) is not None:
             self.late = []
         self.wire_down, self.epoch = heard, epoch
 
     def _break(self, code: str | None) -> None:
         retry = 1.0 if code == "RESOURCE_EXHAUSTED" else None
         error = None if code is None else error_for(code, "broken", retry_after_s=retry)
+        error = ERRORS.get(code or "", error)
         self.wire_up, self.wire_down = [], []
         self.sender.disconnected(error, self.now)
         assert self.sender.retry_at > self.now
@@ -221,6 +243,7 @@ class SenderMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Check that every row arrived once, or is reported as refused."""
         self.finish()
+        batch_size._MIN_BATCH_BYTES = self.smallest
         good = [score for score in self.given if score > 0]
         poison = [score for score in self.given if score == POISON]
         sender = self.sender

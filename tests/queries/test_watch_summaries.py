@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from streameval.v1 import overview_pb2
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
+from streameval_server._runtime import watch
+from streameval_server._runtime.watch import Heartbeat
 from streameval_server._runtime.watch_summaries import watch_summaries
 
 from .conftest import View
@@ -34,8 +37,9 @@ def known_list(server: Server) -> overview_pb2.ListStreamSummariesResponse:
     )
 
 
-def watched(runtime: Runtime, server: Server):
+def watched(runtime: Runtime, server: Server, **fields: object):
     """Watch a server's list."""
+    request = overview_pb2.WatchStreamSummariesRequest(**fields)
 
     async def compute() -> overview_pb2.ListStreamSummariesResponse:
         return server.list()
@@ -43,7 +47,8 @@ def watched(runtime: Runtime, server: Server):
     async def known() -> overview_pb2.ListStreamSummariesResponse:
         return known_list(server)
 
-    return aclosing(watch_summaries(runtime, compute, known, pause_s=0.001))
+    heartbeat = Heartbeat(request)
+    return aclosing(watch_summaries(runtime, compute, known, pause_s=0.001, heartbeat=heartbeat))
 
 
 def test_the_first_list_waits_for_nothing(server: Server) -> None:
@@ -83,6 +88,26 @@ def test_what_is_known_is_sent_once(server: Server) -> None:
             third = await anext(lists)
             assert [each.stream for each in third.list.summaries] == ["new"]
             assert set(third.streams) == set(server.views)
+
+    run(scenario)
+
+
+def test_silence_is_broken_where_it_is_asked_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By empty answers, until the list changes."""
+    monkeypatch.setattr(watch, "MIN_HEARTBEAT_S", 0.01)
+
+    async def scenario(runtime: Runtime) -> None:
+        server.list()
+        async with watched(runtime, server, heartbeat=duration(timedelta(microseconds=1))) as lists:
+            await anext(lists)
+            for _ in range(3):
+                assert (await anext(lists)).ByteSize() == 0
+            server.put(stream(np.random.default_rng(SEED + 1), "s3", 60))
+            runtime.move()
+            changed = await anext(lists)
+            assert [each.stream for each in changed.list.summaries] == ["s3"]
 
     run(scenario)
 

@@ -15,9 +15,10 @@ from streameval_server import Limits
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.overview import parse_overview_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request
+from streameval_server._runtime import watch
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
-from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
+from streameval_server._runtime.watch import Heartbeat, interval_s, watch_snapshot, watch_snapshots
 
 from .conftest import MINUTE, NOW, Event, View, invalid_field
 
@@ -65,19 +66,35 @@ class Runtime:
     def watch_many(self, *names: str, pause_s: float = 0.001, **fields):
         request = query_pb2.WatchSnapshotsRequest(streams=names, metrics=["auc_pr"], **fields)
         return aclosing(
-            watch_snapshots(self, self.answers, parse_overview_request(request), pause_s=pause_s)
+            watch_snapshots(
+                self,
+                self.answers,
+                parse_overview_request(request),
+                pause_s=pause_s,
+                heartbeat=Heartbeat(request),
+            )
         )
 
-    def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
+    def watch(
+        self,
+        *,
+        pause_s: float = 0.001,
+        min_revision: int = 0,
+        heartbeat: Duration | None = None,
+        **window,
+    ):
         """Yield the snapshots of the answers."""
         request = query_pb2.WatchSnapshotRequest(
-            selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
+            selection=types_pb2.Selection(stream="s", **window),
+            metrics=["auc_pr"],
+            heartbeat=heartbeat,
         )
         responses = watch_snapshot(
             self,
             self.answers,
             parse_snapshot_request(request),
             pause_s=pause_s,
+            heartbeat=Heartbeat(request),
             min_revision=min_revision,
         )
 
@@ -321,3 +338,35 @@ def test_intervals() -> None:
         "min_interval",
         "min_interval must not be negative, got -0.005 s",
     )
+
+
+def test_silence_is_broken_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty answers, until the next one that is not; none to a reader that did not ask."""
+    monkeypatch.setattr(watch, "MIN_HEARTBEAT_S", 0.01)
+    soon = Duration(nanos=1_000)
+
+    async def scenario(runtime: Runtime) -> None:
+        async with (
+            runtime.watch(heartbeat=soon) as one,
+            runtime.watch_many("s", heartbeat=soon) as many,
+            runtime.watch() as quiet,
+        ):
+            assert (await anext(one)).num_positive_ref == 1
+            assert len((await anext(many)).snapshots) == 1
+            await anext(quiet)
+            for _ in range(3):
+                assert (await anext(one)).ByteSize() == 0
+                assert (await anext(many)).ByteSize() == 0
+            coming = await nothing_comes(quiet)
+            runtime.move([Event(True, 0.9, NOW)])
+            assert (await anext(one)).num_positive_ref == 2
+            assert len((await anext(many)).snapshots) == 1
+            assert (await coming).num_positive_ref == 2
+
+    run(scenario)
+
+
+def test_a_heartbeat_is_not_negative() -> None:
+    """The refusal names the field."""
+    request = query_pb2.WatchSnapshotRequest(heartbeat=Duration(seconds=-1))
+    assert invalid_field(lambda: Heartbeat(request))[0] == "heartbeat"

@@ -34,7 +34,7 @@ from streameval_server._queries.stream_list_request import parse_list_request
 from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
 from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._report.report import parse_report_request, report
-from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
+from streameval_server._runtime.watch import Heartbeat, interval_s, watch_snapshot, watch_snapshots
 from streameval_server._runtime.watch_summaries import watch_summaries
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
@@ -269,6 +269,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             self._engine,
             parse_snapshot_request(request),
             pause_s=interval_s(request),
+            heartbeat=Heartbeat(request),
             min_revision=request.selection.min_revision,
         ):
             yield response
@@ -282,6 +283,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             self._engine,
             parse_overview_request(request),
             pause_s=interval_s(request),
+            heartbeat=Heartbeat(request),
         ):
             yield found
 
@@ -297,6 +299,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             partial(self._list, asked),
             partial(self._list, asked, is_known_only=True),
             pause_s=interval_s(request),
+            heartbeat=Heartbeat(request),
         ):
             yield found
 

@@ -31,10 +31,19 @@ if TYPE_CHECKING:
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._runtime.runtime import Runtime
 
+    WatchRequest = (
+        query_pb2.WatchSnapshotRequest
+        | query_pb2.WatchSnapshotsRequest
+        | overview_pb2.WatchStreamSummariesRequest
+    )
+
 T = TypeVar("T")
 
 MIN_INTERVAL_S = 0.1
 """Seconds between two snapshots, at least."""
+
+MIN_HEARTBEAT_S = 1.0
+"""Seconds of silence before an empty answer, at least."""
 
 CLOCK_INTERVAL_S = 1.0
 """Seconds after which a window that ends at the clock is computed again without a change."""
@@ -73,11 +82,45 @@ class _Version:
         return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
 
 
-def interval_s(
-    request: query_pb2.WatchSnapshotRequest
-    | query_pb2.WatchSnapshotsRequest
-    | overview_pb2.WatchStreamSummariesRequest,
-) -> float:
+class Heartbeat:
+    """When a reader that nothing was sent to gets an empty answer, so that proxies wait for more.
+
+    Parameters
+    ----------
+    request
+        Says how long a call may be silent.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when that is negative.
+    """
+
+    def __init__(self, request: WatchRequest) -> None:
+        asked_s = micros(request.heartbeat, "heartbeat") / 1e6
+        if asked_s < 0:
+            raise invalid("heartbeat", f"heartbeat must not be negative, got {asked_s:g} s")
+        self._interval_s = max(asked_s, MIN_HEARTBEAT_S) if asked_s else None
+        self._sent_s = time.monotonic()
+
+    def within(self, timeout_s: float | None) -> float | None:
+        """Return how long to wait for a change: the time-out, or less for the heartbeat."""
+        return min((each for each in (timeout_s, self._interval_s) if each), default=None)
+
+    def sent(self) -> None:
+        """Record that an answer is sent now."""
+        self._sent_s = time.monotonic()
+
+    def due(self) -> bool:
+        """Return whether an empty answer is to be sent now."""
+        now_s = time.monotonic()
+        is_due = self._interval_s is not None and now_s - self._sent_s >= self._interval_s
+        if is_due:
+            self._sent_s = now_s
+        return is_due
+
+
+def interval_s(request: WatchRequest) -> float:
     """Return the minimum time between two answers.
 
     Raises
@@ -97,6 +140,7 @@ async def watch_snapshot(
     request: SnapshotRequest,
     *,
     pause_s: float,
+    heartbeat: Heartbeat,
     min_revision: int,
 ) -> AsyncIterator[query_pb2.WatchSnapshotResponse]:
     """Yield a snapshot at once, and then the newest after each change.
@@ -109,6 +153,8 @@ async def watch_snapshot(
         What is watched.
     pause_s
         The minimum time between two snapshots.
+    heartbeat
+        When an empty answer is sent.
     min_revision
         The first one includes it.
 
@@ -119,6 +165,7 @@ async def watch_snapshot(
         UNAVAILABLE when the server stops.
     """
     timeout_s = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
+    timeout_s = heartbeat.within(timeout_s)
 
     async def compute() -> tuple[_Version, query_pb2.WatchSnapshotResponse]:
         return await runtime.answer(
@@ -133,7 +180,10 @@ async def watch_snapshot(
         async for version, response in results:
             if version.differs(sent):
                 sent = version
+                heartbeat.sent()
                 yield response
+            elif heartbeat.due():
+                yield query_pb2.WatchSnapshotResponse()
 
 
 def _response_with_version(
@@ -148,7 +198,12 @@ def _response_with_version(
 
 
 async def watch_snapshots(
-    runtime: Runtime, engine: QueryEngine, request: OverviewRequest, *, pause_s: float
+    runtime: Runtime,
+    engine: QueryEngine,
+    request: OverviewRequest,
+    *,
+    pause_s: float,
+    heartbeat: Heartbeat,
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
     """Yield the snapshots of all streams at once, and then of those that changed.
 
@@ -161,6 +216,7 @@ async def watch_snapshots(
         UNAVAILABLE when the server stops.
     """
     timeout_s = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
+    timeout_s = heartbeat.within(timeout_s)
     # By stream; None for one that does not exist.
     sent: dict[str, _Version | None] = {}
 
@@ -178,7 +234,10 @@ async def watch_snapshots(
         async for moved in results:
             if not sent or moved.versions:
                 sent.update(moved.versions)
+                heartbeat.sent()
                 yield moved.response
+            elif heartbeat.due():
+                yield query_pb2.WatchSnapshotsResponse()
 
 
 @dataclass(frozen=True, slots=True)

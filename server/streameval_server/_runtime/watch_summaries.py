@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from streameval_server._runtime.runtime import Runtime
+    from streameval_server._runtime.watch import Heartbeat
 
 
 async def watch_summaries(
@@ -25,6 +26,7 @@ async def watch_summaries(
     known: Callable[[], Awaitable[overview_pb2.ListStreamSummariesResponse]],
     *,
     pause_s: float,
+    heartbeat: Heartbeat,
 ) -> AsyncIterator[overview_pb2.WatchStreamSummariesResponse]:
     """Yield a list at once, and then whenever it differs.
 
@@ -41,6 +43,8 @@ async def watch_summaries(
         Returns it as it is known, without computing figures.
     pause_s
         The minimum time between two answers.
+    heartbeat
+        When an empty answer is sent.
 
     Raises
     ------
@@ -56,7 +60,10 @@ async def watch_summaries(
     async with aclosing(lists):
         async for found in lists:
             if response := reader.next_response(found):
+                heartbeat.sent()
                 yield response
+            elif heartbeat.due():
+                yield overview_pb2.WatchStreamSummariesResponse()
 
 
 class _Reader:

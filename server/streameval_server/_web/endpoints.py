@@ -74,7 +74,7 @@ class Endpoint:
             case Answer.BYTES:
                 return await self._bytes(message, check)
             case Answer.EVENTS:
-                answers = self._method.answers(_with_min_interval(message))
+                answers = self._method.answers(_for_events(message))
                 return await events(
                     self._route.event,
                     answers,
@@ -123,8 +123,12 @@ class Endpoint:
         return Response(body, headers=headers, media_type="application/octet-stream")
 
 
-def _with_min_interval(message: Any) -> Any:
-    """Return a watch request whose interval is long enough; an invalid one unchanged."""
+def _for_events(message: Any) -> Any:
+    """Return a watch request whose interval is long enough; an invalid one unchanged.
+
+    Without answers that are heartbeats: the events' own are comments.
+    """
+    message.ClearField("heartbeat")
     interval = message.min_interval
     if 0 <= interval.seconds * 1_000_000_000 + interval.nanos < _MIN_EVENT_INTERVAL_NS:
         interval.FromNanoseconds(_MIN_EVENT_INTERVAL_NS)

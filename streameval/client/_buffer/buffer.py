@@ -55,7 +55,7 @@ class Buffer:
     capacity : int
         Maximum number of rows accepted and not settled.
     batch_rows : int
-        A sender that waits for more rows is woken at this number.
+        A sender that waits for more rows is woken at this number; also an attribute.
     when_full : {"drop", "block"}
         Whether rows beyond the capacity are dropped, or their caller waits.
     start : callable
@@ -82,7 +82,7 @@ class Buffer:
     ) -> None:
         self.clock_ns = clock_ns or clock.clock_ns
         self._capacity = capacity
-        self._batch_rows = batch_rows
+        self.batch_rows = batch_rows
         self._when_full = when_full
         self._start = start
         self._on_wake = wake
@@ -358,7 +358,7 @@ class Buffer:
         if self.accepted == self._drained:
             self.wake_at = self._drained + 1
             return None
-        self.wake_at = self._drained + self._batch_rows
+        self.wake_at = self._drained + self.batch_rows
         return linger_s if self.accepted < self.wake_at else 0.0
 
     def wait(self, ready: Callable[[], bool], *, linger_s: float) -> None:

@@ -121,9 +121,9 @@ class Columns:
         if head.wire_bytes <= max_bytes:
             return head, rest
         share = max(0, max_bytes - MAX_ENVELOPE_BYTES) / (head.wire_bytes - MAX_ENVELOPE_BYTES)
-        rows = max(1, int(head.size * share))
-        while rows > 1 and head.wire_bytes > max_bytes:
-            head = self.take(slice(None, rows))
+        rows = int(head.size * share)
+        while head.size > 1 and head.wire_bytes > max_bytes:
+            head = self.take(slice(None, max(1, rows)))
             rows = rows * 3 // 4
         return (head, None) if head.size == self.size else self.cut(head.size)
 

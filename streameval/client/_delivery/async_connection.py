@@ -23,7 +23,7 @@ from streameval.client._delivery.delivery import Delivery
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.async_transport import is_cancelling
 from streameval.client._wire.merge_calls import AsyncMergeCall
-from streameval.client._wire.transport import from_rpc_error
+from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class AsyncConnection(BaseConnection):
     ) -> None:
         super().__init__(transport.address, timeout_s=timeout_s, exit_timeout_s=_EXIT_TIMEOUT_S)
         self.transport = transport
-        self.worker = AsyncWorker(transport, linger_s=linger_s)
+        self.worker = AsyncWorker(transport, linger_s=linger_s, timeout_s=timeout_s)
         self.buffer = Buffer(
             capacity=max_buffered_rows,
             batch_rows=batch_rows,
@@ -145,6 +145,8 @@ class AsyncWorker:
     transport : AsyncTransport
     linger_s : float
         How long rows wait until they are a whole batch, in seconds.
+    timeout_s : float
+        How long the first message of a connection may stay unanswered, in seconds.
 
     Attributes
     ----------
@@ -152,9 +154,10 @@ class AsyncWorker:
         Set before the start; used on the event loop only.
     """
 
-    def __init__(self, transport: AsyncTransport, *, linger_s: float) -> None:
+    def __init__(self, transport: AsyncTransport, *, linger_s: float, timeout_s: float) -> None:
         self._transport = transport
         self._linger_s = linger_s
+        self._timeout_s = timeout_s
         self.delivery: Delivery
         self._rows = _Notifier()
         self._changed = _Notifier()
@@ -249,11 +252,13 @@ class AsyncWorker:
         # The writer ends by itself only when the call is over, or by a bug of this client.
         writing.add_done_callback(lambda _: call.cancel())
         try:
-            while (response := await call.read()) is not grpc.aio.EOF:
+            response = await self._first_response(call)
+            while response is not grpc.aio.EOF:
                 is_open = self.delivery.receive(response)
                 self._report_settled()
                 if not is_open:
                     return self.delivery.sender.error
+                response = await call.read()
             return UnavailableError("the server ended the stream")
         except grpc.RpcError as error:
             return from_rpc_error(error)
@@ -268,13 +273,21 @@ class AsyncWorker:
             with contextlib.suppress(asyncio.CancelledError):
                 await writing
 
+    async def _first_response(self, call: Any) -> Any:
+        """Return the answer to the first message. Raises UnavailableError without one."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await call.read()
+        except TimeoutError:
+            raise unanswered(self._timeout_s) from None
+
     async def _write(self, call: Any) -> None:
         """Write batches until the call is over."""
         delivery = self.delivery
         sender = delivery.sender
         # The reader gets the reason why the call is over.
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await call.write(sender.open())
+            await call.write(delivery.open(time.monotonic()))
             while True:
                 message = delivery.next_message()
                 if message is not None:

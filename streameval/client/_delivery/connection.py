@@ -247,7 +247,9 @@ class Connection(BaseConnection):
 
     def _begin(self, producer: str | None) -> None:
         self.delivery = Delivery(self.buffer, producer, self.address)
-        self.worker = Worker(self.delivery, self.transport, linger_s=self._linger_s)
+        self.worker = Worker(
+            self.delivery, self.transport, linger_s=self._linger_s, timeout_s=self.timeout_s
+        )
         self._closed = False
 
     def _start(self) -> bool:

@@ -20,6 +20,7 @@ from streameval.client._buffer.clock import offset_us
 from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._delivery.statistics import count, read_statistics
 from streameval.client._errors import DeadlineError, FencedError, RowsLostError
+from streameval.client._wire.rpc_errors import unanswered
 
 if TYPE_CHECKING:
     from streameval.client._buffer.buffer import Buffer
@@ -61,8 +62,10 @@ class Delivery:
             next_epoch(),
             random=random.random,
             offset_us=offset_us(buffer.clock_ns),
+            batch_rows=buffer.batch_rows,
         )
         self._address = address
+        self._opened_s = 0.0
         # What flushes have raised, and what the log has.
         self._raised_losses = _LossReport()
         self._logged_losses = _LossReport()
@@ -81,6 +84,17 @@ class Delivery:
     def drain_buffer(self) -> None:
         """Move the buffer's rows to the sender."""
         self.sender.put(self.buffer.take())
+
+    def open(self, now_s: float) -> ingest_pb2.IngestRequest:
+        """Start a connection; return its first message."""
+        self._opened_s = now_s
+        return self.sender.open()
+
+    def answer_left_s(self, now_s: float, timeout_s: float) -> float | None:
+        """Return how long the first message may stay unanswered; None once it is answered."""
+        if self.sender.phase is not Phase.OPENING:
+            return None
+        return self._opened_s + timeout_s - now_s
 
     def next_message(self) -> ingest_pb2.IngestRequest | None:
         """Return the next batch; None without rows, or without room in the window."""
@@ -148,6 +162,8 @@ class Delivery:
         left = target - self.sender.settled_rows
         error = self.sender.error
         why = "" if error is None else f"; the last connection ended with: {error}"
+        if error is None and self.sender.phase is Phase.OPENING:
+            why = f"; {unanswered(time.monotonic() - self._opened_s)}"
         return DeadlineError(f"{count(left, 'row')} not durable after {timeout_s:.3g} s{why}")
 
     def log_losses(self, now_s: float) -> None:

@@ -27,7 +27,7 @@ from streameval.client._errors import (
     FencedError,
     UnavailableError,
 )
-from streameval.client._wire.transport import from_rpc_error
+from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ MAX_WAITING_BYTES = 16 << 20
 
 MAX_AWAY_S = 600.0
 """How long the server may be away before the upload is given up."""
+
+_MAX_ANSWER_S = 30.0
+"""How long the first message of a stream may stay unanswered."""
 
 _MAX_STOP_S = 2.0
 
@@ -120,7 +123,7 @@ class NumberedUpload:
         self._sent = self._sent_bytes = 0  # of those that wait, on the present stream
         self._max_sent_bytes = 1 << 20
         self._stream = 0  # the number of the present stream, or of the next one
-        self._is_ready = self._is_stopping = False
+        self._is_ready = self._is_stopping = self._is_unanswered = False
         self._error: Exception | None = None
         self._attempts = 0
         self._changed = threading.Condition()
@@ -249,6 +252,7 @@ class NumberedUpload:
         with self._changed:
             self._stream += 1
             self._sent = self._sent_bytes = 0
+            self._is_unanswered = False
             requests = self._requests(self._stream)
         try:
             call = self._transport.ingest().Ingest(requests, metadata=self._transport.metadata)
@@ -261,7 +265,7 @@ class NumberedUpload:
                     self._receive(response)
                     self._changed.notify_all()
         except grpc.RpcError as error:
-            return from_rpc_error(error)
+            return unanswered(_MAX_ANSWER_S) if self._is_unanswered else from_rpc_error(error)
         except ClientError as error:
             return error
         finally:
@@ -324,6 +328,13 @@ class NumberedUpload:
             producer=self.producer, epoch=self.epoch, after_epoch=epoch, after_sequence=sequence
         )
         yield ingest_pb2.IngestRequest(open=opened)
+        with self._changed:
+            has_answer = self._changed.wait_for(
+                lambda: self._is_over(stream) or self._is_ready, _MAX_ANSWER_S
+            )
+            if not has_answer and self._call is not None:
+                self._is_unanswered = True
+                self._call.cancel()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_over(stream) or self._can_send())

@@ -18,7 +18,10 @@ reported as refused or dropped:
   the remaining ones under a higher epoch, from sequence 1; the others are counted as lost. If
   it has forgotten the producer, which was idle for days, nothing is lost.
 - A batch that makes connections fail repeatedly is given up as refused: after
-  the first failure, batches are sent one at a time until the cause is found.
+  the first failure, batches are sent one at a time until the cause is found. If its
+  size may be the cause, its rows are cut into smaller batches first.
+- Batches are cut or left out under a higher epoch, which the server starts only if no
+  batch became durable since it was asked: one of an earlier connection could.
 
 Cost: O(1) for each message, besides encoding the batch.
 """
@@ -33,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from google.rpc import code_pb2
 
+from streameval.client._delivery.batch_size import MAX_BATCH_ROWS, BatchSize, doubts_size
 from streameval.client._errors import ClientError, FencedError, RefusedBatch, Violation
 from streameval.v1 import ingest_pb2
 
@@ -41,9 +45,6 @@ if TYPE_CHECKING:
 
     from streameval.client._buffer.columns import Rows
     from streameval.v1 import status_pb2
-
-MAX_BATCH_ROWS = 16_384
-"""The most rows of a batch, even if the server allows more: acks stay quick."""
 
 MAX_REFUSALS = 100
 """The most refused batches that statistics list."""
@@ -111,6 +112,8 @@ class Sender:
         Returns numbers in [0, 1), for jitter.
     offset_us : int
         Turns a stamp into a time (`_buffer.clock`) until a server sends its time.
+    batch_rows : int
+        The most rows of a batch.
 
     Attributes
     ----------
@@ -128,7 +131,13 @@ class Sender:
     """
 
     def __init__(
-        self, producer: str, epoch: int, *, random: Callable[[], float], offset_us: int = 0
+        self,
+        producer: str,
+        epoch: int,
+        *,
+        random: Callable[[], float],
+        offset_us: int = 0,
+        batch_rows: int = MAX_BATCH_ROWS,
     ) -> None:
         self.producer = producer
         self.epoch = epoch
@@ -153,12 +162,16 @@ class Sender:
         self._history = 0
         self._cursor = 0  # batches of the window sent on this connection
         self._inflight_bytes = 0
-        self._max_rows = MAX_BATCH_ROWS
-        self._max_bytes = 1 << 20
+        self._size = BatchSize(batch_rows)
         self._max_inflight = 1 << 20
         self._failures = 0
-        self._batch_failures = 0
+        # Connections in a row that ended with the oldest batch: for any reason that may lie in
+        # it, and for one that is not its size.
+        self._batch_failures = self._blames = 0
+        self._blamed_error: ClientError | None = None
         self._suspect_until = 0  # batches up to this sequence are sent one at a time
+        # While the next epoch is to start: the last durable sequence of the present one.
+        self._renumber_after: int | None = None
 
     @property
     def settled_rows(self) -> int:
@@ -185,6 +198,11 @@ class Sender:
             and self._window[0].sequence > self._suspect_until
         )
 
+    def expected_resume(self) -> ingest_pb2.Resume:
+        """Return the server's answer to `open` as far as it is known here."""
+        last = self.settled_sequence if self._renumber_after is None else 0
+        return ingest_pb2.Resume(last_sequence=last)
+
     @property
     def settled_sequence(self) -> int:
         """The last sequence of this epoch that is settled."""
@@ -205,9 +223,11 @@ class Sender:
         """Start a connection; return its first message."""
         self.phase = Phase.OPENING
         self.connections += 1
-        return ingest_pb2.IngestRequest(
-            open=ingest_pb2.Open(producer=self.producer, epoch=self.epoch)
-        )
+        opening = ingest_pb2.Open(producer=self.producer, epoch=self.epoch)
+        if self._renumber_after is not None:
+            opening.epoch += 1
+            opening.after_epoch, opening.after_sequence = self.epoch, self._renumber_after
+        return ingest_pb2.IngestRequest(open=opening)
 
     def next_message(self) -> ingest_pb2.IngestRequest | None:
         """Return the next batch to send; None without rows, or when the window is full."""
@@ -216,12 +236,12 @@ class Sender:
         if self._cursor == len(self._window):
             if not self._queue:
                 return None
-            first = self._queue[0]
-            if first.size > 2 * self._max_rows:
+            first, size = self._queue[0], self._size
+            if first.size > 2 * size.rows:
                 # All cuts at once: cutting the head off one by one copies the rest each time.
                 self._queue.popleft()
-                self._queue.extendleft(reversed(list(first.chunks(self._max_rows))))
-            head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
+                self._queue.extendleft(reversed(list(first.chunks(size.rows))))
+            head, rest = self._queue.popleft().split(size.rows, size.nbytes)
             if rest is not None:
                 self._queue.appendleft(rest)
             self._window.append(_NumberedBatch(self._next_sequence, head, self._offset_us))
@@ -272,12 +292,14 @@ class Sender:
         self.error = error
         sent = self._cursor
         self._cursor = self._inflight_bytes = 0
-        if isinstance(error, FencedError):
+        if self._renumber_after is not None and error is not None and error.reason == "EPOCH_MOVED":
+            # A batch of an earlier connection became durable: ask again which.
+            self._renumber_after = None
+        elif isinstance(error, FencedError):
             self._fence(error)
             return
-        if worked and sent and error is not None and _blames_a_batch(error):
-            self._suspect_until = self._next_sequence - 1
-            self._batch_failures += 1
+        if worked and sent and error is not None:
+            self._suspect_batch(error)
         self._failures += 1
         most = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2 ** min(self._failures, 20))
         delay = most * (0.5 + 0.5 * self._random())
@@ -285,10 +307,27 @@ class Sender:
             delay = max(delay, error.retry_after_s * (1.0 + 0.5 * self._random()))
         self.retry_at = now + delay
 
+    def _suspect_batch(self, error: ClientError) -> None:
+        """Record that a connection ended while the oldest batch was on its way."""
+        is_about_size, is_blame = doubts_size(error), _blames_a_batch(error)
+        if not (is_about_size or is_blame):
+            return
+        self._suspect_until = self._next_sequence - 1
+        self._batch_failures += 1
+        if is_blame:
+            self._blames += 1
+            self._blamed_error = error
+        if is_about_size and self._size.halve(self._window[0].rows, self._batch_failures):
+            self._batch_failures = self._blames = 0
+
     # --- Messages of the server -----------------------------------------------------------------
 
     def _resume(self, resume: ingest_pb2.Resume, clock_us: int) -> None:
         last = resume.last_sequence
+        if self._renumber_after is not None:
+            if self._blames >= _MAX_BATCH_FAILURES:
+                self._give_up_batch()
+            self._renumber()
         if resume.time_us:
             # The server read its clock before this message arrived, so no stamp becomes a time
             # ahead of the server's.
@@ -303,8 +342,7 @@ class Sender:
                 )
             )
             return
-        self._max_rows = min(MAX_BATCH_ROWS, resume.max_batch_rows or MAX_BATCH_ROWS)
-        self._max_bytes = resume.max_batch_bytes or self._max_bytes
+        self._size.take_limits(resume)
         self._max_inflight = resume.max_inflight_bytes or self._max_inflight
         for refused in resume.refused:
             # Refusals that an earlier connection did not deliver.
@@ -316,23 +354,18 @@ class Sender:
             self._lose(settled - last)
         self._history = resume.history
         self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
-        if forgotten or any(not self._fits(batch.rows) for batch in self._window):
-            # The server has forgotten acknowledged batches, or now takes smaller batches only.
-            # Both mean that it was restarted, so no batch is still being written.
-            if not forgotten:
-                self._settle(last)
-            self._new_epoch()
-            return
-        if (
-            self._batch_failures >= _MAX_BATCH_FAILURES
-            and self._window
-            and self._window[0].sequence > last
-        ):
-            self._give_up_batch()
-            self._new_epoch()
+        if forgotten:
+            # It was restarted with another log, so no batch is still being written.
+            self._renumber()
+            self._disconnect()
             return
         self._acked_revision = resume.revision
         self._settle(last)
+        # Settling a batch clears the blames, so the oldest one left has them all.
+        is_given_up = self._blames >= _MAX_BATCH_FAILURES
+        if is_given_up or any(not self._size.fits(batch.rows) for batch in self._window):
+            self._start_epoch_after(last)
+            return
         self._cursor = self._inflight_bytes = 0
         self.phase = Phase.READY
         self.error = None
@@ -357,9 +390,6 @@ class Sender:
             rows = sum(islice(remembered, max(len(remembered) - batches, 0), None))
         self.acked_rows -= rows
         self.lost_rows += rows
-
-    def _fits(self, rows: Rows) -> bool:
-        return rows.split(self._max_rows, self._max_bytes)[1] is None
 
     def _receive_ack(self, ack: ingest_pb2.Ack) -> None:
         if ack.last_sequence >= self._next_sequence:
@@ -417,12 +447,23 @@ class Sender:
             self.refused_rows += batch.rows.size - acked
             self._acked_batches.append(acked)
             self._epoch_acked_rows += acked
-            self._failures = self._batch_failures = 0
+            self._failures = self._batch_failures = self._blames = 0
 
     # --- Failures -------------------------------------------------------------------------------
 
-    def _new_epoch(self) -> None:
-        """Disconnect, and number the remaining rows from 1 again under a higher epoch."""
+    def _start_epoch_after(self, last: int) -> None:
+        """Disconnect, and renumber once the server has started the next epoch after a sequence."""
+        self._renumber_after = last
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        self.phase = Phase.DISCONNECTED
+        self.error = None
+        self._failures = 0
+
+    def _renumber(self) -> None:
+        """Begin a higher epoch, in which the remaining rows are numbered from 1 again."""
+        self._renumber_after = None
         self._queue.extendleft(batch.rows for batch in reversed(self._window) if not batch.refused)
         self.refused_rows += sum(batch.rows.size for batch in self._window if batch.refused)
         self._window.clear()
@@ -432,16 +473,14 @@ class Sender:
         self._epoch_acked_rows = self._acked_revision = 0
         self._suspect_until = 0
         self.epoch += 1
-        self.phase = Phase.DISCONNECTED
-        self.error = None
-        self._failures = 0
 
     def _give_up_batch(self) -> None:
         """Count the first batch of the window as refused: it made every connection fail."""
-        error = self.error or ClientError("no reason was given")
-        message = f"given up after {self._batch_failures} attempts: {error}"
+        error = self._blamed_error
+        assert error is not None
+        message = f"given up after {self._blames} attempts: {error}"
         self._refuse(self._window[0], code=error.code, message=message, violations=error.violations)
-        self._batch_failures = 0
+        self._batch_failures = self._blames = 0
 
     def _fence(self, error: FencedError) -> None:
         self.phase = Phase.FENCED

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from streameval.client._errors import ClientError, UnavailableError
-from streameval.client._wire.transport import from_rpc_error
+from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -37,15 +37,20 @@ class Worker:
     transport : Transport
     linger_s : float
         How long rows wait until they are a whole batch, in seconds.
+    timeout_s : float
+        How long the first message of a connection may stay unanswered, in seconds.
     """
 
-    def __init__(self, delivery: Delivery, transport: Transport, *, linger_s: float) -> None:
+    def __init__(
+        self, delivery: Delivery, transport: Transport, *, linger_s: float, timeout_s: float
+    ) -> None:
         self.buffer = delivery.buffer
         self.linger_s = linger_s
         self.stopping = False
         self._delivery = delivery
         self._sender = delivery.sender
         self._transport = transport
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -107,7 +112,12 @@ class Worker:
                 message = self._delivery.next_message()
                 if message is not None or self._sender.starved:
                     return message
-                self._changed.wait()
+                left_s = self._delivery.answer_left_s(time.monotonic(), self._timeout_s)
+                if left_s is not None and left_s <= 0 and self._call is not None:
+                    requests.unanswered = True
+                    self._call.cancel()
+                    break
+                self._changed.wait(left_s)
         return None
 
     @property
@@ -141,7 +151,7 @@ class Worker:
         with self._lock:
             if self.stopping:
                 return None
-            requests = _Requests(self, self._sender.open())
+            requests = _Requests(self, self._delivery.open(time.monotonic()))
         try:
             try:
                 call = self._transport.ingest().Ingest(requests, metadata=self._transport.metadata)
@@ -157,7 +167,7 @@ class Worker:
                 if not is_open:
                     return self._sender.error
         except grpc.RpcError as error:
-            return from_rpc_error(error)
+            return unanswered(self._timeout_s) if requests.unanswered else from_rpc_error(error)
         except ClientError as error:
             return error
         finally:
@@ -175,8 +185,7 @@ class Worker:
         self._transport.abandon()
         sender = self._sender
         with self._lock:
-            resume = ingest_pb2.Resume(last_sequence=sender.settled_sequence)
-            self._delivery.receive(ingest_pb2.IngestResponse(resume=resume))
+            self._delivery.receive(ingest_pb2.IngestResponse(resume=sender.expected_resume()))
         while (message := self.next_message(requests)) is not None:
             answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
             with self._lock:
@@ -202,7 +211,7 @@ class _Requests:
     """The requests of one Ingest stream, which gRPC's thread iterates over."""
 
     def __init__(self, worker: Worker, opening: ingest_pb2.IngestRequest) -> None:
-        self.ended = False
+        self.ended = self.unanswered = False
         self._worker = worker
         self._opening: ingest_pb2.IngestRequest | None = opening
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from streameval.client._errors import ClosedError
-from streameval.client._wire.transport import BaseTransport, from_rpc_error
+from streameval.client._wire.transport import BaseTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -50,7 +50,8 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         """Make a call; yield a result for each response until the server or the caller ends it."""
         method = self._method(call.service, call.method)
         async for response in self._streamed(method, call.request, None):
-            yield call.read(response)
+            if response.ByteSize():  # not a heartbeat
+                yield call.read(response)
 
     async def merge(
         self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
@@ -82,7 +83,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
                 wait_for_ready=self.wait_for_ready,
             )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise self.failure(error) from None
         except asyncio.CancelledError:
             raise self.cancelled() from None
         self._has_answered = True
@@ -103,7 +104,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
                 self._has_answered = True
                 yield response
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise self.failure(error) from None
         except asyncio.CancelledError:
             raise self.cancelled() from None
         finally:

@@ -47,6 +47,8 @@ PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
+_HEARTBEAT_MS = 10_000
+"""A watch is not silent for longer: proxies end calls that are, most of them after a minute."""
 _MAX_BINS = 2**32 - 1
 """A larger number is no field of a message; the server refuses it as it is."""
 
@@ -222,6 +224,7 @@ def watch(
     )
     if min_interval is not None:
         request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
+    request.heartbeat.FromMilliseconds(_HEARTBEAT_MS)
     return Call(
         "QueryService",
         "WatchSnapshot",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 
 from streameval.client._wire.async_transport import is_cancelling
-from streameval.client._wire.transport import from_rpc_error
+from streameval.client._wire.rpc_errors import from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

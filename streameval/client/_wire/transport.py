@@ -1,4 +1,4 @@
-"""gRPC for the client: a channel that opens on first use, calls, and error translation.
+"""gRPC for the client: a channel that opens on first use, and calls.
 
 gRPC's threads do not survive a fork, so a channel that existed before the fork is of
 no use in the child. The first call opens the channel, and a forked child opens
@@ -12,18 +12,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
-from google.rpc import code_pb2, error_details_pb2
-from google.rpc import status_pb2 as rpc_status_pb2
+from google.rpc import code_pb2
 
-from streameval.client._errors import (
-    ClientError,
-    ClosedError,
-    UnavailableError,
-    Violation,
-    error_for,
-)
+from streameval.client._errors import ClientError, ClosedError
 from streameval.client._wire.credentials import Credentials, Metadata
+from streameval.client._wire.rpc_errors import CONNECTION_CUT, from_rpc_error
 from streameval.v1 import (
     admin_pb2_grpc,
     ingest_pb2,
@@ -44,15 +37,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 C = TypeVar("C")
 R = TypeVar("R")
-Details = tuple[str, tuple[Violation, ...], float | None, dict[str, str]]
-_NO_DETAILS: Details = ("", (), None, {})
 _BATCH_TIMEOUT_S = 10.0
-_DETAILS_KEY = "grpc-status-details-bin"
-
-_MASKED_STATUS = "Internal error from Core"
-"""The text of grpc.aio for a write after the end of a call, in place of the status that
-ended the call (github.com/grpc/grpc/issues/36066). No batch is the cause."""
-
 _STUBS = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,
     "IngestService": ingest_pb2_grpc.IngestServiceStub,
@@ -150,6 +135,13 @@ class BaseTransport(Generic[C]):
         self._channel, self._replaced = None, []
         return channels
 
+    def failure(self, error: grpc.RpcError) -> ClientError:
+        """Return the error of a failed call. Closing a channel ends its calls."""
+        failure = from_rpc_error(error)
+        if self._closed and (failure.code == "CANCELLED" or failure.reason == CONNECTION_CUT):
+            return ClosedError("the client is closed")
+        return failure
+
     def record_answer(self) -> None:
         """Record that the server has answered."""
         self._has_answered = True
@@ -209,7 +201,8 @@ class Transport(BaseTransport[grpc.Channel]):
         """Make a call; yield a result for each response until the server or the caller ends it."""
         method = self._method(call.service, call.method)
         for response in self._streamed(method, call.request, None):
-            yield call.read(response)
+            if response.ByteSize():  # not a heartbeat
+                yield call.read(response)
 
     def merge(
         self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
@@ -266,13 +259,6 @@ class Transport(BaseTransport[grpc.Channel]):
         finally:
             responses.cancel()
 
-    def failure(self, error: grpc.RpcError) -> ClientError:
-        """Return the error of a failed call. Closing a channel cancels its calls."""
-        failure = from_rpc_error(error)
-        if failure.code == "CANCELLED" and self._closed:
-            return ClosedError("the client is closed")
-        return failure
-
     def close(self) -> None:
         """Close the channel; further calls raise ClosedError."""
         with self._lock:
@@ -290,51 +276,3 @@ class Transport(BaseTransport[grpc.Channel]):
         """Leave the channel to the parent process; called in a forked child."""
         self._lock = threading.Lock()  # a thread of the parent may have held the old one
         self.abandon()
-
-
-def from_rpc_error(error: grpc.RpcError) -> ClientError:
-    """Return the client's error for a failed call, with the server's text and details."""
-    if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
-        return error_for("UNKNOWN", str(error))
-    if error.details() == _MASKED_STATUS:
-        return UnavailableError("the call was over, and grpc.aio does not say why")
-    reason, violations, retry_after_s, metadata = _NO_DETAILS
-    for key, value in error.trailing_metadata() or ():
-        if key == _DETAILS_KEY and isinstance(value, bytes):
-            reason, violations, retry_after_s, metadata = _details(value)
-    message = error.details() or error.code().name
-    if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
-        # The project's servers give a reason, so this text comes from the network.
-        message = f"no answer (is a server there, and TLS on both sides or on neither?): {message}"
-    elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not reason:
-        # gRPC gave up on this side, and its text does not say on what.
-        message = "no answer in time: the server is busy, or needs longer for this; try again"
-    return error_for(
-        error.code().name,
-        message,
-        reason=reason,
-        violations=violations,
-        retry_after_s=retry_after_s,
-        metadata=metadata,
-    )
-
-
-def _details(encoded: bytes) -> Details:
-    """Return the decoded google.rpc details; details that cannot be decoded are left out."""
-    reason, violations, retry_after_s, metadata = _NO_DETAILS
-    try:
-        for packed in rpc_status_pb2.Status.FromString(encoded).details:
-            info = error_details_pb2.ErrorInfo()
-            bad = error_details_pb2.BadRequest()
-            retry = error_details_pb2.RetryInfo()
-            if packed.Unpack(info):
-                reason, metadata = info.reason, dict(info.metadata)
-            elif packed.Unpack(bad):
-                violations = tuple(
-                    Violation(item.field, item.description) for item in bad.field_violations
-                )
-            elif packed.Unpack(retry):
-                retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
-    except DecodeError:
-        pass
-    return reason, violations, retry_after_s, metadata

@@ -26,10 +26,11 @@ from streameval.client import (
     ResourceExhaustedError,
     RowsLostError,
     UnavailableError,
+    UnimplementedError,
     Violation,
 )
 from streameval.client._errors import error_for
-from streameval.client._wire.transport import from_rpc_error
+from streameval.client._wire.rpc_errors import from_rpc_error
 
 
 class Failed(grpc.RpcError, grpc.Call):
@@ -104,6 +105,73 @@ def test_no_answer_says_what_to_look_at() -> None:
     details = packed(error_details_pb2.ErrorInfo(reason="STOPPING", domain="streameval"))
     error = from_rpc_error(Failed(grpc.StatusCode.UNAVAILABLE, "the server stops", details))
     assert str(error) == "the server stops"
+
+
+RST = "Stream removed (RST_STREAM (Received RST_STREAM with error code {}))"
+STATUS = "Received http2 header with status: {}"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("INTERNAL", RST.format(2)),  # nginx: a body above its limit, a silent call
+        ("INTERNAL", RST.format(1)),  # load balancers whose idle time-out is over
+        ("UNKNOWN", "Stream removed"),  # a call without trailers
+        ("INTERNAL", "Data frame with END_STREAM flag received"),  # HAProxy's time-outs
+        ("CANCELLED", "Received RST_STREAM with error code 8"),  # HAProxy, a server that aborts
+        ("UNKNOWN", "Received RST_STREAM with error code 0"),
+        ("INTERNAL", "Received RST_STREAM with code 2 triggered by: read ECONNRESET"),
+        ("UNKNOWN", "Stream closed"),
+        ("UNKNOWN", "GOAWAY received; Error code: 0; Debug Text: graceful"),
+        ("INTERNAL", "Connection closed with unknown cause"),  # nghttpx: idle for a minute
+        ("UNAVAILABLE", "recvmsg:Connection reset by peer"),
+        ("UNAVAILABLE", "Socket closed"),
+        ("CANCELLED", "sendmsg: Broken pipe"),
+    ],
+)
+def test_a_cut_connection_is_unavailable(code: str, text: str) -> None:
+    """Whatever code gRPC gives to a call that a proxy or the network has ended."""
+    error = from_rpc_error(Failed(grpc.StatusCode[code], text))
+    assert type(error) is UnavailableError
+    assert (error.code, error.reason) == ("UNAVAILABLE", "CONNECTION_CUT")
+    assert text in str(error)
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "CANCELLED", "UNKNOWN"])
+def test_what_a_server_says_of_streams_is_its_own(code: str) -> None:
+    """A status with a reason comes from a server, and one without such words from gRPC."""
+    details = packed(error_details_pb2.ErrorInfo(reason="ODD", domain="streameval"))
+    for text, metadata in ((RST.format(2), details), ("it broke", ())):
+        error = from_rpc_error(Failed(grpc.StatusCode[code], text, metadata))
+        assert (error.code, str(error)) == (code, text)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "part"),
+    [
+        ("UNIMPLEMENTED", 404, UnimplementedError, "gRPC address"),  # the page's port
+        ("UNKNOWN", 405, ClientError, "gRPC address"),
+        ("UNKNOWN", 302, ClientError, "gRPC address"),  # a log-in page
+        ("UNKNOWN", 204, ClientError, "gRPC address"),
+        ("UNKNOWN", 431, ClientError, "gRPC address"),
+        ("PERMISSION_DENIED", 403, AccessError, "pass gRPC on"),
+        ("UNAUTHENTICATED", 401, AccessError, "pass gRPC on"),
+        ("UNKNOWN", 413, ResourceExhaustedError, "as large as this one"),
+        ("UNAVAILABLE", 502, UnavailableError, "is the server behind it running?"),
+        ("UNAVAILABLE", 504, UnavailableError, "is the server behind it running?"),
+        ("UNKNOWN", 500, UnavailableError, "is the server behind it running?"),
+        ("UNKNOWN", 408, UnavailableError, "is the server behind it running?"),
+        ("UNKNOWN", 520, UnavailableError, "is the server behind it running?"),
+    ],
+)
+def test_an_answer_that_is_not_grpc_is_explained(
+    code: str, status: int, kind: type[ClientError], part: str
+) -> None:
+    """A proxy answers with a page: the error says its status, and what to look at."""
+    error = from_rpc_error(Failed(grpc.StatusCode[code], STATUS.format(status)))
+    assert type(error) is kind
+    assert f"the HTTP status {status}:" in str(error)
+    assert part in str(error)
 
 
 def test_a_call_that_takes_too_long_says_what_to_do() -> None:

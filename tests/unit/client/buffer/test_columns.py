@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.columns import CaseRows, MissRows, Rows, coalesce_cases
+from streameval.client._buffer.id_columns import PredictionRows
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 
@@ -188,3 +189,11 @@ def test_a_reset_buffer_is_empty(rows: Rows) -> None:
     box.add_case(stream, True, 2.0)
     (taken,) = box.take()
     assert taken.size == 1
+
+
+def test_two_rows_that_do_not_fit_together_are_split() -> None:
+    """Also where the share of one row rounds down to nothing."""
+    rows = PredictionRows("s", ["a" * 500, "b" * 500], np.zeros(2))
+    head, rest = rows.split(1_000, rows.wire_bytes - 1)
+    assert rest is not None
+    assert (head.ids, rest.ids) == ([rows.ids[0]], [rows.ids[1]])

@@ -298,7 +298,7 @@ def test_a_waiting_sender_sees_the_rows_of_grants() -> None:
     box = buffer(batch_rows=1_000_000)
     stream = Verbs(box, "s")
     add_burst(stream)
-    box._batch_rows = 100
+    box.batch_rows = 100
     for i in range(300):
         stream.log(str(i), 0.5)
     assert box.arm(600.0) == 0.0

@@ -8,6 +8,7 @@ import pytest
 from streameval.client._buffer.columns import CaseRows
 from streameval.client._delivery.sender import MAX_REFUSALS, Phase, ProtocolError, Sender
 from streameval.client._errors import ClientError, FencedError, error_for
+from streameval.client._wire.rpc_errors import CONNECTION_CUT
 from streameval.v1 import ingest_pb2, status_pb2
 
 
@@ -158,9 +159,10 @@ def test_smaller_limits_after_a_restart_cut_again() -> None:
     made.open()
     made.receive(resume(1, max_batch_rows=4))
     assert made.phase is Phase.DISCONNECTED
-    assert (made.epoch, made.acked_rows) == (8, 10)
+    assert made.acked_rows == 10
     made.disconnected(None, 0.0)
-    made.open()
+    opening = made.open().open
+    assert (opening.epoch, opening.after_epoch, opening.after_sequence) == (8, 7, 1)
     made.receive(resume(0, max_batch_rows=4))
     scores = []
     while (message := made.next_message()) is not None:
@@ -231,8 +233,8 @@ def test_a_batch_that_breaks_every_connection_is_given_up() -> None:
         if not made.pending:
             break
         if made.phase is not Phase.READY:
-            made.open()
-            made.receive(resume(mark.setdefault(made.epoch, 0)))
+            epoch = made.open().open.epoch
+            made.receive(resume(mark.setdefault(epoch, 0)))
             if made.phase is Phase.DISCONNECTED:
                 made.disconnected(made.error, 0.0)
     assert arrived == [0.0, 2.0]
@@ -240,6 +242,83 @@ def test_a_batch_that_breaks_every_connection_is_given_up() -> None:
     assert refusal.message == "given up after 3 attempts: cannot parse"
     assert refusal.code == "INTERNAL"
     assert (made.acked_rows, made.refused_rows) == (2, 1)
+
+
+CUT = error_for("UNAVAILABLE", "cut", reason=CONNECTION_CUT)
+TOO_LARGE = error_for("RESOURCE_EXHAUSTED", "message larger than max")
+
+
+@pytest.mark.parametrize("error", [CUT, TOO_LARGE])
+def test_a_batch_that_is_too_large_for_a_proxy_arrives_in_pieces(error: ClientError) -> None:
+    """Batches of more than 100,000 bytes end their connection; nothing says so."""
+    made = sender()
+    made.put([rows(40_000), rows(1, -1.0)])
+    arrived: list[float] = []
+    mark: dict[int, int] = {}
+    for _ in range(60):
+        epoch = made.open().open.epoch
+        made.receive(resume(mark.setdefault(epoch, 0)))
+        while (message := made.next_message()) is not None:
+            assert message.ByteSize() <= 1 << 19
+            if message.ByteSize() > 100_000:
+                made.disconnected(error, 0.0)
+                break
+            arrived += np.frombuffer(message.batch.cases.scores_f64le).tolist()
+            mark[epoch] = message.batch.sequence
+            made.receive(ack(message.batch.sequence))
+        if not made.pending:
+            break
+        if made.phase is Phase.DISCONNECTED:
+            made.disconnected(made.error, 0.0)
+    assert arrived == [*range(40_000), -1.0]
+    assert made.acked_rows == 40_001
+    assert not made.refusals
+
+
+def test_a_cut_connection_costs_no_rows() -> None:
+    """A batch that cannot become smaller is sent until it arrives: a proxy may be away."""
+    made = connected(rows(1))
+    for _ in range(20):
+        assert len(sent(made)) == 1
+        made.disconnected(CUT, 0.0)
+        made.open()
+        made.receive(resume())
+    assert (made.refused_rows, made.pending, made.epoch) == (0, True, 7)
+
+
+def test_a_batch_that_became_durable_after_all_is_not_sent_twice() -> None:
+    """The server starts no epoch after a place that is not the producer's any more."""
+    made = connected(rows(2_000), rows(2_000, 5e3), max_batch_rows=2_000)
+    for _ in range(2):
+        assert sent(made)[0] == 1
+        made.disconnected(CUT, 0.0)
+        made.open()
+        made.receive(resume())
+    made.disconnected(made.error, 0.0)
+    assert made.open().open.after_epoch == 7
+    moved = error_for("FAILED_PRECONDITION", "it is elsewhere", reason="EPOCH_MOVED")
+    made.disconnected(moved, 0.0)
+    assert made.phase is Phase.DISCONNECTED
+    opening = made.open().open
+    assert (opening.epoch, opening.after_epoch) == (7, 0)
+    made.receive(resume(1))  # the first batch is durable, the second is too large now
+    assert (made.phase, made.acked_rows) == (Phase.DISCONNECTED, 2_000)
+    assert made.open().open.after_sequence == 1
+    made.receive(resume())
+    assert len(sent(made)) > 1
+    assert made.epoch == 8
+
+
+def test_no_batch_is_larger_than_the_caller_says() -> None:
+    """`batch_rows` is a limit, and half a MiB another."""
+    made = Sender("p", 7, random=lambda: 1.0, batch_rows=1_000)
+    made.put([rows(10_500)])
+    made.open()
+    made.receive(resume(max_inflight_bytes=1 << 30))
+    sizes = []
+    while (message := made.next_message()) is not None:
+        sizes.append(len(message.batch.cases.scores_f64le) // 8)
+    assert sizes == [*[1_000] * 10, 500]
 
 
 def test_an_overloaded_server_is_given_time() -> None:
