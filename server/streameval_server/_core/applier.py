@@ -42,6 +42,9 @@ class Applier:
     ----------
     applied_revision : int
         The last applied revision that the engine's memory includes. Safe to read from any thread.
+    must_count : bool
+        Whether to count what streams have deferred once the queue is empty: the committing
+        thread sets it when the memory left is too small, the applying thread clears it.
     copied_checkpoint : Checkpoint or None
         The checkpoint that is to be written next.
     """
@@ -58,6 +61,7 @@ class Applier:
         self._limits = limits
         self._has_checkpoints = checkpoints
         self.applied_revision = engine.revision
+        self.must_count = False
         self._queue: deque[Entry] = deque()
         self._pushed_rows = 0
         self._applied_rows = 0
@@ -121,7 +125,11 @@ class Applier:
         self._applied_memory += sum(entry.memory_bytes for entry in chunk)
         if self._checkpoint_is_due():
             self._take()
-        return bool(queue)
+        if not queue and self.must_count:
+            if engine.has_uncounted:
+                engine.count_deferred()
+            self.must_count = engine.has_uncounted
+        return bool(queue) or self.must_count
 
     def finish_step(self) -> None:
         """Finish the work that `step` deferred: merge counts, copy a checkpoint's parts.

@@ -62,6 +62,9 @@ _MAX_OVERSHOOT_BYTES = 8 << 20
 """By how much the limit on memory may be exceeded: a batch that may grow the state by less is
 committed while there is any room, so that a client with small batches never waits for ever."""
 
+_MAX_UNCOUNTED_BYTES = 1 << 20
+"""Memory of rows that may wait, without room for them, while what the state takes is counted."""
+
 _INGEST = frozenset({Kind.BATCH, Kind.REFUSED, Kind.OPEN})
 """Kinds of items that are refused to a producer without a mark while there are too many of them, or
 memory is full; a change of a stream with a request id is not."""
@@ -336,7 +339,9 @@ class Committer:
         if takes_memory:
             if engine.revision != self._measured_revision:
                 self._measure_headroom()
-            if self._waiting_bytes >= self._headroom_bytes:
+            # Behind an estimate of what is not counted yet, some items may wait for the count.
+            allowed = _MAX_UNCOUNTED_BYTES if rows is not None and engine.has_uncounted else 0
+            if self._waiting_bytes >= self._headroom_bytes + allowed:
                 if self._full_since_s is None:
                     self._full_since_s = self.monotonic_s()
                 raise state_full(limits)
@@ -371,7 +376,7 @@ class Committer:
             if self.state is not State.SERVING:
                 return result
         is_behind = applier.lag_rows >= self._limits.max_lag_rows
-        self._blocked_by = "lag" if is_behind else "memory" if self._must_wait else ""
+        self._blocked_by = "lag" if is_behind else "memory" if self._must_wait() else ""
         if self._blocked_by:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
@@ -389,6 +394,7 @@ class Committer:
             except StorageError as error:
                 self._fail(error, result)
                 return result
+        result.pushed |= applier.must_count
         result.more = more or (bool(self._queue) and not result.blocked)
         return result
 
@@ -427,13 +433,18 @@ class Committer:
         while unapplied and unapplied[0][0] <= applied:
             self._unapplied_growth -= unapplied.popleft()[1]
 
-    @property
     def _must_wait(self) -> bool:
-        """Whether the next item may exceed the limit on memory with what is not applied yet."""
-        if not self._queue or not self._unapplied_growth:
-            return False
-        growth = self._growth_of(self._queue[0])
-        return bool(growth) and growth + self._unapplied_growth > self._headroom_bytes
+        """Return whether the next item may exceed the limit on memory with what precedes it.
+
+        That is what is not applied yet, and what streams have not counted yet: the applier is
+        asked to count it, so that an item is refused by the memory that the state takes.
+        """
+        growth = self._growth_of(self._queue[0]) if self._queue else 0
+        waits, is_estimate = self._unapplied_growth, self._applier.engine.has_uncounted
+        is_short = not self._headroom_bytes or growth + waits > self._headroom_bytes
+        if is_short and is_estimate and not waits:
+            self._applier.must_count = True
+        return bool(growth) and is_short and (is_estimate or bool(waits))
 
     def _growth_of(self, item: Item) -> int:
         """Return by how much an item may grow the state; 0 without a limit on memory."""

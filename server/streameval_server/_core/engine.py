@@ -108,6 +108,7 @@ class Engine:
         self._due: dict[str, int] = {}
         self._unmerged: list[LazyCounts] = []
         self._collected: dict[str, None] = {}
+        self._uncounted: dict[str, None] = {}
         self.on_collected: Callable[[], None] = do_nothing
         self._undelivered: dict[str, None] = {}
         self.marks = Marks(limits.marks_ttl_us)
@@ -243,6 +244,7 @@ class Engine:
         """Forget when a stream or pair that is deleted falls due, and its sizes."""
         self._due.pop(name, None)
         self.expired_early.pop(name, None)
+        self._uncounted.pop(name, None)
         memory_bytes, kept_ids = self._sizes.pop(name, (0, 0))
         self._memory_bytes -= memory_bytes
         self._kept_ids -= kept_ids
@@ -279,6 +281,21 @@ class Engine:
                 state.counts.count_idle()
                 self._measure(name, state)
 
+    @property
+    def has_uncounted(self) -> bool:
+        """Whether memory has what rows of streams may take at most. Safe in any thread."""
+        return bool(self._uncounted)
+
+    def count_deferred(self) -> None:
+        """Count some of the rows of a stream, in some 50 ms, so that its memory is what it takes.
+
+        Otherwise as `count`. To be called while `has_uncounted`.
+        """
+        name = next(iter(self._uncounted))
+        state = self._streams[name]
+        state.counts.count_piece()
+        self._measure(name, state)
+
     def merge(self) -> None:
         """Merge the counts whose merge `apply` deferred. O(n log n).
 
@@ -299,6 +316,10 @@ class Engine:
                     self.expired_early[name] = state.joins.expired_early
             if state.counts.has_collected:
                 self._collected[name] = None
+            if state.counts.has_uncounted:
+                self._uncounted[name] = None
+            else:
+                self._uncounted.pop(name, None)
             if state.alarms is not None and state.alarms.undelivered():
                 self._undelivered[name] = None
             else:

@@ -208,6 +208,11 @@ class StreamCounts:
             or self.store.has_unpacked
         )
 
+    @property
+    def has_uncounted(self) -> bool:
+        """Whether memory has what rows may take at most, as they are not counted. O(1)."""
+        return bool(self._collected_rows or self._deferred or self._all_time.size)
+
     def flush(self) -> None:
         """Count everything that was collected, without a visible effect. O(rows log rows)."""
         self.count()

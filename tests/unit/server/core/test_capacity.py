@@ -86,6 +86,7 @@ def test_full_memory_asks_to_come_back_later():
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     commit(core)
+    commit(core)  # counts what the first one applied
     with pytest.raises(RequestError) as caught:
         session.feed(frame(2), NOW)
     assert (caught.value.code, caught.value.reason) == (Code.RESOURCE_EXHAUSTED, "STATE_FULL")
@@ -99,6 +100,7 @@ def test_a_batch_that_was_queued_before_memory_filled_is_refused():
     core.committer.step(NOW).deliver()
     session.feed(frame(2), NOW)
     core.applier.finish()
+    commit(core)
     core.committer.step(NOW).deliver()
     assert session.error is not None
     assert session.error.reason == "STATE_FULL"
@@ -108,19 +110,28 @@ def test_a_batch_that_was_queued_before_memory_filled_is_refused():
     assert (again.error, last) == (None, 1)
 
 
-def _spread(rows: int, number: int, stream: str = "attack") -> bytes:
-    """Return a batch of 4 keys with 50 values, its times spread over 3 hours."""
+def _spread(rows: int, number: int, stream: str = "attack", *, minutes: int = 180) -> bytes:
+    """Return a batch of 4 keys with 50 values, its times spread over 3 hours.
+
+    With 2 minutes these are the first and the last one, and of 300 rows 50 have other values than
+    the first of each key.
+    """
     rng = np.random.default_rng(number)
+    ages_us = rng.integers(0, 3 * 3_600_000_000, rows)
+    codes = rng.integers(0, 50, (4, rows))
+    if minutes == 2:
+        ages_us = np.arange(rows) % 2 * (3 * 3_600_000_000 - 1)
+        codes[:] = np.maximum(np.arange(rows) - rows + 50, 0)
     names = [f"v{value}" for value in range(50)]
     cases = ingest_pb2.Cases(
         scores_f64le=rng.normal(size=rows).astype("<f8").tobytes(),
         positives=(rng.random(rows) < 0.2).tolist(),
-        event_times_us=(NOW - rng.integers(0, 3 * 3_600_000_000, rows)).tolist(),
+        event_times_us=(NOW - ages_us).tolist(),
         segments=[
             ingest_pb2.SegmentColumn(
                 key=f"k{key}",
                 values=names,
-                codes_u16le=rng.integers(0, 50, rows).astype("<u2").tobytes(),
+                codes_u16le=codes[key].astype("<u2").tobytes(),
             )
             for key in range(4)
         ],
@@ -169,6 +180,35 @@ def test_a_full_server_exceeds_its_limit_by_a_stated_amount(rows):
     assert committer.memory_bytes <= limit + (8 << 20)
     replayed = open_core(core.storage, Limits(max_state_bytes=limit))
     assert replayed.engine.state_hash() == core.engine.state_hash()
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_memory_is_counted_before_rows_are_refused(streams):
+    """Rows that may be in all slices of 180 minutes, and are in few of two: all are taken."""
+    limit = 48 << 20
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=limit))
+    for stream in range(streams):
+        settings = stream_pb2.StreamSettings(segment_keys=[f"k{key}" for key in range(4)])
+        request = stream_pb2.CreateStreamRequest(
+            stream=stream_pb2.Stream(name=f"s{stream}", settings=settings)
+        )
+        UnaryCall(core.committer, core.limits).create_stream(request.SerializeToString())
+    commit(core)
+    session, estimates = opened(core)[0], []
+    for number in range(1, 61):
+        session.feed(_spread(300, number, f"s{number % streams}", minutes=2), NOW)
+        while core.committer.queued:
+            commit(core)
+        assert session.error is None, number
+        estimates.append(core.committer.memory_bytes)
+    assert max(estimates) > limit - (8 << 20)
+    for stream in range(streams):
+        core.engine.view(f"s{stream}")
+    assert sum(counted(core, f"s{stream}") for stream in range(streams)) == 60 * 300
+    while core.engine.has_uncounted:
+        core.engine.count_deferred()
+    assert core.engine.memory_bytes < max(estimates) / 5
+    assert open_core(core.storage, Limits()).engine.state_hash() == core.engine.state_hash()
 
 
 def test_near_the_limit_of_memory_few_rows_wait_to_be_applied():
@@ -304,6 +344,7 @@ def test_rows_that_wait_for_memory():
     applier.finish()
     assert committer.ack_wait() is None
     committer.cache_bytes = lambda: 64_000
+    commit(core)
     committer.step(NOW)
     for _ in range(2):
         with pytest.raises(RequestError, match="more than 64000 bytes"):
