@@ -16,6 +16,7 @@ from streameval.client import Client
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._grpc import server as grpc_server
+from streameval_server._model import connections
 from streameval_server.testing import running_server
 
 from .conftest import batch, counted, resident_while, until
@@ -167,7 +168,7 @@ def first_settings(line: socket.socket) -> dict[int, int]:
 
 def test_connections_and_their_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One above the limit is closed, the others stay, and one that ends makes room."""
-    monkeypatch.setattr(grpc_server, "_MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     settings = Settings(listen="127.0.0.1:0", http="off", memory=True)
     with running_server(settings) as address, ExitStack() as stack:
         host, _, port = address.rpartition(":")

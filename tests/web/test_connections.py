@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from streameval_server._web import connection_limits
+from streameval_server._model import connections
+from streameval_server._web.connection_limits import LimitedProtocol
 
 from .conftest import events, reason, site
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WATCH = "/v1/streams/{}:watch"
 
 
 def test_too_many_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of connections is bounded; existing ones continue."""
-    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     with site() as one:
         one.show("a", "+")
         with (
@@ -44,7 +51,7 @@ def test_too_many_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_silent_connections_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest one is closed for each new one, so others and probes are served at once."""
-    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
     with site() as one, ExitStack() as stack:
         url = one.http.base_url
         one.show("a", "+")
@@ -65,15 +72,63 @@ def test_silent_connections_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
             assert next(events(watched))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="limits open files")
+@pytest.mark.parametrize("port", ["http", "grpc", "both"])
+def test_probes_are_answered_where_the_system_allows_few_files(tmp_path: Path, port: str) -> None:
+    """With 256 descriptors and 500 connections; the server says how many it serves."""
+    allowed = 256
+    command = [sys.executable, "-m", "streameval_server", "--data", str(tmp_path / "data")]
+    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            ["sh", "-c", f'ulimit -n {allowed}; exec "$@"', "sh", *command],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as server,
+        ExitStack() as stack,
+    ):
+        assert server.stdout is not None
+        grpc_url, http_url = (server.stdout.readline().split()[-1] for _ in range(2))
+        http = httpx.URL(http_url)
+        host, _, grpc_port = grpc_url.rpartition(":")
+        ports = {"http": [http.port], "grpc": [int(grpc_port)]}
+        try:
+            for number in range(500):
+                chosen = ports.get(port) or [*ports["http"], *ports["grpc"]]
+                line = stack.enter_context(socket.socket())
+                line.setblocking(False)  # where the queue is full, it is tried again later
+                line.connect_ex((host, chosen[number % len(chosen)]))
+            for path in ("healthz", "readyz", "readyz"):
+                assert httpx.get(f"{http_url}{path}", timeout=20).status_code == 200
+        finally:
+            server.terminate()
+        assert server.wait(60) == 0
+    text = (tmp_path / "log").read_text()
+    assert "the system allows few open files, so each port serves 70 connections" in text
+
+
+@pytest.mark.parametrize("http_ports", [0, 1, 2])
+@pytest.mark.parametrize("allowed", [256, 300, 512, 1_024, 2_048, 4_096, 65_536])
+def test_all_limits_together_fit_into_the_open_files(allowed: int, http_ports: int) -> None:
+    """With the log's files, the connections that wait, and those for probes."""
+    found = connections.limits_within(allowed, http_ports)
+    taken = found.connections + http_ports * (found.connections + found.probes + found.backlog)
+    assert taken + 64 <= allowed or found == connections.ConnectionLimits()
+    assert found.connections >= allowed // 8 or found.connections == connections.MAX_CONNECTIONS
+
+
 def test_the_address_with_the_most_connections_makes_room() -> None:
     """An address that has few connections keeps them, also older ones."""
     state = ServerState()
     config = uvicorn.Config(lambda *_: None, lifespan="off")
     loop = asyncio.new_event_loop()
     made = []
-    for number in range(connection_limits.MAX_CONNECTIONS + 5):
+    limits = connections.ConnectionLimits(10)
+    for number in range(limits.connections + 5):
         address = "10.0.0.1" if number < 3 else "10.0.0.2"
-        line = connection_limits.LimitedProtocol(config, state, {}, loop)
+        line = LimitedProtocol(config, state, {}, loop, limits=limits)
         line.connection_made(Transport(address))
         made.append(line)
     loop.close()

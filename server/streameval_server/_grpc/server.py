@@ -20,12 +20,14 @@ from streameval_server._grpc.pair_service import PairService
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.reflection import add_reflection
 from streameval_server._grpc.stream_service import StreamService
+from streameval_server._model.connections import connection_limits
 from streameval_server._model.server_settings import SettingsError, is_loopback, split_address
 from streameval_server._runtime.runtime import Runtime
 from streameval_server._security.access import Guard
 from streameval_server._security.tls import Certificates, TlsFiles
 
 if TYPE_CHECKING:
+    from streameval_server._model.connections import ConnectionLimits
     from streameval_server._model.server_settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -72,9 +74,6 @@ _MAX_PENDING_CALLS = 512
 to `_MAX_UNREAD_BYTES`. By default 1,000 to 3,000 wait: calls that came faster than the event
 loop accepts them took 860 MiB."""
 
-_MAX_CONNECTIONS = 1_000
-"""Open connections; further ones are closed at once."""
-
 _TOKENS_REFRESH_S = 1.0
 """Interval at which the tokens file is checked for changes, and open streams for their tokens."""
 
@@ -106,11 +105,12 @@ class Server:
         When the tokens file or the certificates cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, limits: ConnectionLimits | None = None) -> None:
         self.address = ""
         self.guard = Guard(settings.tokens)
         self.call_log = CallLog()
         self._settings = settings
+        self._limits = limits or connection_limits(0)
         self.certificates = _certificates(settings)
         self.runtime = Runtime(
             settings.directory(),
@@ -181,7 +181,7 @@ class Server:
                 ("grpc.http2.lookahead_bytes", _MAX_UNREAD_BYTES),
                 ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING_CALLS),
-                ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
+                ("grpc.max_allowed_incoming_connections", self._limits.connections),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
                 ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),

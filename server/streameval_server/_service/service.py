@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._grpc.server import Server
+from streameval_server._model.connections import MAX_CONNECTIONS, connection_limits
 from streameval_server._model.server_settings import split_address
 from streameval_server._payloads.intake import PayloadIntake
 from streameval_server._service.alarm_webhook import AlarmWebhook
@@ -26,6 +27,7 @@ from streameval_server._web.intake_app import make_intake_app
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from streameval_server._model.connections import ConnectionLimits
     from streameval_server._model.server_settings import Settings
 
 
@@ -69,7 +71,10 @@ class Service:
     """
 
     def __init__(self, settings: Settings, on_ready: Callable[[Addresses], None]) -> None:
-        self._server = Server(settings)
+        listen = settings.http_address()
+        limits = connection_limits((listen is not None) + (settings.intake is not None))
+        _log_limits(limits)
+        self._server = Server(settings, limits)
         self._http: HttpServer | None = None
         self._intake_http: HttpServer | None = None
         server, grace_s = self._server, settings.stop_grace_s
@@ -81,14 +86,17 @@ class Service:
             intake = PayloadIntake(
                 settings.ingest, server.runtime, auto_create=settings.auto_create
             )
-        listen = settings.http_address()
         if listen is not None:
             host, _ = split_address(listen)
             app = make_app(server, settings, host, self._lifespan, intake)
-            self._http = HttpServer(app, listen, server.certificates, stop_grace_s=grace_s)
+            self._http = HttpServer(
+                app, listen, server.certificates, limits=limits, stop_grace_s=grace_s
+            )
         if settings.intake is not None and intake is not None:
             app = make_intake_app(server, settings, intake)
-            self._intake_http = HttpServer(app, settings.intake, stop_grace_s=grace_s)
+            self._intake_http = HttpServer(
+                app, settings.intake, limits=limits, stop_grace_s=grace_s
+            )
         self._on_ready = on_ready
         self._stop_requested = asyncio.Event()
         self._ended = asyncio.Event()
@@ -167,3 +175,14 @@ class Service:
         self._ended.set()
         if self._http is not None:
             self._http.stop()
+
+
+def _log_limits(limits: ConnectionLimits) -> None:
+    """Say where the system allows fewer open files than the server could use."""
+    if limits.connections < MAX_CONNECTIONS:
+        _log.warning(
+            "the system allows few open files, so each port serves %d connections, and HTTP %d "
+            "probes more: allow more with 'ulimit -n 4096'",
+            limits.connections,
+            limits.probes,
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._web.error_responses import error_response
@@ -21,28 +21,38 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-MAX_CONNECTIONS = 1_000
-"""Open connections that are served."""
-
-MAX_PROBE_CONNECTIONS = 50
-"""Further connections, on which only the probes are answered."""
+    from streameval_server._model.connections import ConnectionLimits
 
 PROBES = ("/healthz", "/readyz")
 
 _PROBES_ONLY = "streameval_probes_only"
+"""In the state of a connection above the limit: the limit."""
 
 _numbers = count()
 
 
 class LimitedProtocol(HeadTimeoutProtocol):
-    """An HTTP connection, which makes room for itself or is limited to probes."""
+    """An HTTP connection, which makes room for itself or is limited to probes.
+
+    Parameters
+    ----------
+    limits
+        Of its port.
+    others
+        As of uvicorn's protocol.
+    """
+
+    def __init__(self, *others: Any, limits: ConnectionLimits, **named: Any) -> None:
+        super().__init__(*others, **named)
+        self._limits = limits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
         """Accept a connection; close another one above the limit. O(connections) then."""
         self.number = next(_numbers)
         self.address = (transport.get_extra_info("peername") or ("",))[0]
         super().connection_made(transport)
-        if len(self.connections) <= MAX_CONNECTIONS:
+        most = self._limits.connections
+        if len(self.connections) <= most:
             return
         others: list[LimitedProtocol] = [
             each
@@ -56,8 +66,8 @@ class LimitedProtocol(HeadTimeoutProtocol):
             num_of = Counter(each.address for each in others)
             worst = min(others, key=lambda each: (-num_of[each.address], each.number))
             worst.transport.abort()
-        elif len(self.connections) <= MAX_CONNECTIONS + MAX_PROBE_CONNECTIONS:
-            self.app_state = {**self.app_state, _PROBES_ONLY: True}
+        elif len(self.connections) <= most + self._limits.probes:
+            self.app_state = {**self.app_state, _PROBES_ONLY: most}
         else:
             self.transport.abort()
 
@@ -71,12 +81,12 @@ class ProbesOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         app = self._app
-        if scope.get("state", {}).get(_PROBES_ONLY) and scope["path"] not in PROBES:
+        most = scope.get("state", {}).get(_PROBES_ONLY)
+        if most and scope["path"] not in PROBES:
             app = error_response(
                 RequestError(
                     Code.UNAVAILABLE,
-                    f"{MAX_CONNECTIONS} requests are in progress, the most allowed: "
-                    "send it again later",
+                    f"{most} requests are in progress, the most allowed: send it again later",
                     reason="CONNECTIONS_FULL",
                     retry_after_s=RETRY_AFTER_S,
                 )

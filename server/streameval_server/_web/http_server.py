@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
+    from streameval_server._model.connections import ConnectionLimits
     from streameval_server._security.tls import Certificates
 
-_BACKLOG = 128
 _SEND_TIMEOUT_MS = 60_000
 """A connection whose peer acknowledges no bytes for this long is closed."""
 
@@ -42,6 +43,8 @@ class HttpServer:
         ``HOST:PORT``.
     certificates
         The server's; None for plain HTTP.
+    limits
+        Of its connections.
     stop_grace_s
         Seconds that requests in progress get when it stops.
 
@@ -62,16 +65,18 @@ class HttpServer:
         listen: str,
         certificates: Certificates | None = None,
         *,
+        limits: ConnectionLimits,
         stop_grace_s: float,
     ) -> None:
         host, _ = split_address(listen)
-        self._socket = _bound(listen)
+        self._socket = _bound(listen, limits.backlog)
         scheme = "http" if certificates is None else "https"
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             app,
-            http=LimitedProtocol,
+            http=partial(LimitedProtocol, limits=limits),  # type: ignore[arg-type]  # it makes protocols
+            backlog=limits.backlog,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -95,7 +100,7 @@ class HttpServer:
         self._uvicorn.should_exit = True
 
 
-def _bound(listen: str) -> socket.socket:
+def _bound(listen: str, backlog: int) -> socket.socket:
     host, port = split_address(listen)
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(
@@ -109,7 +114,7 @@ def _bound(listen: str) -> socket.socket:
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SEND_TIMEOUT_MS)
             bound.bind(address)
-            bound.listen(_BACKLOG)
+            bound.listen(backlog)
         except BaseException:
             bound.close()
             raise
