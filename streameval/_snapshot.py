@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from streameval._common.result import Result
 from streameval._metric_registry import (
     COMPARED_NAMES,
     SNAPSHOT_METRICS,
@@ -48,7 +49,7 @@ class WindowProjection(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Snapshot:
+class Snapshot(Result):
     """The metrics of one revision.
 
     Attributes
@@ -129,8 +130,8 @@ class Snapshot:
     hull: RocHull | None = None
     resolution: int | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
-    intervals: Mapping[str, Interval] = field(default_factory=dict, repr=False)
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    intervals: Mapping[str, Interval] = field(default_factory=dict, repr=False, hash=False)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False, hash=False)
     figures: Mapping[str, float] = field(default_factory=dict)
     window: tuple[datetime, datetime] | None = None
     segment: tuple[str, str] | None = None
@@ -245,13 +246,6 @@ class Snapshot:
             "labelled_share": None if self.coverage is None else self.coverage.labelled_share,
             "warnings": "; ".join(self._all_warnings()),
         }
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Snapshot):
-            return NotImplemented
-        return self.to_dict() == other.to_dict()
-
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which is costly to hash
 
     def __str__(self) -> str:
         titles = {name: title_of(name) for name in self._names()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from streameval._breakdown.factors import factor_of, factor_of_columns
 from streameval._breakdown.tables import html_table, shown_interval, text_table
 from streameval._common.keywords import by_keyword
+from streameval._common.result import Result
 from streameval._counts.cluster_keys import check_cluster_groups, check_clusters
 from streameval._counts.columns import check_columns, check_length
 from streameval._counts.merge import merge_states, subtract_states
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedGroup:
+class RankedGroup(Result):
     """One group against the rest of the cases.
 
     Attributes
@@ -54,11 +55,11 @@ class RankedGroup:
     lower: float
     upper: float
     p_value: float
-    evaluator: Evaluator
+    evaluator: Evaluator = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupRanking:
+class GroupRanking(Result):
     """The groups by how much worse each is than the rest; iterating yields them, worst first.
 
     Attributes

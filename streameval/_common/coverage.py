@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from streameval._common.result import Result
+
 COUNTS = ("predictions", "labelled", "expired", "retracted", "orphans")
 """The fields that are counted; all other values are derived from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage(Result):
     """How many predictions have received their label.
 
     Attributes

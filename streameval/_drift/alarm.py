@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,8 @@ CHANGED_AT: Final = 20.0
 First = Literal["scores", "labels", "neither"]
 
 
-@dataclass(frozen=True, slots=True)
-class DriftedSegment:
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftedSegment(Result):
     """A segment whose own evidence explains an alarm.
 
     Attributes
@@ -38,8 +39,8 @@ class DriftedSegment:
     e_value: float
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+@dataclass(frozen=True, slots=True, eq=False)
+class Alarm(Result):
     """One alarm of a `DriftDetector`.
 
     Attributes

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._time.effects import Effect
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ class JoinSettings:
         return max(_SECOND_US, min(self.ttl_us, self.relabel_ttl_us) // _BUCKETS_PER_TTL)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinCounts:
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinCounts(Result):
     """Operations without an effect on any count, and ids that expired early.
 
     Totals since the joiner was made.

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._common.result import Result
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._metrics.operating_points import Curve
 
 
-@dataclass(frozen=True, slots=True)
-class Coin:
+@dataclass(frozen=True, slots=True, eq=False)
+class Coin(Result):
     """Two thresholds and a probability that together reach a point between two vertices.
 
     A case with score >= `high` is called positive, and one below `low` negative. A case

@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import real, shown
 from streameval._metrics.costs import check_costs
 
 
-@dataclass(frozen=True, slots=True)
-class Confusion:
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion(Result):
     """The counts of the four outcomes at one threshold, misses included.
 
     Attributes

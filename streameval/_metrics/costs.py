@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import real, shown
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CostCurve:
+class CostCurve(Result):
     """The least expected cost against the odds and costs of deployment.
 
     The horizontal axis is the probability-cost

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import reals
 from streameval._counts.cumulative import cumulative_counts
 from streameval._counts.weights import WEIGHT_UNITS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve(CurveAreas):
+class Curve(CurveAreas, Result):
     """Points of a curve in counts, from (0, 0) at +inf downwards.
 
     Attributes

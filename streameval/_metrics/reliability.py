@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval._common.result import Result
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -24,7 +26,7 @@ DEFAULT_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReliabilityTable:
+class ReliabilityTable(Result):
     """The mean score and the observed rate of each bin; empty bins are left out.
 
     Attributes
@@ -91,8 +93,8 @@ class ReliabilityTable:
         return float(np.max(np.abs(self.mean_score - self.observed_rate)))
 
 
-@dataclass(frozen=True, slots=True)
-class BrierDecomposition:
+@dataclass(frozen=True, slots=True, eq=False)
+class BrierDecomposition(Result):
     """The Brier score in three parts: miscalibration - discrimination + uncertainty.
 
     Attributes

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._common.result import Result
 from streameval._counts.exact import dot
 from streameval._counts.view import Queries
 from streameval._metrics.operating_points import points_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrecisionRecallGainCurve:
+class PrecisionRecallGainCurve(Result):
     """Points in precision-recall-gain space, joined by straight lines.
 
     Attributes

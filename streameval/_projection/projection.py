@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, PROJECTED_NAMES
 from streameval._metrics.gradients import cells_of
@@ -82,8 +83,8 @@ class RefusalReason(enum.Enum):
     UNKNOWN = "a reason that this version of the client does not know"
 
 
-@dataclass(frozen=True, slots=True)
-class BacktestedWindow:
+@dataclass(frozen=True, slots=True, eq=False)
+class BacktestedWindow(Result):
     """A window whose labels are in, as it would have been projected.
 
     Attributes
@@ -105,8 +106,8 @@ class BacktestedWindow:
     z: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectedFigure:
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedFigure(Result):
     """One metric of a window: now, and once its labels are in.
 
     Attributes

@@ -16,6 +16,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._common.names import check_ids
+from streameval._common.result import Result
 from streameval._common.values import is_number, real, shown
 from streameval._counts.columns import check_length, check_scores
 from streameval._counts.resolution import quantise
@@ -38,8 +39,8 @@ _MIN_BAND_LABELS = 8
 """Labels of a band, on average: smaller samples have fewer bands."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampledBand:
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledBand(Result):
     """A band of score, and how many of its predictions to label.
 
     Attributes
@@ -64,7 +65,7 @@ class SampledBand:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelSample:
+class LabelSample(Result):
     """Ids to label, each with the probability with which it was to be drawn.
 
     `LabelJoiner.sample_for_labels` and `LabelAllocation.draw` return it.
@@ -90,8 +91,8 @@ class LabelSample:
         return len(self.ids)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelAllocation:
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelAllocation(Result):
     """How many predictions to label in each band of score.
 
     `allocate_labels` returns it.

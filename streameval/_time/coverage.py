@@ -24,6 +24,7 @@ import numpy as np
 
 from streameval._common.coverage import Coverage
 from streameval._common.frame import Frame, raise_corrupt
+from streameval._common.result import Result
 from streameval._counts.cell_layout import cell_keys
 from streameval._time.effects import COVERAGE, Effect
 
@@ -73,8 +74,8 @@ def _bands(scale: Scale) -> IntArray:
 _BANDS: dict[Scale, IntArray] = {"plain": _bands("plain"), "probability": _bands("probability")}
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreBand:
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreBand(Result):
     """Predictions of similar scores.
 
     Attributes

@@ -21,6 +21,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
+from streameval._common.result import Result
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.design_effect import correlation
 from streameval._uncertainty.error_costs import checked_costs
@@ -72,8 +73,8 @@ _Z_TOLERANCE = 1e-10 / 8
 _ROOT_2 = math.sqrt(2)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison(Result):
     """The difference of one metric between a and b.
 
     Attributes

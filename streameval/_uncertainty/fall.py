@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import shown
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ _MIN_WIDTH = 1e-70
 """Of an interval: the squares of quotients of such widths are numbers above 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fall:
+@dataclass(frozen=True, slots=True, eq=False)
+class Fall(Result):
     """A series that is lower from one of its steps on.
 
     Attributes

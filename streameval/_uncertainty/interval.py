@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._common.result import Result
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -13,8 +15,8 @@ MAX_SILENT_EFFECT = 1.2
 """With a larger design effect by panes an interval has a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval(Result):
     """A confidence interval of one metric.
 
     It unpacks as ``lower, upper = interval``. A format of a float applies to its

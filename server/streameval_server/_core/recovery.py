@@ -120,10 +120,10 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
         When the log is not what was written.
     """
     storage.open()
-    failpoint("start.opened")
     try:
+        failpoint("start.opened")
         return _recover(storage, limits, auto_create=auto_create)
-    except StorageError:
+    except BaseException:
         storage.close()
         raise
 

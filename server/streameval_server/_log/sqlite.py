@@ -138,7 +138,7 @@ class SqliteStorage:
         try:
             with self._errors("open"):
                 self._open()
-        except StorageError:
+        except BaseException:
             self.close()
             raise
 
@@ -163,7 +163,7 @@ class SqliteStorage:
         except OSError as error:
             self.close()
             raise StorageError(f"cannot read {self._path}: {error.strerror}") from error
-        except StorageError:
+        except BaseException:
             self.close()
             raise
 

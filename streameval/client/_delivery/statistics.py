@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._common.result import Result
 from streameval.client._delivery.sender import Phase
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from streameval.client._errors import RefusedBatch
 
 
-@dataclass(frozen=True, slots=True)
-class ClientStatistics:
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientStatistics(Result):
     """Counters of a client since its construction, in rows unless stated otherwise.
 
     With several servers the counters are sums, ``connected`` is true when all

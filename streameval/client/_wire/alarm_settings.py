@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import real, shown
 from streameval.client._wire.selection import duration, time_range
 from streameval.v1 import alarm_pb2
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmSettings:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlarmSettings(Result):
     """Which changes of a stream raise an alarm, and how rare a false one shall be.
 
     A change of these settings begins anew with a reference, and so does one of the

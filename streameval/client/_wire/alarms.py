@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._drift.alarm import Alarm, DriftedSegment, First
 from streameval._drift.change import LEVEL
@@ -29,7 +30,7 @@ STATES: dict[int, AlarmState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StreamAlarm(Alarm):
     """One alarm of a stream: an `Alarm`, and which it is.
 
@@ -56,8 +57,8 @@ class StreamAlarm(Alarm):
         return f"{self.stream}: {Alarm.__str__(self)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmStatus:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AlarmStatus(Result):
     """A stream's detector.
 
     Attributes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.coverage import Coverage
+from streameval._common.result import Result
 from streameval._metric_registry import CALIBRATION_NAMES
 from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _TABLE_COLUMNS = ("lower", "upper", "counts", "positives", "mean_score", "observed_rate")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StreamCoverage(Coverage):
     """How many of a window's predictions have their label.
 
@@ -64,8 +65,8 @@ class StreamCoverage(Coverage):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class StreamProjection:
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamProjection(Result):
     """What a window will read once its labels are in.
 
     Attributes
@@ -112,7 +113,7 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StreamComparison(Comparison):
     """How much two sides differ, with the interval of the difference.
 
@@ -141,8 +142,8 @@ class StreamComparison(Comparison):
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RankedSegment:
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedSegment(Result):
     """One slice against the rest of its window.
 
     Attributes
@@ -173,8 +174,8 @@ class RankedSegment:
     coverage: StreamCoverage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRanking:
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentRanking(Result):
     """Slices by how much worse each is than the rest; iterating yields them, the worst first.
 
     Attributes
@@ -209,8 +210,8 @@ class SegmentRanking:
         return len(self.segments)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLabelSample:
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamLabelSample(Result):
     """Which predictions to label next.
 
     Attributes
@@ -284,8 +285,8 @@ class StreamLabelSample:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReliability:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamReliability(Result):
     """Whether the scores of a part of a stream are probabilities.
 
     Attributes
@@ -366,8 +367,8 @@ class StreamReliability:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSettings:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamSettings(Result):
     """The settings of a stream.
 
     Attributes
@@ -427,8 +428,8 @@ class StreamSettings:
     alarms: AlarmSettings | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCounters:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamCounters(Result):
     """What a stream keeps, and counts of rows without effect since it was created.
 
     Attributes
@@ -467,8 +468,8 @@ class StreamCounters:
     state_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamInfo(Result):
     """A stream's description.
 
     Attributes

@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._time.times import to_us
 from streameval.client._wire.calls import Call
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMark:
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamMark(Result):
     """An annotation of a stream's time, such as a deployment.
 
     Attributes

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from streameval._common.result import Result
 from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 PairVerdict = Literal["a_better", "b_better", "not_decided", "too_early", "no_answer"]
 
 
-@dataclass(frozen=True, slots=True)
-class PairSettings:
+@dataclass(frozen=True, slots=True, eq=False)
+class PairSettings(Result):
     """The settings of a pair, which cannot change.
 
     Attributes
@@ -55,8 +56,8 @@ class PairSettings:
     expired: Literal["drop", "negative"]
 
 
-@dataclass(frozen=True, slots=True)
-class PairCounters:
+@dataclass(frozen=True, slots=True, eq=False)
+class PairCounters(Result):
     """What a pair keeps, and what arrived without effect since it was made.
 
     Attributes
@@ -89,8 +90,8 @@ class PairCounters:
     state_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PairInfo:
+@dataclass(frozen=True, slots=True, eq=False)
+class PairInfo(Result):
     """Two streams whose predictions meet by id.
 
     Attributes
@@ -117,8 +118,8 @@ class PairInfo:
         return plain_values(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PairCoverage:
+@dataclass(frozen=True, slots=True, eq=False)
+class PairCoverage(Result):
     """How many ids have both predictions, by the time of the first one.
 
     Attributes
@@ -150,8 +151,8 @@ class PairCoverage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+@dataclass(frozen=True, slots=True, eq=False)
+class Disagreement(Result):
     """Labelled shared ids that one model flags and the other does not.
 
     Each model flags at the threshold that its stream declares now.
@@ -198,7 +199,7 @@ class Disagreement:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PairComparison(Comparison):
     """How much two models differ on the ids that both have scored.
 

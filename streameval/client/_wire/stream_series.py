@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._common.result import Result
 from streameval._metric_registry import MONITORED_NAMES
 from streameval._snapshot import Snapshot
 from streameval._uncertainty.fall import find_fall
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from streameval.v1 import query_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFall:
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamFall(Result):
     """A figure of a stream that is lower since a time: one split of the steps of its series.
 
     Attributes

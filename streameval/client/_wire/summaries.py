@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._snapshot import plain
 from streameval.client._wire.alarms import STATES, AlarmState
@@ -29,8 +30,8 @@ _REFERENCES: dict[int, ChangeReference] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSummary:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamSummary(Result):
     """One stream of a list.
 
     Attributes
@@ -126,8 +127,8 @@ def _change_dict(change: StreamComparison) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedStreams:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankedStreams(Result):
     """The first streams in an order, and how many there are.
 
     Attributes

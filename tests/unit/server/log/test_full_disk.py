@@ -82,6 +82,7 @@ def test_it_is_read_and_later_written(request, log, last):
     assert [row.revision for row in storage.read(0)] == list(range(1, last + 1))
     assert storage.history().number == committer.history
     storage.close()
+    committer._storage.close()
 
 
 def test_it_stops_when_what_it_read_is_gone(killed):

@@ -165,7 +165,9 @@ def test_a_log_that_ends_too_soon_is_refused_until_it_is_accepted(path, copies):
 def test_a_row_that_is_not_the_acknowledged_one_is_a_loss(copies):
     """Another log of the same length is in its place."""
     AckedRevisionFile(copies).write(AckedRevision(9, rows(9)[-1].crc32))
-    SqliteStorage(copies, read_only=True).open()
+    reading = SqliteStorage(copies, read_only=True)
+    reading.open()
+    reading.close()
     AckedRevisionFile(copies).write(AckedRevision(9, rows(9, 1)[-1].crc32))
     assert refused(copies) == Loss(0, 9, "row 9 of the log is not the one acknowledged")
 
@@ -188,7 +190,9 @@ def test_a_start_that_is_killed_while_it_accepts_is_refused_again(copies, monkey
     storage.open()
     assert [each[:2] for each in storage.history().losses] == [loss[:2]]
     storage.close()
-    SqliteStorage(copies).open()
+    storage = SqliteStorage(copies)
+    storage.open()
+    storage.close()
 
 
 def test_a_loss_that_is_accepted_twice_is_one(path):

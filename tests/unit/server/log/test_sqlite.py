@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server._core import recovery
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
-from streameval_server._log import checkpoint
+from streameval_server._log import checkpoint, sqlite
 from streameval_server._log.entries import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, NullStorage
@@ -246,6 +247,32 @@ def test_files_of_others_are_refused(path, tmp_path):
         SqliteStorage(path).open()
     with pytest.raises(StorageError, match="cannot open"):
         SqliteStorage(tmp_path / "nowhere" / "log.db").open()
+
+
+@pytest.mark.parametrize(
+    "step", ["sqlite.ensure_schema", "sqlite.read_history", "recovery.replay", "recovery.Committer"]
+)
+@pytest.mark.parametrize("error", [MemoryError, StorageError, KeyboardInterrupt])
+def test_a_refused_start_leaves_nothing_open(path, monkeypatch, step, error):
+    """Whatever ends it, and however far it has come, the file's connections are closed."""
+    opened, connect = [], sqlite3.connect
+
+    def noted(*arguments, **settings):
+        opened.append(connect(*arguments, **settings))
+        return opened[-1]
+
+    def refused(*_arguments, **_settings):
+        raise error("refused")
+
+    module, _, name = step.partition(".")
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    monkeypatch.setattr({"sqlite": sqlite, "recovery": recovery}[module], name, refused)
+    with pytest.raises(error):
+        open_core(SqliteStorage(path), Limits())
+    assert opened
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
 
 
 @pytest.mark.parametrize(("kind", "format_"), [(99, 1), (1, 99), (1, 3)])
