@@ -168,11 +168,13 @@ def _first(
     if isinstance(event, UnreadableEvent):
         return 0, Extraction(refusals=[Refusal(Reason.UNREADABLE, event.message)])
 
+    is_excluded = False
     for number, each in enumerate(mappings, start=1):
         found = read_rows(each, event)
         if not found.is_ignored:
             return number, found
-    return 0, Extraction(is_ignored=True)
+        is_excluded = is_excluded or found.is_excluded
+    return 0, Extraction(is_ignored=True, is_excluded=is_excluded)
 
 
 def _print(found: list[tuple[int, Extraction]]) -> None:
@@ -197,7 +199,8 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
         out.print(table)
     for number, (mapping_number, extraction) in enumerate(found):
         if extraction.is_ignored:
-            out.print(f"event {number} is ignored: no mapping takes its type", soft_wrap=True)
+            why = "`when` is not true" if extraction.is_excluded else "no mapping takes its type"
+            out.print(f"event {number} is ignored: {why}", soft_wrap=True)
         for refusal in extraction.refusals:
             place = "" if refusal.row is None else f", row {refusal.row}"
             by = f" by mapping {mapping_number}" if mapping_number else ""

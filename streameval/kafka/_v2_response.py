@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from streameval._common.errors import InvalidInputError
+from streameval.payloads._raw_tensors import raw_values
 
 _PACKAGE = "streameval.kafka.v2"
 _STRING, _BYTES, _BOOL, _FLOAT, _DOUBLE = 9, 12, 8, 2, 1
@@ -31,16 +31,6 @@ _CONTENTS = (
     ("fp64_contents", 7, _DOUBLE),
     ("bytes_contents", 8, _BYTES),
 )
-
-_RAW: dict[str, str] = {
-    "BOOL": "?",
-    **{f"{sign}INT{8 * size}": f"<{code}{size}" for sign, code in (("", "i"), ("U", "u"))
-       for size in (1, 2, 4, 8)},
-    "FP16": "<f2",
-    "FP32": "<f4",
-    "FP64": "<f8",
-}  # fmt: skip
-"""NumPy's types of raw contents, by the protocol's names."""
 
 
 def read_v2_response(data: bytes) -> dict[str, Any]:
@@ -87,26 +77,7 @@ def _values(output: Any, raw: bytes | None) -> list[Any]:
             if values:
                 return [_text(each) for each in values] if kind == _BYTES else values
         return []
-    if output.datatype == "BYTES":
-        return _texts(raw)
-    code = _RAW.get(output.datatype)
-    if code is None or len(raw) % np.dtype(code).itemsize:
-        problem = f"raw contents of {output.name}: {len(raw)} bytes of {output.datatype}"
-        raise InvalidInputError(problem, field="body")
-    numbers: list[Any] = np.frombuffer(raw, np.dtype(code)).tolist()
-    return numbers
-
-
-def _texts(raw: bytes) -> list[str]:
-    """Return texts that are preceded by their lengths, four little-endian bytes each."""
-    texts, at = [], 0
-    while at < len(raw):
-        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
-        if end > len(raw) or at + 4 > len(raw):
-            raise InvalidInputError("a text of raw contents ends after them", field="body")
-        texts.append(_text(raw[at + 4 : end]))
-        at = end
-    return texts
+    return raw_values(output.name, output.datatype, raw)
 
 
 def _text(value: bytes) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted, shown
+from streameval.payloads._raw_tensors import BINARY_SIZE, read_binary_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,14 @@ of many short members is handed over in short steps: O(body)."""
 
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 """A text or a bracket of JSON. A text need not end, so that none is looked at twice."""
+
+_FRAMES = (
+    (b"\0", 5, "a schema registry's frame"),
+    (b"\0", 9, "Apicurio's frame"),
+    (b"\3\0", 18, "the frame of AWS Glue's schema registry"),
+)
+"""What serializers of Kafka write before a value: a first byte, and the schema's number. Apicurio
+may write a number of eight bytes, Glue a UUID."""
 
 _MAX_DEPTH = 200
 _TOO_DEEP = '"nested too deeply"'
@@ -188,7 +197,39 @@ def load_json(body: bytes | str) -> Any:
     except RecursionError:
         return _load_shallow(body)
     except ValueError as error:  # invalid JSON or UTF-8
+        if isinstance(body, bytes):
+            found = _load_framed(body)
+            if found is not None:
+                return found
         raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
+
+
+def _load_framed(body: bytes) -> Any:
+    """Return the JSON of a body in which more than JSON is documented; None where it is not.
+
+    Raises InvalidInputError for a frame with something else than JSON in it.
+    """
+    for magic, size, _ in _FRAMES:
+        if body.startswith(magic) and body[size : size + 1] in (b"{", b"["):
+            try:
+                return json.loads(body[size:], parse_int=_integer)
+            except (ValueError, RecursionError):
+                continue
+    for magic, size, name in _FRAMES:
+        if body.startswith(magic) and len(body) > size:
+            message = (
+                f"the body begins with the {size} bytes of {name}, and no JSON follows: Avro and "
+                "Protobuf are not read, so let the producer write JSON (JSON Schema)"
+            )
+            raise InvalidInputError(message, field="body")
+    if BINARY_SIZE in body:
+        try:
+            return read_binary_body(body)
+        except InvalidInputError:
+            raise
+        except (ValueError, RecursionError):
+            pass
+    return None
 
 
 def _load_shallow(body: bytes | str) -> Any:

@@ -154,6 +154,12 @@ def iter_events(
     if kind == STRUCTURED:
         yield _structured(load_json(body), types, not may_have_flat_tensors(body))
         return
+    if not kind and b'"specversion"' in body and not is_cloud_event(headers):
+        # Kafka's producers may leave out the content type, by which the event would be known.
+        value = load_json(body)
+        if isinstance(value, dict) and all(isinstance(value.get(name), str) for name in _REQUIRED):
+            yield _structured(value, types, not may_have_flat_tensors(body))
+            return
     attributes = {
         name.removeprefix(_PREFIX): unquote(value)
         for name, value in headers.items()

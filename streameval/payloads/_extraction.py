@@ -86,7 +86,7 @@ def _read_rows(mapping: PayloadMapping, event: Event) -> Extraction:
     document = {"body": body, "headers": headers, "attributes": attributes, "resource": resource}
     # First: what is not for this mapping need not be readable by its other selectors.
     if "when" in selectors and selectors["when"].select(document) is not True:
-        return Extraction(is_ignored=True)
+        return Extraction(is_ignored=True, is_excluded=True)
     selected = {name: select(document) for name, select in mapping.columns}
     if mapping.has_plain_rows:
         row = read_single_row(mapping, selected)

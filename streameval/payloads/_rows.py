@@ -134,11 +134,14 @@ class Extraction:
     refusals : list of Refusal
     is_ignored : bool
         Whether the event is not for this mapping: of another type, or excluded by `when`.
+    is_excluded : bool
+        Whether it is ignored by `when`, though its type is taken.
     """
 
     rows: list[PayloadRow] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     is_ignored: bool = False
+    is_excluded: bool = False
 
 
 def score_of(value: Any) -> float:

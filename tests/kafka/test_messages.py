@@ -74,6 +74,67 @@ def test_structured_cloud_events() -> None:
     assert rows(KSERVE, headers, json.dumps({**CE, "data": V2}).encode()) == EXPECTED
 
 
+@pytest.mark.parametrize("headers", [[], [("traceparent", b"00-1")], None])
+def test_structured_cloud_events_without_a_content_type(headers: list | None) -> None:
+    """They are known by the attributes that an event has; the payload alone is a payload."""
+    event = {**CE, "data": V2}
+    assert rows(KSERVE, headers, json.dumps(event).encode()) == EXPECTED
+    (read,) = read_message("t", b"k", headers, json.dumps(event).encode(), {"another type"})
+    assert (read.body, read.headers["type"], read.headers["topic"]) == (None, RESPONSE, "t")
+    for body in ({**V2, "specversion": "1.0"}, {"note": '"specversion"'}, ["specversion"]):
+        (read,) = read_message("t", None, headers, json.dumps(body).encode())
+        assert "type" not in read.headers
+
+
+FRAMED = json.dumps({"id": "sr1", "score": 0.9}).encode()
+PLAIN = {"preset": "ndjson", "stream": "s"}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\0\0\0\0\1",  # Confluent, JSON Schema
+        b"\0\xff\xff\xff\xff",
+        b"\0\0\0\0{",  # a schema's number may look like JSON
+        b"\0\0\0\0\0\0\0\0\1",  # Apicurio, a number of eight bytes
+        b"\3\0" + b"u" * 16,  # AWS Glue, not packed
+    ],
+)
+def test_json_in_the_frame_of_a_schema_registry(frame: bytes) -> None:
+    assert rows(PLAIN, [], frame + FRAMED) == [("s", "sr1", 0.9)]
+    (event,) = read_message("t", None, [("content-type", b"application/json")], frame + FRAMED)
+    assert event.body == json.loads(FRAMED)
+    tensor = json.dumps({"id": "a", "outputs": [{"shape": [1, 2], "data": [0.1, 0.9]}]}).encode()
+    nested = {"preset": "kserve-v2", "stream": "s", "types": [], "class": 1}
+    assert rows(nested, [], frame + tensor) == [("s", "a", 0.9)]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"\0\0\0\0\1\x06sr1\xcd\xcc\xec?", "5 bytes of a schema registry's frame"),  # Avro
+        (b"\0\0\0\0\1\0\n\x03sr1", "5 bytes of a schema registry's frame"),  # Protobuf
+        (b"\0\0\0\0\1{", "5 bytes of a schema registry's frame"),
+        (b"\3\5" + b"u" * 16 + b"\x78\x9c", "is not JSON"),  # Glue, packed
+        (b"\3\0" + b"u" * 16 + b"\x06sr1", "18 bytes of the frame of AWS Glue's"),
+        (b"Obj\1\4", "is not JSON"),
+    ],
+)
+def test_other_formats_in_a_frame_are_named(value: bytes, message: str) -> None:
+    """With what the producer has to write."""
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        read_message("t", None, [], value)
+    assert ("JSON Schema" in str(caught.value)) == ("frame" in message)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-be", "utf-16", "utf-32-be", "utf-32-le"])
+def test_other_encodings_are_no_frames(encoding: str) -> None:
+    """JSON in UTF-16 and UTF-32 begins with zeros, too."""
+    text = json.dumps([[{"id": "a", "score": 0.9}]])
+    (event,) = read_message("t", None, [], text.encode(encoding))
+    assert event.body == json.loads(text)
+
+
 def test_plain_headers_of_seldon_core_1() -> None:
     headers = [
         ("type", b"io.seldon.serving.inference.response"),

@@ -111,6 +111,20 @@ def test_a_line_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
     assert shown[3].startswith("event 1 is refused (unreadable): line 3: the body is not JSON")
 
 
+def test_why_an_event_is_ignored(tmp_path: Path) -> None:
+    """By its type, or by `when`."""
+    sample = tmp_path / "sample.json"
+    mapping = '[[ingest]]\npreset = "ndjson"\nstream = "s"\n'
+    sample.write_text(json.dumps({"id": "a", "score": 0.5, "env": "test"}))
+    for key, why in (
+        ("when = \"body.env == 'live'\"", "`when` is not true"),
+        ('types = ["scored"]', "no mapping takes its type"),
+    ):
+        result = attempt(tmp_path, sample, configuration=mapping + key)
+        assert result.exit_code == 1, result.output
+        assert result.stdout.splitlines() == [f"event 0 is ignored: {why}"]
+
+
 def test_headers_of_a_payload(tmp_path: Path) -> None:
     """The attributes that are in headers over HTTP are options here."""
     sample = tmp_path / "sample.json"
