@@ -44,6 +44,7 @@ def address() -> Iterator[str]:
             client.stream(name).label_cases(ids=ids[100:], labels=labels[100:])
         client.create_mark(A, "deployed", at=END)
         client.flush()
+        client.stream(A).snapshot()  # waits until what this client has sent is visible
         yield address
 
 
