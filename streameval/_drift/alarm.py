@@ -113,7 +113,7 @@ class Alarm(Result):
 
         Examples
         --------
-        ``json.dumps(alarm.to_dict())`` is what a webhook sends.
+        ``json.dumps(alarm.to_dict())`` is a line for a log or a message.
         """
         return {
             "number": self.number,

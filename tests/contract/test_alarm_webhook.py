@@ -61,6 +61,38 @@ def test_an_alarm_that_is_refused_delays_no_other(tmp_path: Path) -> None:
         )
 
 
+def test_a_body_of_an_id_never_differs(tmp_path: Path) -> None:
+    """While its segments are named, it repeats and more is known, and after a restart."""
+    now = datetime.now(UTC)
+    with receiver() as hook:
+        hook.status_of = lambda _: 503
+        with served(tmp_path, hook) as (_, client):
+            filled(client, now)
+            client.update_stream("fraud/v1", alarms=declared(now))
+            alarm = until_raised(client).alarms[0]
+            assert alarm.segments
+            until(lambda: hook.requests, "an attempt")
+            number = len(hook.requests)
+            until(lambda: len(hook.requests) > number + 1, "another attempt")
+            while not client.stream_alarms("fraud/v1").alarms[0].repeats:
+                until_raised(client)
+            number = len(hook.requests)
+            until(lambda: len(hook.requests) > number + 1, "an attempt of the alarm that repeats")
+        number = len(hook.requests)
+        hook.status_of = None
+        with served(tmp_path, hook) as (_, client):
+            until(
+                lambda: client.stream_alarms("fraud/v1").alarms[0].delivered, "it is taken at last"
+            )
+        assert len(hook.requests) > number
+    bodies = {each.body for each in hook.requests if each.headers["webhook-id"] == alarm.id}
+    (body,) = bodies
+    data = json.loads(body)["data"]
+    assert data["id"] == alarm.id
+    assert data.keys().isdisjoint({"segments", "repeats", "lastAt", "acknowledgedAt", "delivered"})
+    assert data.keys() >= {"stream", "watch", "changed", "value", "since", "raisedAt"}
+
+
 def test_a_stream_that_is_made_again_has_its_own_alarms(tmp_path: Path) -> None:
     """Alarm 1 of a deleted stream is not sent any more; that of the new one is, in its own name."""
     now = datetime.now(UTC)

@@ -3,8 +3,9 @@
 An alarm is sent until a 2xx answers; that it was taken is then written to the log. So none
 is lost: one that was sent and not written before a crash is sent again, under the same id, by
 which a receiver drops it. Before each attempt the alarms that wait are read anew, so that one
-that is acknowledged, or whose stream is deleted, is not sent any more. Each waits for its own
-next attempt: one that the receiver refuses delays no other. Headers and signature are those of
+that is acknowledged, or whose stream is deleted, is not sent any more. What is sent under an id
+never differs: it is what does not change once an alarm is raised. Each waits for its own next
+attempt: one that the receiver refuses delays no other. Headers and signature are those of
 Standard Webhooks (standardwebhooks.com). Redirects are not followed: only the declared address
 is called.
 """
@@ -50,6 +51,13 @@ _MIN_RETRY_S, _MAX_RETRY_S = 1.0, 300.0
 _RECORD_RETRY_S = 30.0
 _TIMEOUT_S = 5.0
 _MIN_SECRET_BYTES = 24
+_FIXED = (
+    *("number", "id", "stream", "watch", "changed", "direction", "raisedAt", "since"),
+    *("sinceLimits", "reference", "value", "difference", "changedFirst"),
+    *("scoresChangedAt", "labelsChangedAt", "lookAt"),
+)
+"""What an alarm says for ever: receivers may drop a second body of an id without reading it. The
+segments that explain it, its repeats and its acknowledgement may still change."""
 _MAX_WAITING = 10_000
 """The most alarms that are read at once; more are read when some were taken."""
 
@@ -170,9 +178,10 @@ class AlarmWebhook:
 def signed(
     info: StreamInfo, alarm: Alarm, secret: bytes, sent_s: int
 ) -> tuple[bytes, dict[str, str]]:
-    """Return an alarm as the body of a request, and its headers. O(segments)."""
+    """Return an alarm as the body of a request, one for each id, and headers. O(segments)."""
     message = alarm_message(info, alarm, delivered=False)
-    data = MessageToDict(message, always_print_fields_with_no_presence=True)
+    known = MessageToDict(message, always_print_fields_with_no_presence=True)
+    data = {name: known[name] for name in _FIXED if name in known}
     event = {"type": "alarm.raised", "timestamp": data["raisedAt"], "data": data}
     body = json.dumps(event).encode()
     content = f"{message.id}.{sent_s}.".encode() + body
