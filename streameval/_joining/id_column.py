@@ -193,11 +193,15 @@ class IdColumn:
 
     def taken(self, slots: SlotArray) -> IdColumn:
         """Return the ids of slots that have one, as a column of their own. O(n)."""
-        if self._objects is not None:
-            return IdColumn.of(self.at(slots))
         other = IdColumn()
         other._texts = self._texts[slots]
-        other.text_bytes = int(_sizes(_bytes(other._texts)).sum())
+        if self._objects is not None:
+            other._objects = self._objects[slots]
+        for start in range(0, slots.size, _MAX_ENCODED_ROWS):
+            ids = other.at(np.arange(start, min(start + _MAX_ENCODED_ROWS, slots.size)))
+            other.text_bytes += sum(map(len, ids))
+            if self._objects is not None:
+                other._object_bytes += memory_of([id_ for id_ in ids if not is_text(id_)])
         return other
 
     def used(self) -> SlotArray:

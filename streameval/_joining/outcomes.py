@@ -234,7 +234,8 @@ class JoinOutcomes:
         slots = self._joiner.waiting(span_us)
         scores = self._joiner.table.score[slots]
         allocation = allocate_labels(labelled, scores=scores, size=size, metric=metric, **arguments)
-        return allocation.draw(ids=self._joiner.table.ids(slots), scores=scores, seed=seed)
+        table = self._joiner.table
+        return allocation.draw(ids=lambda rows: table.ids(slots[rows]), scores=scores, seed=seed)
 
     def _coverage_cell(self, window: Window | None) -> CoverageCell:
         if window is None:

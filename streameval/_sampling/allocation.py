@@ -24,11 +24,12 @@ from streameval._evaluator_queries import EvaluatorQueries
 from streameval._metric_registry import BY_NAME, HEADLINE
 from streameval._projection.delay_counts import CELL_BITS
 from streameval._sampling.cell_gradient import cell_gradient
-from streameval._sampling.draw import check_seed, draw_rows, readable
+from streameval._sampling.draw import CHUNK_ROWS, check_seed, draw_rows, readable
 from streameval._sampling.neyman import apportion, best_cuts, label_shares, runs_of
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.resolution import Scale
     from streameval._metric_registry import Metric
 
 MAX_BANDS = 12
@@ -128,8 +129,10 @@ class LabelAllocation(Result):
 
         Parameters
         ----------
-        ids : column of str, bytes or int
-            Of all predictions that wait, each once, in any order.
+        ids : column of str, bytes or int, or callable
+            Of all predictions that wait, each once, in any order. A callable takes rows, an
+            int64 array, and returns their ids: it is called for some thousand at a time, so
+            that millions need not be in memory together.
         scores : column of float
             Of the same predictions: those that were given to `allocate_labels`.
         seed : int
@@ -143,7 +146,7 @@ class LabelAllocation(Result):
 
         Notes
         -----
-        O(n log n), some 1.5 us an id. In each band a simple random sample without
+        O(n), some 1.5 us and 40 bytes an id. In each band a simple random sample without
         replacement: the n ids with the least keyed hash (BLAKE2b) of the N that wait, so
         each has the probability n/N, and any n of them are as likely as any other.
 
@@ -155,15 +158,21 @@ class LabelAllocation(Result):
         >>> len(sample), sample.label_probabilities.round(3)
         (2, array([0.667, 0.667]))
         """
-        keys = check_ids(ids)
         values = check_scores(scores)
-        check_length("scores", values.size, like="ids", length=len(keys))
+        keys = None if callable(ids) else check_ids(ids)
+        if keys is not None:
+            check_length("scores", values.size, like="ids", length=len(keys))
+
+        def ids_of(rows: IntArray) -> list[bytes]:
+            return check_ids(ids(rows)) if keys is None else [keys[row] for row in rows.tolist()]
+
         number = check_seed(seed)
-        if len(set(keys)) < len(keys):
-            raise InvalidInputError("an id comes twice: each waits once", field="ids")
         lowest = np.array([band.lower for band in self.bands])
-        bands = np.searchsorted(lowest, values, side="right") - 1
-        found = np.bincount(bands, minlength=lowest.size).tolist()
+        bands = np.empty(values.size, dtype=np.int8)
+        for start in range(0, values.size, CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            bands[part] = np.searchsorted(lowest, values[part], side="right") - 1
+        found = [int(np.count_nonzero(bands == band)) for band in range(lowest.size)]
         if found != [band.waiting for band in self.bands]:
             message = (
                 f"the {values.size} scores are not those of the {self.waiting} predictions "
@@ -171,10 +180,10 @@ class LabelAllocation(Result):
             )
             raise InvalidInputError(message, field="scores")
         to_label = np.array([band.to_label for band in self.bands])
-        rows = draw_rows(keys, bands, to_label, number)
+        rows = draw_rows(ids_of, bands, to_label, number)
         probabilities = np.array([band.label_probability for band in self.bands])[bands[rows]]
         probabilities.flags.writeable = False
-        chosen = tuple(readable(keys[row]) for row in rows.tolist())
+        chosen = tuple(map(readable, ids_of(rows)))
         return LabelSample(chosen, probabilities, number, self)
 
     def __str__(self) -> str:
@@ -263,7 +272,7 @@ def allocate_labels(
     if not values.size:
         raise InvalidInputError("no prediction waits for its label", field="scores")
     budget = _size(size, values.size)
-    cells, counts = np.unique(quantise(values, CELL_BITS, view.scale), return_counts=True)
+    cells, counts = _cells_of(values, view.scale)
     number = max(1, min(MAX_BANDS, budget // _MIN_BAND_LABELS))
     found = cell_gradient(view, cells, counts, row, arguments)
     spread = None
@@ -286,6 +295,20 @@ def allocate_labels(
         tuple(map(SampledBand, edges[:-1], edges[1:], waiting.tolist(), to_label.tolist())),
         found is None,
     )
+
+
+def _cells_of(values: FloatArray, scale: Scale) -> tuple[FloatArray, IntArray]:
+    """Return the lower edges of the cells that have scores, ascending, and how many. O(n log n)."""
+    parts = [
+        np.unique(
+            quantise(values[start : start + CHUNK_ROWS], CELL_BITS, scale), return_counts=True
+        )
+        for start in range(0, values.size, CHUNK_ROWS)
+    ]
+    cells, at = np.unique(np.concatenate([edges for edges, _ in parts]), return_inverse=True)
+    counts: IntArray = np.zeros(cells.size, dtype=np.int64)
+    np.add.at(counts, at, np.concatenate([counts for _, counts in parts]))
+    return cells, counts
 
 
 def _metric(name: str, arguments: dict[str, Any]) -> Metric:

@@ -97,9 +97,9 @@ def label_sample(
         INVALID_ARGUMENT for an invalid size, metric or argument of it, FAILED_PRECONDITION when
         no prediction waits, or where drawn labels cannot stand for the others.
     """
-    resolved, ids, scores = engine.waiting(request.selection)
+    resolved, ids_of, scores = engine.waiting(request.selection)
     _check_settings(resolved.view.info.settings, request.selection.stream)
-    if not ids:
+    if not scores.size:
         raise RequestError(
             Code.FAILED_PRECONDITION,
             f"no prediction of stream {request.selection.stream} waits for its label",
@@ -139,7 +139,7 @@ def label_sample(
             label_probability=band.label_probability,
         )
     if request.draw_ids:
-        sample = allocation.draw(ids=ids, scores=scores, seed=request.seed)
+        sample = allocation.draw(ids=ids_of, scores=scores, seed=request.seed)
         for id_, probability in zip(sample.ids, sample.label_probabilities.tolist(), strict=True):
             response.ids.add(id=id_, label_probability=probability)
     return response

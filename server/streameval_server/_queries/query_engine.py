@@ -46,7 +46,7 @@ from streameval_server._state.coverage import EMPTY_COVERAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from streameval._common import FloatArray
+    from streameval._common import FloatArray, IntArray
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.warnings import Warned
     from streameval_server._state.views import StreamView, WaitingPredictions
@@ -197,8 +197,10 @@ class QueryEngine:
         """
         return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
 
-    def waiting(self, selection: Selection) -> tuple[ResolvedSelection, list[bytes], FloatArray]:
-        """Return a resolved selection, and the ids and scores that wait in it. O(ids).
+    def waiting(
+        self, selection: Selection
+    ) -> tuple[ResolvedSelection, Callable[[IntArray], list[bytes]], FloatArray]:
+        """Return a resolved selection, and ids and scores of its waiting predictions. O(ids).
 
         Raises
         ------
@@ -208,8 +210,7 @@ class QueryEngine:
         assert self._waiting is not None
         view, waiting = self._waiting(selection.stream)
         resolved = self.resolve(selection, view=view)
-        ids, scores = waiting.select(resolved.span_us, selection.segment)
-        return resolved, ids, scores
+        return resolved, *waiting.select(resolved.span_us, selection.segment)
 
     @property
     def memory_bytes(self) -> int:

@@ -54,8 +54,15 @@ class WaitingPredictions:
 
     def select(
         self, span_us: tuple[int, int] | None, segment: tuple[str, str] | None
-    ) -> tuple[list[bytes], FloatArray]:
-        """Return the ids and scores of those made in [start, end), of one segment. O(n)."""
+    ) -> tuple[Callable[[IntArray], list[bytes]], FloatArray]:
+        """Choose those made in [start, end), of one segment. O(n).
+
+        Returns
+        -------
+        ids_of : callable
+            Takes some of the chosen rows and returns their ids: all would take much memory.
+        scores : float64[chosen]
+        """
         chosen = np.ones(self.scores.size, dtype=np.bool_)
         if span_us is not None:
             chosen &= (self.event_us >= span_us[0]) & (self.event_us < span_us[1])
@@ -63,7 +70,9 @@ class WaitingPredictions:
             values = self.values[segment[0]]
             code = values.index(segment[1]) if segment[1] in values else -1
             chosen &= self.codes[:, list(self.values).index(segment[0])] == code
-        return self.ids.at(np.flatnonzero(chosen)), self.scores[chosen]
+        slots = np.flatnonzero(chosen)
+        scores = self.scores if slots.size == self.scores.size else self.scores[slots]
+        return lambda rows: self.ids.at(slots[rows]), scores
 
 
 _MERGED_LOCK = threading.Lock()

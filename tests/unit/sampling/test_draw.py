@@ -55,10 +55,10 @@ def test_weighted_counts_are_unbiased_in_exact_fractions(metric: str) -> None:
 
 def test_each_subset_of_a_band_is_equally_likely() -> None:
     """Chi-square of 6,000 seeds over the 10 pairs of 5 ids, and over the pairs of two bands."""
-    ids = [b"a", b"b", b"c", b"d", b"e", b"x", b"y", b"z"]
-    bands = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    ids = np.array([b"a", b"b", b"c", b"d", b"e", b"x", b"y", b"z"])
+    bands = np.array([0, 0, 0, 0, 0, 1, 1, 1], dtype=np.int8)
     seen = Counter(
-        tuple(sorted(draw_rows(ids, bands, np.array([2, 1]), seed).tolist()))
+        tuple(sorted(draw_rows(ids.__getitem__, bands, np.array([2, 1]), seed).tolist()))
         for seed in range(6_000)
     )
     assert len(seen) == 30
@@ -70,9 +70,9 @@ def test_the_order_of_a_sample_tells_nothing_of_the_band() -> None:
     """The ids of a rare band are spread over the whole sample."""
     rng = np.random.default_rng(3)
     scores = rng.normal(size=20_000)
-    bands = (scores > 2.0).astype(np.int64)
-    ids = [str(row).encode() for row in range(scores.size)]
-    rows = draw_rows(ids, bands, np.array([300, 300]), 1)
+    bands = (scores > 2.0).astype(np.int8)
+    ids = np.array([str(row).encode() for row in range(scores.size)])
+    rows = draw_rows(ids.__getitem__, bands, np.array([300, 300]), 1)
     ranks = np.flatnonzero(bands[rows] == 1)
     # The mean rank of 300 of 600 at random: 299.5, with a standard error of 7.1.
     assert abs(ranks.mean() - 299.5) < 3 * 7.1
@@ -96,6 +96,27 @@ def test_a_draw_depends_on_ids_and_seed_alone() -> None:
     for id_, probability in zip(first.ids, first.label_probabilities, strict=True):
         band = next(each for each in found.bands if each.lower <= place[id_] < each.upper)
         assert probability == band.label_probability
+
+
+def test_ids_may_be_asked_for_in_parts() -> None:
+    """A callable gives a part of the ids at a time; the draw is the same, and checks them too."""
+    scores = np.random.default_rng(2).random(150_000)
+    ids = np.array([f"order-{row}" for row in range(scores.size)])
+    found = allocate_labels(pilot(), scores=scores, size=60)
+    sizes = []
+
+    def ids_of(rows: np.ndarray) -> list[str]:
+        sizes.append(rows.size)
+        return ids[rows].tolist()
+
+    assert found.draw(ids=ids_of, scores=scores, seed=11).ids == (
+        found.draw(ids=ids, scores=scores, seed=11).ids
+    )
+    assert max(sizes) <= 65_536
+    with pytest.raises(InvalidInputError, match="an id comes twice"):
+        found.draw(ids=lambda rows: ids[rows % 149_999].tolist(), scores=scores)
+    with pytest.raises(InvalidInputError, match="ids must have 1 to 128 bytes"):
+        found.draw(ids=lambda rows: [""] * rows.size, scores=scores)
 
 
 def test_ids_do_not_show_in_a_representation() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 from dataclasses import replace
 
@@ -14,10 +15,11 @@ from streameval._row_codec import SegmentCodes
 from streameval._time import window_cache
 from streameval.v1 import query_pb2
 from streameval_server import Limits
-from streameval_server._model.rows import CaseRows
+from streameval_server._model.rows import CaseRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._queries.derived_answers import DerivedAnswers
+from streameval_server._queries.label_sample import label_sample, parse_label_sample_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._state.stream_state import StreamState
@@ -124,3 +126,26 @@ def test_many_panes_are_summed_a_few_at_a_time(max_cells):
     at_once = window_cache._merged(states, max_cells=1_000_000)
     assert window_cache._merged(states, max_cells=1_500).same_content(at_once)
     assert at_once.total == 36_000
+
+
+def test_a_draw_of_labels_takes_less_than_the_ids_that_wait():
+    """The ids are objects a part at a time: with the stream's memory within what is counted."""
+    number = 400_000
+    stream = StreamState(StreamInfo("s", 0, 1, DEFAULTS), Limits(), 0)
+    scores = np.random.default_rng(1).normal(size=number)
+    ids = [b"order-%d" % row for row in range(number)]
+    stream.take(PredictionRows(ids, scores, number, number), 2, 1_000_000)
+    view, before = stream.view(2, 1_000_000), stream.memory_bytes
+    request = query_pb2.SampleForLabelsRequest(size=1_000, seed=7, draw_ids=True)
+    request.selection.stream = "s"
+    asked = parse_label_sample_request(request)
+    tracemalloc.start()
+    found = label_sample(
+        QueryEngine(lambda _: view, lambda: 1_000_000, waiting=lambda _: (view, stream.waiting())),
+        asked,
+    )
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found.ids) == 1_000
+    assert taken < 100 * number
+    assert taken < before
