@@ -6,7 +6,12 @@ cannot be counted. Every way in uses it: CloudEvents and OpenTelemetry's logs ov
 and ``streameval mapping try``. Needs the extra ``payloads``.
 """
 
-from streameval.payloads._body import MAX_UNPACKED_BYTES, TooLongError, unpack
+from streameval.payloads._body import (
+    MAX_UNPACKED_BYTES,
+    TooLongError,
+    UnknownEncodingError,
+    unpack,
+)
 from streameval.payloads._event import (
     Event,
     UnreadableEvent,
@@ -20,6 +25,8 @@ from streameval.payloads._log_records import (
     MAX_LOG_RECORDS,
     log_record_event,
     read_log_records,
+    readable,
+    too_many_log_records,
 )
 from streameval.payloads._mapping import PayloadMapping, mappings_of, wanted_types
 from streameval.payloads._presets import PRESETS
@@ -37,6 +44,7 @@ __all__ = [
     "Reason",
     "Refusal",
     "TooLongError",
+    "UnknownEncodingError",
     "UnreadableEvent",
     "is_cloud_event",
     "iter_events",
@@ -46,6 +54,8 @@ __all__ = [
     "read_events",
     "read_log_records",
     "read_rows",
+    "readable",
+    "too_many_log_records",
     "unpack",
     "wanted_types",
 ]

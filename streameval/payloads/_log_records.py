@@ -13,18 +13,22 @@ import binascii
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
-from streameval.payloads._body import load_json, nest_tensors
+from streameval.payloads._body import TooLongError, load_json, nest_tensors
 from streameval.payloads._event import Event, UnreadableEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_LOG_RECORDS = 100_000
-"""Records of one message: an empty one has two bytes, and its event some hundred."""
+"""Records of one message, and the resources and scopes that hold them: an empty one has two
+bytes, and takes as long to read as a row."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENT_NAME = "event.name"
@@ -84,11 +88,28 @@ def _time_text(time_ns: int) -> str:
         return str(time_ns)  # after the year 9999: refused where a mapping reads it
 
 
-def read_log_records(body: bytes) -> list[Event | UnreadableEvent]:
-    """Return the records of an ``ExportLogsServiceRequest`` in JSON. O(body).
+def too_many_log_records() -> TooLongError:
+    """Return the error of a message that has more than `MAX_LOG_RECORDS`."""
+    message = f"more than {MAX_LOG_RECORDS} log records and groups of them: send fewer at once"
+    return TooLongError(message, field="body")
+
+
+def readable(read: Callable[P, T], *args: P.args, **keys: P.kwargs) -> T | UnreadableEvent:
+    """Return what is read of a record, or why it cannot be; the other records are read."""
+    try:
+        return read(*args, **keys)
+    except InvalidInputError as error:
+        return UnreadableEvent(str(error))
+    except RecursionError:
+        return UnreadableEvent("the record is nested too deeply")
+
+
+def read_log_records(body: bytes) -> Iterator[Event | UnreadableEvent]:
+    """Yield the records of an ``ExportLogsServiceRequest`` in JSON. O(body).
 
     Files of the OpenTelemetry Collector have one such request a line. The JSON is protobuf's:
     null is absent, a field may have its name in the proto, an integer may be a text or 7.0.
+    A record is let go when the next one is asked for, as in `iter_events`.
 
     Parameters
     ----------
@@ -107,52 +128,70 @@ def read_log_records(body: bytes) -> list[Event | UnreadableEvent]:
     >>> [event.body for event in read_log_records(body)]
     [7]
     """
-    events: list[Event | UnreadableEvent] = []
+    left = MAX_LOG_RECORDS
     try:
         for sender in _list(_table(load_json(body), "the request"), "resourceLogs"):
-            try:
-                _add_sender(_table(sender, "resourceLogs"), events)
-            except _WrongError as error:
-                events.append(UnreadableEvent(str(error)))
+            # Once, however many scopes it has.
+            resource = readable(_resource_of, sender)
+            scopes = readable(_parts_of, sender, "resourceLogs", "scopeLogs")
+            if isinstance(scopes, UnreadableEvent):
+                yield scopes
+                scopes = []
+            left -= 1 + len(scopes)
+            for each in scopes:
+                scope = readable(_scope_of, each)
+                records = readable(_parts_of, each, "scopeLogs", "logRecords")
+                if isinstance(records, UnreadableEvent):
+                    yield records
+                    records = []
+                left -= len(records)
+                if left < 0:
+                    raise too_many_log_records()
+                yield from _records(records, resource, scope)
+            if left < 0:
+                raise too_many_log_records()
     except _WrongError as error:
         message = f"the body is no ExportLogsServiceRequest: {error}"
         raise InvalidInputError(message, field="body") from None
-    return events
 
 
-class _WrongError(Exception):
+class _WrongError(InvalidInputError):
     """A part of a request is not what the protocol says."""
 
     def __init__(self, name: str, wanted: str, value: Any) -> None:
-        super().__init__(f"{name} must be {wanted}, got {shown(value)}")
+        super().__init__(f"{name} must be {wanted}, got {shown(value)}", field="body")
 
 
-def _add_sender(sender: dict[str, Any], events: list[Event | UnreadableEvent]) -> None:
-    """Add the records of a resource; each is refused if the resource or its logger is bad."""
-    for each in _list(sender, "scopeLogs"):
-        logger = _table(each, "scopeLogs")
-        records = _list(logger, "logRecords")
-        if len(events) + len(records) > MAX_LOG_RECORDS:
-            message = f"more than {MAX_LOG_RECORDS} log records: send fewer at once"
-            raise InvalidInputError(message, field="body")
-        try:
-            resource = _attributes(_table(_get(sender, "resource"), "resource"))
-            scope = _text(_table(_get(logger, "scope"), "scope"), "name")
-        except (_WrongError, RecursionError) as error:
-            events += [UnreadableEvent(_said(error))] * len(records)
-            continue
-        for record in records:
-            try:
-                events.append(_event(_table(record, "logRecords"), resource, scope))
-            except (_WrongError, RecursionError) as error:
-                events.append(UnreadableEvent(_said(error)))
+def _records(
+    records: list[Any],
+    resource: dict[str, Any] | UnreadableEvent,
+    scope: str | UnreadableEvent,
+) -> Iterator[Event | UnreadableEvent]:
+    """Yield the records of a scope; each is refused if the resource or the scope is bad."""
+    for place, record in enumerate(records):
+        records[place] = None
+        if isinstance(resource, UnreadableEvent):
+            yield resource
+        elif isinstance(scope, UnreadableEvent):
+            yield scope
+        else:
+            yield readable(_event, record, resource, scope)
 
 
-def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, _WrongError) else "the record is nested too deeply"
+def _parts_of(holder: Any, name: str, parts: str) -> list[Any]:
+    return _list(_table(holder, name), parts)
 
 
-def _event(record: dict[str, Any], resource: Mapping[str, Any], scope: str) -> Event:
+def _resource_of(sender: Any) -> dict[str, Any]:
+    return _attributes(_table(_get(_table(sender, "resourceLogs"), "resource"), "resource"))
+
+
+def _scope_of(logger: Any) -> str:
+    return _text(_table(_get(_table(logger, "scopeLogs"), "scope"), "scope"), "name")
+
+
+def _event(given: Any, resource: Mapping[str, Any], scope: str) -> Event:
+    record = _table(given, "logRecords")
     return log_record_event(
         _value(_get(record, "body")),
         _attributes(record),

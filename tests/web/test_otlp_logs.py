@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pytest
 
 pytest.importorskip("jmespath", reason="needs the extra payloads")
 pytest.importorskip("opentelemetry.proto", reason="needs the extra server")
+from google.protobuf import json_format
 from google.rpc import status_pb2
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs_service
 
@@ -26,6 +28,7 @@ from streameval_server import Settings
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._web.otlp_logs import OTLP_LOGS
 from streameval_server.testing import running_service
+from tests.fuzz.payload_attacks import field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -285,7 +288,6 @@ def test_partial_success() -> None:
     [
         ({"content-type": "text/plain"}, b"", 415, "must be an ExportLogsServiceRequest"),
         (PROTOBUF, b"\x0a\xff", 400, "the body is no ExportLogsServiceRequest"),
-        ({**PROTOBUF, "content-encoding": "br"}, b"", 400, "must be gzip, deflate, zlib or absent"),
         (
             {**PROTOBUF, "content-encoding": "gzip"},
             gzip.compress(bytes(9 << 20)),
@@ -318,16 +320,90 @@ def test_bad_requests(headers: dict[str, str], content: bytes, status: int, mess
 
 
 @pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ('{"body": 7}', "a value must be an object, got 7"),
+        ('{"body": {"intValue": "x"}}', "intValue must be an integer"),
+        ('{"body": {"intValue": "%s"}}' % ("9" * 5_000), "intValue must be an integer"),
+        ('{"body": {"intValue": %s}}' % ("9" * 5_000), "intValue must be an integer"),
+        ('{"timeUnixNano": true}', "timeUnixNano must be an integer"),
+        ('{"timeUnixNano": "%s"}' % ("9" * 5_000), "timeUnixNano must be an integer"),
+        ('{"timeUnixNano": 1e400}', "timeUnixNano must be an integer"),
+        ('{"eventName": {}}', "eventName must be a text"),
+        ('{"attributes": [{"value": {"bytesValue": "%"}}]}', "bytesValue must be base64"),
+        ('{"body": %s}' % ('{"arrayValue": {"values": [' * 5_000 + "]}}" * 5_000), "too deeply"),
+        ("7", "logRecords must be an object, got 7"),
+    ],
+)
+def test_a_bad_record_leaves_the_others(bad: str, message: str) -> None:
+    """It is rejected alone, whatever in it cannot be read."""
+    good = json.dumps({"body": any_value(bento(0.5))})
+    body = f'{{"resourceLogs": [{{"scopeLogs": [{{"logRecords": [{good}, {bad}]}}]}}]}}'
+    with server() as (http, client, _):
+        headers = {"content-type": "application/json"}
+        answer = http.post("/v1/logs", headers=headers, content=body)
+        partial = answer.json()["partialSuccess"]
+        assert (answer.status_code, partial["rejectedLogRecords"]) == (200, "1")
+        assert message in partial["errorMessage"]
+        assert kept_ids(http, client) == 1
+
+
+def test_a_bad_record_leaves_the_others_in_protobuf() -> None:
+    """One that is no message, or no UTF-8, or is nested too deeply; or whose resource is bad."""
+    good = json_format.ParseDict(request_of(bento(0.5)), logs_service.ExportLogsServiceRequest())
+    deep = b""
+    for _ in range(150):
+        deep = field(5, field(1, deep))
+    records = field(2, b"\xff"), field(2, field(12, b"\xff")), field(2, field(5, deep))
+    of_bad_resource = field(1, field(1, field(1, b"\xff")) + field(2, field(2, b"")))
+    body = good.SerializeToString() + field(1, field(2, b"".join(records))) + of_bad_resource
+    with server() as (http, client, _):
+        answer = http.post("/v1/logs", headers=PROTOBUF, content=body)
+        found = logs_service.ExportLogsServiceResponse.FromString(answer.content).partial_success
+        assert (answer.status_code, found.rejected_log_records) == (200, 4)
+        assert "record 1: the body has no LogRecord" in found.error_message
+        assert "record 4: the body has no Resource" in found.error_message
+        assert kept_ids(http, client) == 1
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "zlib", "gzip"])
+def test_each_encoding_of_zlib_is_read(encoding: str) -> None:
+    """The Collector has names of its own for them."""
+    pack = gzip.compress if encoding == "gzip" else zlib.compress
+    with server() as (http, client, _):
+        headers = {"content-type": "application/json", "content-encoding": encoding}
+        body = json.dumps(request_of(bento(0.5))).encode()
+        answer = http.post("/v1/logs", headers=headers, content=pack(body))
+        assert (answer.status_code, answer.json()) == (200, {})
+        assert kept_ids(http, client) == 1
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "snappy", "x-snappy-framed", "lz4", "br"])
+def test_another_encoding_is_kept_by_its_sender(encoding: str) -> None:
+    """With 415 or 400 the Collector drops the logs; with 503 it sends them again, and says why."""
+    with server() as (http, client, _):
+        headers = {**PROTOBUF, "content-encoding": encoding}
+        answer = http.post("/v1/logs", headers=headers, content=b"\x28\xb5\x2f\xfd")
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        message = status_pb2.Status.FromString(answer.content).message
+        assert f"got {encoding!r}: set the exporter's compression to gzip" in message
+        assert 'outcome="unreadable"} 1' in http.get("/metrics").text
+        assert not client.list_streams()
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "{",
         "[]",
         '{"resourceLogs": {}}',
         '{"resourceLogs": 7}',
+        '{"resourceLogs": [{"scopeLogs": [{"logRecords": [' + "[" * 5_000,
     ],
 )
 def test_bad_json(body: str) -> None:
-    """What is no request is refused as a whole, as in the binary encoding."""
+    """What is no request is refused as a whole: where its records are is not known."""
     with server() as (http, client, _):
         headers = {"content-type": "application/json"}
         answer = http.post("/v1/logs", headers=headers, content=body)

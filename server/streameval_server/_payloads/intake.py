@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -34,6 +35,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._payloads.row_batches import RowKind, batch_of_rows
 from streameval_server._payloads.row_collector import RowCollector
+from streameval_server._runtime.open_calls import stopping_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +52,10 @@ _log = logging.getLogger(__name__)
 _MAX_KNOWN_STREAMS = 10_000
 _MAX_ROWS_IN_PROGRESS = 3 * MAX_EVENT_ROWS
 """Rows of all requests that may wait to be durable; a row takes some 500 bytes."""
+
+_MAX_READ_S = 10.0
+"""Processor time for the events of one request. It does not grow while others wait for the
+processor, so a request is refused for its own costs only."""
 
 _PASSING = frozenset({Code.UNAVAILABLE, Code.ABORTED, Code.INTERNAL})
 """Codes of errors that are not the rows' fault: the sender should send the event again."""
@@ -217,15 +223,20 @@ class PayloadIntake:
     def read(self, events: Iterable[Event | UnreadableEvent]) -> ReadEvents:
         """Return the rows and refusals of events. O(payloads). Any thread may call it.
 
+        It ends between two events: the costs of one are bounded by the readers of payloads.
+
         Raises
         ------
         RequestError
-            When they are too many for one request.
+            When they are too many for one request, or take more than 10 s of processor time.
+            UNAVAILABLE when the server stops.
         InvalidInputError
             When the next event cannot be read.
         """
         found: list[tuple[int, PayloadMapping | None, PayloadRow | Refusal]] = []
         ignored = 0
+        began_s = time.thread_time()
+        self._check_time(began_s)
         for place, event in enumerate(events):
             if isinstance(event, UnreadableEvent):
                 found.append((place, None, Refusal(Reason.UNREADABLE, event.message)))
@@ -234,7 +245,15 @@ class PayloadIntake:
             if len(found) > MAX_EVENT_ROWS:
                 problem = f"the request has more than {MAX_EVENT_ROWS} rows: send fewer events"
                 raise too_long(problem)
+            self._check_time(began_s)
         return ReadEvents(found, ignored)
+
+    def _check_time(self, began_s: float) -> None:
+        if self._runtime.calls.stopping:
+            raise stopping_error()
+        if time.thread_time() - began_s > _MAX_READ_S:
+            problem = f"the request takes more than {_MAX_READ_S:g} s to read: send fewer events"
+            raise too_long(problem)
 
     def _read_event(
         self,

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import base64
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.json_format import MessageToJson
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsPartialSuccess,
-    ExportLogsServiceRequest,
     ExportLogsServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from streameval import InvalidInputError
-from streameval.payloads import MAX_LOG_RECORDS, log_record_event, read_log_records
+from streameval.payloads import (
+    MAX_LOG_RECORDS,
+    UnreadableEvent,
+    log_record_event,
+    read_log_records,
+    readable,
+    too_many_log_records,
+)
+from streameval_server._payloads.wire_fields import check_fields, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-    from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-    from streameval.payloads import Event, UnreadableEvent
+    from streameval.payloads import Event
 
 
 class Encoding(enum.Enum):
@@ -39,32 +48,100 @@ class Encoding(enum.Enum):
 
 _PLAIN_KINDS = frozenset({"string_value", "bool_value", "int_value", "double_value"})
 
+_RESOURCE_LOGS, _HEAD, _PARTS = 1, 1, 2
+"""Numbers of fields: of a request; of a resource's logs and of a scope's, in which the first is
+the resource or scope, and the others are what is of it."""
 
-def read_logs(encoding: Encoding, body: bytes) -> list[Event | UnreadableEvent]:
-    """Return the log records of a request, which is unpacked. O(body).
+_VALUE: dict[int, Any] = {}
+_PAIR = {2: _VALUE}
+_VALUE |= {5: {1: _VALUE}, 6: {1: _PAIR}}
+_HOLDERS: dict[type[Message], Mapping[int, Any]] = {
+    LogRecord: {5: _VALUE, 6: _PAIR},
+    Resource: {1: _PAIR, 3: {}},
+    InstrumentationScope: {3: _PAIR},
+}
+"""The fields of messages that hold messages, for `check_fields`."""
+
+M = TypeVar("M", bound=Message)
+
+
+def read_logs(encoding: Encoding, body: bytes) -> Iterator[Event | UnreadableEvent]:
+    """Yield the log records of a request, which is unpacked. O(body).
+
+    A record is decoded when it is asked for, so that one at a time takes memory.
 
     Raises
     ------
     InvalidInputError
-        When the body is no request in this encoding, or has too many records.
+        When the body is no request in this encoding, or has too many records. A record that
+        cannot be read is yielded as an `UnreadableEvent`.
     """
     if encoding is Encoding.JSON:
         return read_log_records(body)
+    return _read_records(body)
+
+
+def _read_records(body: bytes) -> Iterator[Event | UnreadableEvent]:
+    split = _Splitter(body).split
     try:
-        request = ExportLogsServiceRequest.FromString(body)
+        _, senders = split(0, len(body), _RESOURCE_LOGS)
+        for sender in senders:
+            head, scopes = split(*sender)
+            resource = readable(_resource, head)
+            for each in scopes:
+                head, records = split(*each)
+                scope = readable(_scope, head)
+                for start, stop in records:
+                    if isinstance(resource, UnreadableEvent):
+                        yield resource
+                    elif isinstance(scope, UnreadableEvent):
+                        yield scope
+                    else:
+                        yield readable(_event, body[start:stop], resource, scope)
     except DecodeError as error:
         message = f"the body is no ExportLogsServiceRequest: {error}"
         raise InvalidInputError(message, field="body") from None
-    events: list[Event | UnreadableEvent] = []
-    for sender in request.resource_logs:
-        resource = _pairs(sender.resource.attributes)
-        for logger in sender.scope_logs:
-            if len(events) + len(logger.log_records) > MAX_LOG_RECORDS:
-                message = f"more than {MAX_LOG_RECORDS} log records: send fewer at once"
-                raise InvalidInputError(message, field="body")
-            scope = logger.scope.name
-            events += [_event(each, resource, scope) for each in logger.log_records]
-    return events
+
+
+class _Splitter:
+    """Splits a request down to its records, of which it finds `MAX_LOG_RECORDS`."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._left = MAX_LOG_RECORDS
+
+    def split(
+        self, start: int, stop: int, number: int = _PARTS
+    ) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return the head of a message, and where its fields of a number are. O(message)."""
+        heads, parts = [], []
+        for each, at, end in fields_of(self._body, start, stop):
+            self._left -= 1
+            if self._left < 0:
+                raise too_many_log_records()
+            if each == number:
+                parts.append((at, end))
+            elif each == _HEAD:
+                heads.append(self._body[at:end])
+        # Protobuf merges what comes several times.
+        return b"".join(heads), parts
+
+
+def _resource(data: bytes) -> dict[str, Any]:
+    return _pairs(_decoded(Resource, data).attributes)
+
+
+def _scope(data: bytes) -> str:
+    return _decoded(InstrumentationScope, data).name
+
+
+def _decoded(kind: type[M], data: bytes) -> M:
+    check_fields(data, _HOLDERS[kind])
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        message = f"the body has no {kind.DESCRIPTOR.name}: {error}"
+        raise InvalidInputError(message, field="body") from None
 
 
 def response_bytes(encoding: Encoding, rejected: int, message: str) -> bytes:
@@ -89,7 +166,8 @@ def response_bytes(encoding: Encoding, rejected: int, message: str) -> bytes:
     return response.SerializeToString()
 
 
-def _event(record: LogRecord, resource: dict[str, Any], scope: str) -> Event:
+def _event(data: bytes, resource: dict[str, Any], scope: str) -> Event:
+    record = _decoded(LogRecord, data)
     return log_record_event(
         _value(record.body),
         _pairs(record.attributes),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval import InvalidInputError
-from streameval.payloads import TooLongError, unpack
+from streameval.payloads import TooLongError, UnknownEncodingError, unpack
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError, invalid, too_long
 from streameval_server._payloads.log_messages import Encoding, read_logs, response_bytes
 from streameval_server._web.endpoints import NO_STORE
@@ -81,6 +81,10 @@ def _read(
         return intake.read(read_logs(encoding, unpack(body, packing, max_bytes)))
     except TooLongError as error:
         raise too_long(str(error)) from None
+    except UnknownEncodingError as error:
+        # Senders drop what gets 415, and keep what gets 503: an operator changes their setting.
+        message = f"{error}: set the exporter's compression to gzip; it keeps the logs until then"
+        raise HttpError(503, Code.INVALID_ARGUMENT, message, reason="CONTENT_ENCODING") from None
     except InvalidInputError as error:
         raise invalid(error.field, str(error)) from None
 

@@ -14,7 +14,7 @@ from streameval.payloads import Event, UnreadableEvent, read_log_records
 def read(*records: Any, **sender: Any) -> list[Event | UnreadableEvent]:
     """Return the events of records of one sender."""
     request = {"resourceLogs": [{**sender, "scopeLogs": [{"logRecords": list(records)}]}]}
-    return read_log_records(json.dumps(request).encode())
+    return list(read_log_records(json.dumps(request).encode()))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_fields_that_are_null_are_absent() -> None:
     names = ("body", "attributes", "eventName", "timeUnixNano", "traceId", "severityNumber")
     assert read(dict.fromkeys(names), resource=None) == [Event(None)]
     assert read({}, resource={"attributes": None}) == [Event(None)]
-    assert read_log_records(b'{"resourceLogs": null}') == []
-    assert read_log_records(b'{"resourceLogs": [null, {"scopeLogs": [null]}]}') == []
+    assert list(read_log_records(b'{"resourceLogs": null}')) == []
+    assert list(read_log_records(b'{"resourceLogs": [null, {"scopeLogs": [null]}]}')) == []
     request = {"resource_logs": [{"scope_logs": [{"log_records": [{"event_name": "e"}]}]}]}
-    assert read_log_records(json.dumps(request).encode()) == [Event(None, {"type": "e"})]
+    assert list(read_log_records(json.dumps(request).encode())) == [Event(None, {"type": "e"})]
     (event,) = read({"timeUnixNano": 1.5e9, "eventName": "e"})
     assert event == Event(None, {"type": "e", "time": "1970-01-01T00:00:01.500000+00:00"})
 
@@ -104,7 +104,7 @@ def test_a_bad_resource_costs_its_records() -> None:
     bad = {"resource": {"attributes": 7}, "scopeLogs": [{"logRecords": [{}, {}]}]}
     worse = {"scopeLogs": 7}
     good = {"scopeLogs": [{"scope": 7, "logRecords": [{}]}, {"logRecords": [{}]}]}
-    found = read_log_records(json.dumps({"resourceLogs": [bad, 7, worse, good]}).encode())
+    found = list(read_log_records(json.dumps({"resourceLogs": [bad, 7, worse, good]}).encode()))
     assert [getattr(each, "message", None) for each in found] == [
         *["attributes must be an array, got 7"] * 2,
         "resourceLogs must be an object, got 7",
@@ -119,7 +119,7 @@ def test_a_value_that_is_nested_too_deeply_costs_its_record() -> None:
     deep = '{"arrayValue": {"values": [' * 5_000 + "]}}" * 5_000
     records = f'[{{}}, {{"body": {deep}}}, {{"attributes": null}}]'
     request = f'{{"resourceLogs": [{{"scopeLogs": [{{"logRecords": {records}}}]}}]}}'
-    before, bad, after = read_log_records(request.encode())
+    before, bad, after = list(read_log_records(request.encode()))
     assert before == after == Event(None)
     assert isinstance(bad, UnreadableEvent)
 
@@ -128,4 +128,4 @@ def test_a_value_that_is_nested_too_deeply_costs_its_record() -> None:
 def test_what_is_no_request(body: bytes) -> None:
     """There is no record to refuse."""
     with pytest.raises(InvalidInputError):
-        read_log_records(body)
+        list(read_log_records(body))

@@ -16,7 +16,7 @@ from streameval_server._payloads import intake as module
 from streameval_server._payloads.intake import IntakeResult, PayloadIntake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LINES = PayloadMapping.of({"preset": "ndjson", "stream": "s"})
 
@@ -27,6 +27,7 @@ class Disk:
     def __init__(self, error: RequestError | None = None) -> None:
         self.is_durable = asyncio.Event()
         self.core = SimpleNamespace(committer=SimpleNamespace(catalog={}))
+        self.calls = SimpleNamespace(stopping=False)
         self._error = error
 
     def now_us(self) -> int:
@@ -92,3 +93,33 @@ def test_what_passes_is_to_be_sent_again(error: RequestError, *, is_passing: boo
         assert intake.counts == {("", "ignored"): 0, ("s", "store"): 1}
 
     asyncio.run(run())
+
+
+def test_reading_ends_with_the_server_and_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two events; one that ends with the server is sent again, and read by the next."""
+    disk = Disk()
+    intake = PayloadIntake([LINES], disk, auto_create=True)
+    read = []
+
+    def coming(change: Callable[[], None]) -> Iterator[Event]:
+        for place in range(1_000):
+            read.append(place)
+            yield Event({"id": str(place), "score": 0.5})
+            if place == 3:
+                change()
+
+    def stop() -> None:
+        disk.calls.stopping = True
+
+    def spend() -> None:
+        monkeypatch.setattr(module.time, "thread_time", lambda: 1e9)
+
+    with pytest.raises(RequestError, match="takes more than 10 s to read") as caught:
+        intake.read(coming(spend))
+    assert (caught.value.code, caught.value.retry_after_s) == (Code.INVALID_ARGUMENT, None)
+    assert read == [0, 1, 2, 3, 4]
+    read.clear()
+    with pytest.raises(RequestError, match="the server is stopping") as caught:
+        intake.read(coming(stop))
+    assert (caught.value.code, caught.value.retry_after_s) == (Code.UNAVAILABLE, 1.0)
+    assert read == [0, 1, 2, 3, 4]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
+import time
 from typing import Any
 
 import pytest
@@ -18,8 +20,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceResponse,
 )
 
-from streameval.payloads import Event, read_log_records
+from streameval import InvalidInputError
+from streameval.payloads import MAX_LOG_RECORDS, Event, UnreadableEvent, read_log_records
 from streameval_server._payloads.log_messages import Encoding, read_logs, response_bytes
+from streameval_server._payloads.wire_fields import MAX_FIELDS
+from tests.fuzz.payload_attacks import JSON, LOGS, PROTOBUF, Attack, attacks, field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 LEAVES = (
@@ -111,8 +116,8 @@ def test_both_encodings_give_the_same_events(
             }
         ]
     }
-    events = read_log_records(json.dumps(request).encode())
-    assert events == read_logs(Encoding.PROTOBUF, protobuf_of(request))
+    events = list(read_log_records(json.dumps(request).encode()))
+    assert events == list(read_logs(Encoding.PROTOBUF, protobuf_of(request)))
     assert len(events) == 2
     assert (events[0].body, events[0].attributes) == (seen(body), seen(attributes))
     assert events[0].resource == seen(resource)
@@ -151,3 +156,33 @@ def test_responses(rejected: int, text: bytes) -> None:
     assert (partial.rejected_log_records, partial.error_message) == (
         (rejected, "why") if rejected else (0, "")
     )
+
+
+WAYS = {JSON: Encoding.JSON, PROTOBUF: Encoding.PROTOBUF}
+LOG_ATTACKS = [each for each in attacks(2 << 20) if each.way == LOGS and len(each.headers) == 1]
+
+
+@pytest.mark.parametrize("attack", LOG_ATTACKS, ids=[each.name for each in LOG_ATTACKS])
+def test_what_a_request_can_become_is_known_before_it_is_decoded(attack: Attack) -> None:
+    """Empty records, groups and values: no more are decoded than there may be."""
+    began, count, problem = time.thread_time(), 0, ""
+    try:
+        for _ in read_logs(WAYS[attack.headers["content-type"]], attack.body):
+            count += 1
+    except InvalidInputError as error:
+        problem = str(error)
+    assert time.thread_time() - began < 10  # seconds; as a rule, 1
+    assert count <= MAX_LOG_RECORDS
+    assert re.match("$|more than 100000 log|the body (has [0-9]+ commas|is no)", problem), problem
+
+
+@pytest.mark.parametrize("holder", [b"\x32", b"\x2a"])
+def test_the_fields_of_a_record_are_counted(holder: bytes) -> None:
+    """Attributes, and values of a list in its body; the record beside it is read."""
+    many = holder + b"\x00"
+    record = many * (MAX_FIELDS + 1)
+    body = field(1, field(2, field(2, record) + field(2, b"")))
+    found = list(read_logs(Encoding.PROTOBUF, body))
+    assert isinstance(found[0], UnreadableEvent)
+    assert "more than 1000000 fields" in found[0].message
+    assert found[1:] == [Event(None)]
