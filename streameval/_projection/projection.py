@@ -74,10 +74,6 @@ class RefusalReason(enum.Enum):
         "the labels of this window do not come as those before: the own prevalence is unknown; "
         "read figures that do not depend on it, or at the reference prevalence"
     )
-    NOT_COUNTED = (
-        "how late labels come is counted from the upgrade of the server on, and the window "
-        "begins before"
-    )
     OTHER_CASES = "the window has cases that did not come as a prediction and its label by id"
     WEIGHTS_OR_CLUSTERS = "the cases have weights or clusters, which a projection does not read"
     UNKNOWN = "a reason that this version of the client does not know"

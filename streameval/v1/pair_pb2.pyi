@@ -252,8 +252,8 @@ class PairCounters(_message.Message):
     expired_early: _builtins.int
     """Ids that expired early because max_pending ids were kept."""
     weighted_labels: _builtins.int
-    """Labels with a weight or a label probability that do not count: those of a pair that was
-    made before pairs counted them, or beyond a sum of weights of 2**45.
+    """Labels with a weight or a label probability that do not count: those beyond a sum of
+    weights of 2**45.
     """
     beyond_retention: _builtins.int
     """Rows whose pane was already deleted when they arrived. They count in all time."""

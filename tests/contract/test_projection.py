@@ -57,7 +57,6 @@ def test_the_client_has_the_projection(client: Client) -> None:
     projection = found.projection
     assert [each.metric for each in projection.figures] == ["auc_roc", "auc_pr", "auc_pr"]
     assert 0 < projection.labelled_share < 1
-    assert projection.since is None
     for figure in projection.figures:
         assert figure.reason is None
         assert figure.interval.lower < figure.projected < figure.interval.upper

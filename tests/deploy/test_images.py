@@ -46,13 +46,10 @@ ROWS = 500
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory, require, require_command) -> Iterator[Engine]:
-    """Return an engine with the image, the last release's image, and those of Debian."""
+    """Return an engine with the image, and those of Debian."""
     require("podman_compose")
     folder = tmp_path_factory.mktemp("engine")
-    last = folder / "last"
-    last.mkdir()
     engine = Engine(folder, require_command)
-    print("the last release:", unpack_release(last))
     empty = folder / "empty"
     empty.mkdir()
     (folder / "Monitoring").write_text(DEBIAN_MONITORING)
@@ -61,7 +58,6 @@ def engine(tmp_path_factory, require, require_command) -> Iterator[Engine]:
         with ThreadPoolExecutor() as builds:
             for done in [
                 builds.submit(engine.build, f"localhost/{IMAGE}", ROOT),
-                builds.submit(engine.build, LAST_IMAGE, last),
                 builds.submit(
                     engine.build, "localhost/monitoring", empty, "--file", folder / "Monitoring"
                 ),
@@ -212,8 +208,11 @@ def test_setup_twice_and_renewal(stack):
     assert stack.process() == process
 
 
-def test_an_upgrade_from_the_last_release(engine, free_port):
+@pytest.mark.two_releases
+def test_an_upgrade_from_the_last_release(engine, free_port, tmp_path):
     """Killed as the last release, started as this one: one client, one volume, each row once."""
+    print("the last release:", unpack_release(tmp_path))
+    engine.build(LAST_IMAGE, tmp_path)
     stack = Stack(engine, "upgrade", free_port)
     stack.change({name: {"image": LAST_IMAGE} for name in ("setup", "server")})
     stack.compose("run", "--rm", "-T", "--no-deps", "setup")

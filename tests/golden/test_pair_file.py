@@ -1,15 +1,12 @@
-"""Every release's exports of pairs can be imported, with the same content as in that release.
+"""An exported pair can be imported, with the same content as when it was exported.
 
-The files in `data` were written by this file, run as a program, at version 0.1: `pair-1.sve`
-before pairs counted weights, `pair-1-weights.sve` since. They are never written again. The log
-keeps the bytes of an import, so this is a format of the log too.
+`data/pair-1.sve` was written by this file, run as a program. The log keeps the bytes of an import,
+so this is a format of the log too.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from streameval import compare_paired
 from streameval.v1 import ingest_pb2 as pb
@@ -24,8 +21,7 @@ from streameval_server._state.pair_file import PairFile, PairImport
 
 NOW = 1_795_000_000_000_000
 HOUR = 3_600_000_000
-DATA = Path(__file__).parent / "data"
-PLAIN, WEIGHTED = DATA / "pair-1.sve", DATA / "pair-1-weights.sve"
+FILE = Path(__file__).parent / "data" / "pair-1.sve"
 IDS = [f"order-{row}" for row in range(120)]
 LABELS = [row % 3 == 0 for row in range(120)]
 WEIGHTS = [1 + 0.5 * (row % 4) for row in range(120)]
@@ -70,12 +66,9 @@ def predicted(name: str, rows: slice) -> pb.Predictions:
     )
 
 
-def labels(rows: slice, *, weighted: bool) -> pb.Labels:
+def labels(rows: slice) -> pb.Labels:
     """Return labels, with weights of 1 to 2.5."""
-    told = pb.Labels(ids=IDS[rows], positives=LABELS[rows])
-    if weighted:
-        told.weights.extend(WEIGHTS[rows])
-    return told
+    return pb.Labels(ids=IDS[rows], positives=LABELS[rows], weights=WEIGHTS[rows])
 
 
 def write() -> None:
@@ -87,23 +80,19 @@ def write() -> None:
     core.committer.step(NOW).deliver()
     sent(core, NOW, "v3", predictions=predicted("v3", slice(0, 120)))
     sent(core, NOW, "v4", predictions=predicted("v4", slice(0, 110)))
-    sent(core, NOW, "v3", labels=labels(slice(0, 60), weighted=True))
-    sent(core, NOW + HOUR, "v3", labels=labels(slice(60, 100), weighted=True))
+    sent(core, NOW, "v3", labels=labels(slice(0, 60)))
+    sent(core, NOW + HOUR, "v3", labels=labels(slice(60, 100)))
     export = core.engine.export_pair("v3", "v4")
     assert export is not None
-    WEIGHTED.write_bytes(export()[1])
+    FILE.write_bytes(export()[1])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_pair_of_version_1_is_imported(weighted: bool) -> None:
+def test_the_pair_of_version_1_is_imported() -> None:
     """Counts, slices, panes, waiting ids and settings are restored, and the pair continues."""
-    data = (WEIGHTED if weighted else PLAIN).read_bytes()
-    for magic in (b"SEVG", b"SEVH", b"SEVP"):  # counts, head and ids have format 2 with weights
-        assert (magic + b"\2\0" in data) == weighted
+    data = FILE.read_bytes()
     file = PairFile.from_bytes(data)
-    assert (file.a, file.b, file.revision, file.time_us) == ("v3", "v4", 6 + weighted, NOW + HOUR)
+    assert (file.a, file.b, file.revision, file.time_us) == ("v3", "v4", 7, NOW + HOUR)
     assert (file.ids, file.settings.max_cells) == (120, 64)
-    assert file.settings.counts_weights == weighted
     assert file.settings.segment_keys == ("country",)
     file.check(Limits())
     core = opened()
@@ -113,7 +102,7 @@ def test_the_pair_of_version_1_is_imported(weighted: bool) -> None:
     core.applier.finish()
     assert call.response().revision == 3
     sent(core, NOW + 2 * HOUR, "v4", predictions=predicted("v4", slice(110, 120)))
-    sent(core, NOW + 2 * HOUR, "v4", labels=labels(slice(0, 120), weighted=weighted))
+    sent(core, NOW + 2 * HOUR, "v4", labels=labels(slice(0, 120)))
     view = core.engine.pair_view("v3", "v4")
     assert view is not None
     assert (view.info.create_us, view.info.create_revision) == (NOW, 3)
@@ -125,7 +114,7 @@ def test_the_pair_of_version_1_is_imported(weighted: bool) -> None:
         labels=LABELS,
         scores_a=SCORES["v3"],
         scores_b=SCORES["v4"],
-        weights=WEIGHTS if weighted else None,
+        weights=WEIGHTS,
         metric="auc_roc",
     )
     assert abs(found.comparison.difference.value - expected.difference) < 1e-12

@@ -1,8 +1,7 @@
-"""Every release's exports can be imported, with the same content as in that release.
+"""An exported stream can be imported, with the same content as when it was exported.
 
-`data/stream-1.sve` was written by this file, run as a program, at version 0.1 and is
-never written again. The log keeps the bytes of an import, so this is a format of the
-log too.
+`data/stream-1.sve` was written by this file, run as a program. The log keeps the bytes of an
+import, so this is a format of the log too.
 """
 
 from __future__ import annotations

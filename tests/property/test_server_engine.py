@@ -122,7 +122,7 @@ class Stream:
         self.now = START
         self.floor = 0
         self.countries: list[str] = []
-        self.append(Kind.CREATE_STREAM, Format.CREATE_STREAM_REQUEST, request)
+        self.append(Kind.CREATE_STREAM, Format.BY_KIND, request)
 
     @property
     def offset(self) -> int:
@@ -225,7 +225,7 @@ class Stream:
         )
 
     def tick(self, _nothing: int) -> None:
-        self.append(Kind.TICK, Format.TICK)
+        self.append(Kind.TICK, Format.BY_KIND)
 
     def update(self, fields: dict[str, Any]) -> None:
         (name,) = fields
@@ -243,7 +243,7 @@ class Stream:
         for row in self.joiner.ids.values():
             if old.bucket_us != self.joiner.settings.bucket_us:
                 row["due"] = self.joiner.bucket((row["due"] + 1) * old.bucket_us - 1)
-        self.append(Kind.UPDATE_STREAM, Format.UPDATE_STREAM_REQUEST, request)
+        self.append(Kind.UPDATE_STREAM, Format.BY_KIND, request)
 
     def oldest(self) -> int:
         """Return the oldest time that a pane holds."""

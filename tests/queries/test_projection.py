@@ -44,7 +44,7 @@ SETTINGS = StreamSettings(
 class Stream:
     """Predictions of each day, with labels of positives up to four days later; in both places."""
 
-    def __init__(self, *, since_day: int = 0) -> None:
+    def __init__(self) -> None:
         rng = np.random.default_rng(11)
         shape = (DAYS, PER_DAY)
         self.positives = rng.random(shape) < 0.25
@@ -64,10 +64,10 @@ class Stream:
             keep_delays=True,
         )
         for day in range(DAYS):
-            self._day(day, keeps_delays=day >= since_day)
+            self._day(day)
         self.queries = QueryEngine(lambda _: self.engine.view("s"), lambda: self.now_us)
 
-    def _day(self, day: int, *, keeps_delays: bool) -> None:
+    def _day(self, day: int) -> None:
         # Not at midnight: the clock's pane is that of the day.
         at = START + (day + 0.5) * DAY
         self.now_us = START_US + day * DAY_US + DAY_US // 2
@@ -76,18 +76,13 @@ class Stream:
         self.joiner.advance(at)
         self.joiner.log_cases(ids=self.ids[day].tolist(), scores=self.scores[day], at=at)
         self.joiner.label_cases(ids=ids, labels=labels, at=at)
-        self.take(
-            PredictionRows(self.ids[day].tolist(), self.scores[day], PER_DAY, PER_DAY),
-            keeps_delays=keeps_delays,
-        )
-        self.take(LabelRows(ids, labels, len(ids), len(ids)), keeps_delays=keeps_delays)
+        self.take(PredictionRows(self.ids[day].tolist(), self.scores[day], PER_DAY, PER_DAY))
+        self.take(LabelRows(ids, labels, len(ids), len(ids)))
 
-    def take(self, rows: CaseRows | LabelRows | PredictionRows, *, keeps_delays: bool) -> None:
+    def take(self, rows: CaseRows | LabelRows | PredictionRows) -> None:
         """Take a batch at the present time."""
         self.revision += 1
-        entry = Entry(
-            self.revision, self.now_us, Kind.BATCH, "s", "", 0, 0, rows, keeps_delays=keeps_delays
-        )
+        entry = Entry(self.revision, self.now_us, Kind.BATCH, "s", "", 0, 0, rows)
         self.log.append(entry)
         self.engine.apply([entry])
 
@@ -122,7 +117,6 @@ def test_figures_are_those_of_the_librarys_joiner(stream: Stream, days: int) -> 
     assert found.assumption == wanted.assumption
     assert (found.labelled_share, found.prevalence) == (wanted.labelled_share, wanted.prevalence)
     assert found.fit == wanted.fit
-    assert found.since is None
     if days > 1:
         assert [each.reason for each in found.figures] == [None] * 3
         assert len(found.figures[0].backtest) >= 10
@@ -191,28 +185,11 @@ def test_replay_checkpoint_and_export_have_the_same_projection(stream: Stream) -
         assert found.SerializeToString(deterministic=True) == expected
 
 
-def test_a_stream_with_older_ids_says_since_when_it_counts() -> None:
-    """Windows before are refused, with the value of now; later ones are those of the library."""
-    old = Stream(since_day=12)
-    since = START + 13 * DAY
-    for days, refused in ((16, True), (3, False)):
-        found = read_snapshot(old.asked(selection=last(days))).projection
-        assert found.since == since
-        names = {each.reason.name for each in found.figures if each.reason is not None}
-        assert names == ({"NOT_COUNTED"} if refused else set())
-        assert all((each.limits is None) is refused for each in found.figures)
-    assert "the window begins before" in str(read_snapshot(old.asked(selection=last(16))))
-    never = Stream(since_day=DAYS)
-    found = read_snapshot(never.asked(selection=last(3))).projection
-    assert {each.reason.name for each in found.figures} == {"NOT_COUNTED"}
-    assert found.figures[0].now == never.joiner.evaluator.last(3 * DAY).auc_roc()
-
-
 def test_a_window_with_other_cases_is_refused() -> None:
     """A case that came with its label is in the window and not among the predictions."""
     mixed = Stream()
     rows = CaseRows(np.array([True]), np.array([0.5]), None, 1, 1)
-    mixed.take(rows, keeps_delays=False)
+    mixed.take(rows)
     found = read_snapshot(mixed.asked(selection=last(3))).projection
     assert {each.reason.name for each in found.figures} == {"OTHER_CASES"}
     assert all(each.limits is None for each in found.figures)

@@ -57,7 +57,7 @@ class Disk(MemoryStorage):
         self._is_open = False
         # A source of its own: the other events of a seed do not depend on the file.
         self._lag = random.Random(repr(world.plan))
-        self._history = History(self._lag.randrange(1, 1 << 62), 0)
+        self._history = History(self._lag.randrange(1, 1 << 62))
         # Recorded since the last sync, which is the first; a crash leaves one of them.
         self._acked: list[AckedRevision] = []
 

@@ -1,15 +1,20 @@
-"""Write the trace: the requests, and beside them every answer of the tree that runs this.
+"""Write the trace: the requests, and every answer of the tree that runs this.
 
     PYTHONPATH=.:server python -m tests.trace.record
 
 Run in commit 5fc0899f, before counting and state were rebuilt. A later tree only replays it
-(test_trace.py); an answer that is changed on purpose stands in `CHANGED` there, with its reason.
-The last bits of an exponential and of a product of matrices depend on the processor, so
+(test_trace.py). Where an answer is changed on purpose,
+
+    PYTHONPATH=.:server python -m tests.trace.record --because REASON
+
+adds each value that differs to data/changed.jsonl.gz: its line and place, what it was, what it is
+and why. The last bits of an exponential and of a product of matrices depend on the processor, so
 `arithmetic` is recorded too: where it differs, floats are compared to rounding.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import json
@@ -24,7 +29,9 @@ from .library_subject import LibrarySubject
 from .server_subject import ServerSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    Difference = tuple[tuple[str | int, ...], Any, Any]
 
 DATA = Path(__file__).with_name("data")
 
@@ -51,9 +58,79 @@ def arithmetic() -> str:
     return hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in found)).hexdigest()
 
 
-def main() -> None:
+def differences(found: Any, answer: Any, place: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+    """Yield where two answers differ: the place, what is found, what the answer is."""
+    parts: Iterable[tuple[str | int, Any, Any]]
+    if isinstance(found, dict) and isinstance(answer, dict):
+        names = sorted(found.keys() | answer.keys())
+        parts = [(name, found.get(name), answer.get(name)) for name in names]
+    elif isinstance(found, list) and isinstance(answer, list) and len(found) == len(answer):
+        both = zip(found, answer, strict=True)
+        parts = [(at, *each) for at, each in enumerate(both)]
+    else:
+        if found != answer:
+            yield place, found, answer
+        return
+    for at, one, other in parts:
+        yield from differences(one, other, (*place, at))
+
+
+def replayed(subject: LibrarySubject | ServerSubject, name: str) -> Iterator[tuple[int, Any, Any]]:
+    """Replay a trace; yield each request's line, the answer found, and the one wanted.
+
+    That is the recorded answer, with what was changed since on purpose.
+    """
+    changed: dict[int, list[dict[str, Any]]] = {}
+    for each in read("changed"):
+        if each["trace"] == name:
+            changed.setdefault(each["line"], []).append(each)
+    recorded = zip(read(name), read(f"{name}-answers"), strict=True)
+    for line, (request, answer) in enumerate(recorded, 1):
+        wanted = answer
+        for each in changed.get(line, ()):
+            wanted = _with(wanted, each["place"], each["is"])
+        # Through JSON, which has lists in place of tuples.
+        yield line, json.loads(json.dumps(subject.take(request))), wanted
+
+
+def _with(answer: Any, place: list[str | int], value: Any) -> Any:
+    """Return an answer with another value at a place; None takes the name away."""
+    if not place:
+        return value
+    first, *rest = place
+    if isinstance(answer, list):
+        return [_with(each, rest, value) if at == first else each for at, each in enumerate(answer)]
+    changed = answer | {first: _with(answer.get(first), rest, value)}
+    return {name: each for name, each in changed.items() if name != first or each is not None}
+
+
+def accept(because: str) -> None:
+    """Note each value that differs from the wanted answers, with a reason."""
+    found = read("changed")
+    with tempfile.TemporaryDirectory() as directory:
+        for name, subject in (
+            ("library", LibrarySubject()),
+            ("server", ServerSubject(Path(directory))),
+        ):
+            for line, answer, wanted in replayed(subject, name):
+                found += [
+                    {
+                        "trace": name,
+                        "line": line,
+                        "place": place,
+                        "was": was,
+                        "is": now,
+                        "because": because,
+                    }
+                    for place, now, was in differences(answer, wanted)
+                ]
+    write("changed", found)
+
+
+def record() -> None:
     """Record both traces."""
     write("arithmetic", [arithmetic()])
+    write("changed", [])
     library = library_story.requests()
     subject = LibrarySubject()
     write("library", library)
@@ -64,6 +141,17 @@ def main() -> None:
         server = ServerSubject(Path(directory))
         write("server-answers", [server.take(each) for each in requests])
         server.close()
+
+
+def main() -> None:
+    """Record, or accept what was changed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--because", help="accept the answers of this tree, for this reason")
+    because = parser.parse_args().because
+    if because:
+        accept(because)
+    else:
+        record()
 
 
 if __name__ == "__main__":

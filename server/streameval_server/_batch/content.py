@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from streameval_server._log.entries import Format, crc32
 
-_BATCH_FIELDS = {
-    Format.CHECKED_INGEST_REQUEST: 2,
-    Format.CHECKED_INGEST_BATCH_REQUEST: 3,
-    Format.DELAYS_INGEST_REQUEST: 2,
-    Format.DELAYS_INGEST_BATCH_REQUEST: 3,
-    Format.CHECKED_EXTENDED_INGEST_REQUEST: 2,
-    Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST: 3,
-}
+_BATCH_FIELDS = {Format.INGEST_REQUEST: 2, Format.INGEST_BATCH_REQUEST: 3}
 """The number of the field ``batch`` in the messages of the formats that are checked."""
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
@@ -40,8 +33,8 @@ def content_checksum(format_: int, payload: bytes) -> int:
     >>> batch = pb.Batch(sequence=1, stream="fraud/v3")
     >>> one = pb.IngestRequest(batch=batch).SerializeToString()
     >>> other = pb.IngestBatchRequest(producer="p", epoch=1, batch=batch).SerializeToString()
-    >>> content_checksum(Format.CHECKED_INGEST_REQUEST, one) == content_checksum(
-    ...     Format.CHECKED_INGEST_BATCH_REQUEST, other
+    >>> content_checksum(Format.INGEST_REQUEST, one) == content_checksum(
+    ...     Format.INGEST_BATCH_REQUEST, other
     ... )
     True
     """

@@ -30,6 +30,7 @@ from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairDeletion
+from streameval_server._model.rows import is_by_id
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._model.threads import do_nothing
@@ -206,8 +207,8 @@ class Engine:
         if entry.rows is not None:
             state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS, due_us)
             state.on_time(due_us)
-            if entry.keeps_delays:
-                state.keep_delays(entry.received_us)
+            if is_by_id(entry.rows):
+                state.keep_delays()
             state.take(entry.rows, entry.revision, entry.received_us, due_us)
             return state
         if isinstance(change, StreamSettings):

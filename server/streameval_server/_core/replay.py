@@ -17,9 +17,9 @@ from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
 from streameval_server._core.engine import Engine
 from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.entries import Entry, Format, Kind, keeps_delays
+from streameval_server._log.entries import Entry, Format, Kind
 from streameval_server._model.alarm_change import AlarmChange
-from streameval_server._model.errors import CorruptLogError, Refused, StorageError
+from streameval_server._model.errors import CorruptLogError, Refused, RequestError, StorageError
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
@@ -35,45 +35,9 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
 
-_FORMATS = {
-    Kind.BATCH: (
-        Format.INGEST_REQUEST,
-        Format.INGEST_BATCH_REQUEST,
-        Format.CHECKED_INGEST_REQUEST,
-        Format.CHECKED_INGEST_BATCH_REQUEST,
-        Format.DELAYS_INGEST_REQUEST,
-        Format.DELAYS_INGEST_BATCH_REQUEST,
-        Format.EXTENDED_INGEST_REQUEST,
-        Format.EXTENDED_INGEST_BATCH_REQUEST,
-        Format.CHECKED_EXTENDED_INGEST_REQUEST,
-        Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
-    ),
-    Kind.REFUSED: (Format.REFUSAL,),
-    Kind.CREATE_STREAM: (
-        Format.CREATE_STREAM_REQUEST,
-        Format.CLUSTERED_STREAM_REQUEST,
-        Format.ALARMS_CREATE_STREAM_REQUEST,
-        Format.CROSSED_STREAM_REQUEST,
-    ),
-    Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
-    Kind.UPDATE_STREAM: (
-        Format.UPDATE_STREAM_REQUEST,
-        Format.ALARMS_UPDATE_STREAM_REQUEST,
-        Format.CROSSED_STREAM_REQUEST,
-    ),
-    Kind.TICK: (Format.TICK,),
-    Kind.MERGE: (Format.MERGE,),
-    Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
-    Kind.HOLD: (Format.TICK,),
-    Kind.RELEASE: (Format.TICK,),
-    Kind.OPEN: (Format.OPEN,),
-    Kind.CHANGE_ALARM: (Format.ALARM_CHANGE,),
-    Kind.CREATE_PAIR: (Format.CREATE_PAIR_REQUEST, Format.WEIGHTED_PAIR_REQUEST),
-    Kind.IMPORT_PAIR: (Format.PAIR_IMPORT,),
-    Kind.DELETE_PAIR: (Format.DELETE_PAIR_REQUEST,),
-    Kind.CHANGE_MARKS: (Format.MARK_CHANGE,),
-}
+_FORMATS: dict[int, frozenset[int]] = dict.fromkeys(Kind, frozenset({Format.BY_KIND}))
 """The formats that this version can replay, by kind."""
+_FORMATS[Kind.BATCH] = frozenset(Format) - {Format.BY_KIND}
 
 _CHANGES: dict[int, Callable[[bytes], StreamChange]] = {
     Kind.IMPORT_STREAM: StreamFile.from_bytes,
@@ -163,7 +127,7 @@ def entry_of(row: LogRow) -> Entry:
     CorruptLogError
         When its payload is not of its format.
     """
-    if row.format not in _FORMATS.get(row.kind, ()):  # type: ignore[call-overload]  # an int is looked up by value
+    if row.format not in _FORMATS.get(row.kind, ()):
         raise StorageError(
             f"log row {row.revision} has kind {row.kind} and format {row.format}, "
             "which this version does not know: start the release that wrote it, or a newer one"
@@ -180,7 +144,13 @@ def entry_of(row: LogRow) -> Entry:
             refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
         else:
             change = _change_of(row)
-    except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
+    except (
+        CorruptLogError,
+        CorruptStateError,
+        DecodeError,
+        RequestError,
+        ValueError,
+    ) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
         row.revision,
@@ -194,7 +164,6 @@ def entry_of(row: LogRow) -> Entry:
         change,
         refused,
         content_checksum(row.format, row.payload) if row.producer else 0,
-        keeps_delays(row.format, rows),
     )
 
 
@@ -213,8 +182,7 @@ def _change_of(row: LogRow) -> StreamChange | None:
 def _pair_change_of(row: LogRow) -> PairChange | None:
     if row.kind == Kind.CREATE_PAIR:
         created = pair_pb2.CreatePairRequest.FromString(row.payload)
-        counts_weights = row.format == Format.WEIGHTED_PAIR_REQUEST
-        return PairCreation.of(created, counts_weights=counts_weights)
+        return PairCreation.of(created)
     if row.kind == Kind.DELETE_PAIR:
         deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
         return PairDeletion(deleted.a, deleted.b)

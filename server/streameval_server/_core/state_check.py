@@ -96,5 +96,5 @@ def _own_rows(
             yield row
         else:
             yield row._replace(
-                kind=int(Kind.TICK), format=int(Format.TICK), stream="", producer="", payload=b""
+                kind=int(Kind.TICK), format=int(Format.BY_KIND), stream="", producer="", payload=b""
             )

@@ -30,7 +30,6 @@ from streameval_server._log.entries import (
     Outcome,
     Status,
     checksum,
-    keeps_delays,
 )
 from streameval_server._log.failpoints import DRAFTED, failpoint
 from streameval_server._log.producer_marks import Mark, SequenceStatus, advance, sequence_status
@@ -170,7 +169,7 @@ class Transaction:
     def pass_time(self, kind: Kind) -> None:
         """Add an entry that only concerns the log's time; it has no item and no outcome."""
         revision = self._revision = self._revision + 1
-        head = (revision, self._received_us, int(kind), int(Format.TICK), "", "", 0, 0)
+        head = (revision, self._received_us, int(kind), int(Format.BY_KIND), "", "", 0, 0)
         self._add_row(head, b"")
         self.entries.append(Entry(revision, self._received_us, kind, "", "", 0, 0, None))
         failpoint(DRAFTED[kind])
@@ -413,7 +412,7 @@ class Transaction:
         item.rows = None
         if item.producer:
             payload = refused.to_message().SerializeToString()
-            self._log(item, Kind.REFUSED, Format.REFUSAL, payload)
+            self._log(item, Kind.REFUSED, Format.BY_KIND, payload)
         else:
             self.outcomes.append(Outcome(item, Status.FAILED, error=refused.to_error()))
 
@@ -448,7 +447,6 @@ class Transaction:
                 item.change,
                 item.refused,
                 content,
-                keeps_delays(item.format, item.rows),
             )
         )
         self.nbytes += len(payload)

@@ -224,7 +224,7 @@ def merge_item(owner: Owner, inbox: MergeInbox, prepared: tuple[MergeRows, bytes
     return Item(
         owner,
         Kind.MERGE,
-        Format.MERGE,
+        Format.BY_KIND,
         stream,
         producer="",
         epoch=0,

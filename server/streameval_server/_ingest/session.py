@@ -17,7 +17,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message
 from streameval_server._log.catalog import NEW
-from streameval_server._log.entries import Format, Item, Kind, Status, batch_format
+from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.producer_marks import Mark
 from streameval_server._model.errors import (
@@ -118,7 +118,7 @@ class IngestSession:
             self,
             batch,
             frame,
-            format_=Format.CHECKED_INGEST_REQUEST,
+            format_=Format.INGEST_REQUEST,
             producer=self._producer,
             epoch=self._epoch,
             now_us=now_us,
@@ -149,7 +149,8 @@ class IngestSession:
             self._wake()
             return
         # Answered when it is durable: from then on lower epochs are fenced, after a crash too.
-        item = Item(self, Kind.OPEN, Format.OPEN, "", producer, epoch, 0, frame, nbytes=len(frame))
+        by_kind = Format.BY_KIND
+        item = Item(self, Kind.OPEN, by_kind, "", producer, epoch, 0, frame, nbytes=len(frame))
         self._committer.submit(item)
         self._opened_us = now_us
         self._inflight_bytes += item.nbytes
@@ -204,7 +205,7 @@ class IngestSession:
             refusal = mark.refusal(sequence)
             if refusal is not None:
                 self._replies.append(ingest_pb2.IngestResponse(refused=refusal.to_message()))
-            elif not mark.agrees(sequence, content_checksum(Format.CHECKED_INGEST_REQUEST, frame)):
+            elif not mark.agrees(sequence, content_checksum(Format.INGEST_REQUEST, frame)):
                 raise sequence_reused(self._producer, self._epoch, sequence)
         self._sent_ack = min(self._sent_ack, sequence - 1)
         self._wake()
@@ -292,7 +293,7 @@ def batch_item(
         return Item(
             owner,
             Kind.REFUSED,
-            Format.REFUSAL,
+            Format.BY_KIND,
             stream,
             producer,
             epoch,
@@ -319,7 +320,7 @@ def batch_item(
     item = Item(
         owner,
         Kind.BATCH,
-        batch_format(format_, rows),
+        format_,
         batch.stream,
         producer,
         epoch,

@@ -21,7 +21,6 @@ from streameval_server._model.stream_settings import (
     StreamSettings,
     check,
     check_mask,
-    has_crossed_keys,
     settings_of,
     update_of,
 )
@@ -100,7 +99,7 @@ class UnaryCall:
             self,
             batch,
             frame,
-            format_=Format.CHECKED_INGEST_BATCH_REQUEST,
+            format_=Format.INGEST_BATCH_REQUEST,
             producer=request.producer,
             epoch=request.epoch,
             now_us=now_us,
@@ -138,14 +137,14 @@ class UnaryCall:
             As `Committer.submit`.
         """
         # Its bytes do not count against the queue's limit: an import has a limit of its own.
-        item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
+        item = Item(self, Kind.IMPORT_STREAM, Format.BY_KIND, name, "", 0, 0, payload)
         item.change = file
         self._committer.submit(item)
 
     def import_pair(self, change: PairImport) -> None:
         """Submit an exported pair, whose content is checked. Raises RequestError."""
         payload = change.to_bytes()
-        item = Item(self, Kind.IMPORT_PAIR, Format.PAIR_IMPORT, change.a, "", 0, 0, payload)
+        item = Item(self, Kind.IMPORT_PAIR, Format.BY_KIND, change.a, "", 0, 0, payload)
         item.change = change
         self._committer.submit(item)
 
@@ -156,15 +155,8 @@ class UnaryCall:
         check_new_stream_name(name, "stream.name", self._limits.max_stream_name)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
-        format_ = Format.CREATE_STREAM_REQUEST
-        if settings.cluster_groups:
-            format_ = Format.CLUSTERED_STREAM_REQUEST
-        if settings.alarms is not None:
-            format_ = Format.ALARMS_CREATE_STREAM_REQUEST
-        if has_crossed_keys(settings.segment_keys):
-            format_ = Format.CROSSED_STREAM_REQUEST
         mark = request_mark(request)
-        self._administer(Kind.CREATE_STREAM, format_, name, frame, mark, change=settings)
+        self._administer(Kind.CREATE_STREAM, name, frame, mark, change=settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
@@ -172,23 +164,18 @@ class UnaryCall:
         check_mask(request)
         update = update_of(request)
         name, mark = request.stream.name, request_mark(request)
-        format_ = Format.UPDATE_STREAM_REQUEST
-        if update.changes.get("alarms") is not None:
-            format_ = Format.ALARMS_UPDATE_STREAM_REQUEST
-        if has_crossed_keys(update.changes.get("segment_keys", ())):
-            format_ = Format.CROSSED_STREAM_REQUEST
-        self._administer(Kind.UPDATE_STREAM, format_, name, frame, mark, change=update)
+        self._administer(Kind.UPDATE_STREAM, name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.DeleteStreamRequest, frame)
-        mark, format_ = request_mark(request), Format.DELETE_STREAM_REQUEST
-        self._administer(Kind.DELETE_STREAM, format_, request.name, frame, mark, field="name")
+        mark = request_mark(request)
+        self._administer(Kind.DELETE_STREAM, request.name, frame, mark, field="name")
 
     def change_alarm(self, name: str, change: AlarmChange) -> None:
         """Submit a change of an alarm. Raises RequestError."""
         payload = change.to_bytes()
-        item = Item(self, Kind.CHANGE_ALARM, Format.ALARM_CHANGE, name, "", 0, 0, payload)
+        item = Item(self, Kind.CHANGE_ALARM, Format.BY_KIND, name, "", 0, 0, payload)
         item.change = change
         self._committer.submit(item)
 
@@ -197,32 +184,27 @@ class UnaryCall:
         request = parse_message(pair_pb2.CreatePairRequest, frame)
         creation = PairCreation.of(request)
         creation.check(self._limits)
-        format_, mark = Format.WEIGHTED_PAIR_REQUEST, request_mark(request)
-        self._administer(
-            Kind.CREATE_PAIR, format_, creation.a, frame, mark, change=creation, field="pair.a"
-        )
+        mark = request_mark(request)
+        self._administer(Kind.CREATE_PAIR, creation.a, frame, mark, change=creation, field="pair.a")
 
     def delete_pair(self, frame: bytes) -> None:
         """Submit an encoded DeletePairRequest. Raises RequestError."""
         request = parse_message(pair_pb2.DeletePairRequest, frame)
         check_names(request.a, request.b)
-        format_, mark = Format.DELETE_PAIR_REQUEST, request_mark(request)
         change = PairDeletion(request.a, request.b)
-        self._administer(
-            Kind.DELETE_PAIR, format_, request.a, frame, mark, change=change, field="a"
-        )
+        mark = request_mark(request)
+        self._administer(Kind.DELETE_PAIR, request.a, frame, mark, change=change, field="a")
 
     def change_marks(self, name: str, change: MarkChange) -> None:
         """Submit a mark that is made or deleted. Raises RequestError."""
         payload = change.to_bytes()
-        item = Item(self, Kind.CHANGE_MARKS, Format.MARK_CHANGE, name, "", 0, 0, payload)
+        item = Item(self, Kind.CHANGE_MARKS, Format.BY_KIND, name, "", 0, 0, payload)
         item.change = change
         self._committer.submit(item)
 
     def _administer(
         self,
         kind: Kind,
-        format_: Format,
         name: str,
         frame: bytes,
         mark: RequestMark,
@@ -231,7 +213,7 @@ class UnaryCall:
         field: str = "stream.name",
     ) -> None:
         check_stream_name(name, field, self._limits.max_stream_name)
-        item = Item(self, kind, format_, name, *mark, frame, nbytes=len(frame))
+        item = Item(self, kind, Format.BY_KIND, name, *mark, frame, nbytes=len(frame))
         item.change = change
         self._committer.submit(item)
 

@@ -25,18 +25,8 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part in bytes, and about what one step writes."""
 
-FORMAT = 6
-"""Version of the manifest.
-
-Format 6 has annotations, and is written only where there are any; so have format 5 pairs and
-format 4 label delays. Format 3 has refusals in the producers' marks; format 2, which has none, is
-read too. Format 1 has no panes, slices and joins, so the whole log is replayed to get them.
-"""
-
-_OLDEST_FORMAT = 2
-_FORMAT_WITHOUT_DELAYS = 3
-_FORMATS_WITH = {"delay": 4, "pair": 5, "annotations": FORMAT}
-"""The first format with parts of a kind, which a release that knows older ones would not read."""
+FORMAT = 1
+"""Version of the manifest."""
 
 
 class LazyParts(Mapping[str, bytes]):
@@ -84,10 +74,6 @@ class LazyParts(Mapping[str, bytes]):
 
 def _constant(data: bytes) -> Callable[[], bytes]:
     return lambda: data
-
-
-class OldCheckpointError(CorruptLogError):
-    """A checkpoint of a format that lacks a part of the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +127,9 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Encode it, preceded by its CRC-32."""
-        kinds = {name.partition("/")[0] for name in self.parts}
-        formats = [format_ for kind, format_ in _FORMATS_WITH.items() if kind in kinds]
         body = json.dumps(
             {
-                "format": max(formats, default=_FORMAT_WITHOUT_DELAYS),
+                "format": FORMAT,
                 "revision": self.revision,
                 "received_us": self.received_us,
                 "parts": {
@@ -164,7 +148,7 @@ class Manifest:
         Raises
         ------
         CorruptLogError
-            When it is not what was written, or its format is too old.
+            When it is not what was written.
         StorageError
             When a newer version wrote it.
         """
@@ -174,14 +158,12 @@ class Manifest:
         try:
             fields = json.loads(body)
             format_ = _integer(fields["format"])
-            if _OLDEST_FORMAT <= format_ <= FORMAT:
+            if format_ == FORMAT:
                 known: dict[int, int] = {}
                 parts = {name: _entry(numbers, known) for name, numbers in fields["parts"].items()}
                 return cls(_integer(fields["revision"]), _integer(fields["received_us"]), parts)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise CorruptLogError(f"the checkpoint's manifest cannot be read: {error}") from error
-        if format_ < _OLDEST_FORMAT:
-            raise OldCheckpointError(f"the checkpoint has format {format_}, which has no panes")
         raise StorageError(
             f"the checkpoint has format {format_}, this version knows {FORMAT}: "
             "start the release that wrote it, or a newer one"

@@ -13,11 +13,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from streameval_server._model.rows import MergeRows, is_by_id, is_plain, memory_of
+from streameval_server._model.rows import MergeRows, memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.mark import MarkChange
@@ -89,111 +87,29 @@ IMPORTS = frozenset({Kind.IMPORT_STREAM, Kind.IMPORT_PAIR})
 
 
 class Format(enum.IntEnum):
-    """How a row's payload is written. Numbers are never reused."""
+    """How a row's payload is written."""
 
+    BY_KIND = 0
+    """As the kind says: the request that `replay` reads for it, or nothing."""
     INGEST_REQUEST = 1
     """A streameval.v1.IngestRequest whose message is a batch."""
     INGEST_BATCH_REQUEST = 2
     """A streameval.v1.IngestBatchRequest."""
-    REFUSAL = 3
-    """A streameval.v1.Refusal."""
-    CREATE_STREAM_REQUEST = 4
-    """A streameval.v1.CreateStreamRequest."""
-    DELETE_STREAM_REQUEST = 5
-    """A streameval.v1.DeleteStreamRequest."""
-    UPDATE_STREAM_REQUEST = 6
-    """A streameval.v1.UpdateStreamRequest."""
-    TICK = 7
-    """Empty; of HOLD and RELEASE too."""
-    MERGE = 8
-    """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
-    header, and a streameval.v1.MergeStates."""
-    STREAM_FILE = 9
-    """An exported stream, as in `StreamFile`."""
-    OPEN = 10
-    """A streameval.v1.IngestRequest whose message is open."""
-    CHECKED_INGEST_REQUEST = 11
-    """As INGEST_REQUEST; the producer's mark keeps a checksum of its batch. Rows of the
-    older formats have none, so that a checkpoint from before agrees with the log."""
-    CHECKED_INGEST_BATCH_REQUEST = 12
-    """As INGEST_BATCH_REQUEST, with such a checksum."""
-    EXTENDED_INGEST_REQUEST = 13
-    """As INGEST_REQUEST, with weights, label probabilities or clusters: releases that would
-    drop these columns do not know the format and refuse the log."""
-    EXTENDED_INGEST_BATCH_REQUEST = 14
-    """As INGEST_BATCH_REQUEST, with such columns."""
-    CHECKED_EXTENDED_INGEST_REQUEST = 15
-    """As CHECKED_INGEST_REQUEST, with such columns."""
-    CHECKED_EXTENDED_INGEST_BATCH_REQUEST = 16
-    """As CHECKED_INGEST_BATCH_REQUEST, with such columns."""
-    CLUSTERED_STREAM_REQUEST = 17
-    """As CREATE_STREAM_REQUEST, of a stream that declares clusters."""
-    DELAYS_INGEST_REQUEST = 18
-    """As CHECKED_INGEST_REQUEST, with rows by id: from its stream's first one on, how late labels
-    come is kept, as with a CHECKED_EXTENDED_INGEST_REQUEST of rows by id. Rows of the older formats
-    keep none, so that a checkpoint from before agrees with the log; an older release refuses this
-    one."""
-    DELAYS_INGEST_BATCH_REQUEST = 19
-    """As CHECKED_INGEST_BATCH_REQUEST, in the same way."""
-    ALARMS_CREATE_STREAM_REQUEST = 20
-    """As CREATE_STREAM_REQUEST, of a stream with a detector; a release that would not run it
-    refuses the log."""
-    ALARMS_UPDATE_STREAM_REQUEST = 21
-    """As UPDATE_STREAM_REQUEST, whose message has a detector's settings."""
-    ALARM_CHANGE = 22
-    """An `AlarmChange`."""
-    CREATE_PAIR_REQUEST = 23
-    """A streameval.v1.CreatePairRequest."""
-    DELETE_PAIR_REQUEST = 24
-    """A streameval.v1.DeletePairRequest."""
-    MARK_CHANGE = 26
-    """A streameval.v1.MarkChange."""
-    CROSSED_STREAM_REQUEST = 27
-    """As CREATE_STREAM_REQUEST or UPDATE_STREAM_REQUEST, by the kind, whose segment keys have
-    crossed ones; a release that would not compute these refuses the log."""
-    PAIR_IMPORT = 28
-    """An exported pair and its streams here, as in `PairImport`."""
-    WEIGHTED_PAIR_REQUEST = 29
-    """As CREATE_PAIR_REQUEST, of a pair that counts labels with weights; one of that format leaves
-    them out, so that a checkpoint from before agrees with the log."""
+    MENDED_INGEST_REQUEST = 3
+    """As INGEST_REQUEST, with times that `maintenance.repair` changed: its content is not compared
+    with what the producer sends again."""
+    MENDED_INGEST_BATCH_REQUEST = 4
+    """As INGEST_BATCH_REQUEST, in the same way."""
 
 
-STREAMED = frozenset(
-    {
-        Format.INGEST_REQUEST,
-        Format.CHECKED_INGEST_REQUEST,
-        Format.EXTENDED_INGEST_REQUEST,
-        Format.CHECKED_EXTENDED_INGEST_REQUEST,
-        Format.DELAYS_INGEST_REQUEST,
-    }
-)
-"""The formats of batches that are IngestRequests; those of others are IngestBatchRequests."""
+STREAMED = frozenset({Format.INGEST_REQUEST, Format.MENDED_INGEST_REQUEST})
+"""The formats of batches that are IngestRequests; the others are IngestBatchRequests."""
 
-EXTENDED: Mapping[int, Format] = {
-    Format.CHECKED_INGEST_REQUEST: Format.CHECKED_EXTENDED_INGEST_REQUEST,
-    Format.CHECKED_INGEST_BATCH_REQUEST: Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST,
+MENDED = {
+    Format.INGEST_REQUEST: Format.MENDED_INGEST_REQUEST,
+    Format.INGEST_BATCH_REQUEST: Format.MENDED_INGEST_BATCH_REQUEST,
 }
-"""The format of a batch with weights or clusters, by that of one without."""
-
-FORMATS_WITH_DELAYS: Mapping[Format, Format] = {
-    Format.CHECKED_INGEST_REQUEST: Format.DELAYS_INGEST_REQUEST,
-    Format.CHECKED_INGEST_BATCH_REQUEST: Format.DELAYS_INGEST_BATCH_REQUEST,
-}
-"""The format of a batch with rows by id and no weights or clusters, by that of other batches."""
-
-_KEEP_DELAYS = frozenset(FORMATS_WITH_DELAYS.values()) | frozenset(EXTENDED.values())
-
-
-def batch_format(format_: Format, rows: Rows | None) -> Format:
-    """Return the format that a batch of these rows is logged in, of that of plain cases."""
-    if not is_plain(rows):
-        return EXTENDED[format_]
-    return FORMATS_WITH_DELAYS[format_] if is_by_id(rows) else format_
-
-
-def keeps_delays(format_: int, rows: Rows | None) -> bool:
-    """Return whether a stream keeps how late labels come, from a log row of these on."""
-    return format_ in _KEEP_DELAYS and is_by_id(rows)
+"""The format of a batch whose times were changed, by that in which it arrived."""
 
 
 class LogRow(NamedTuple):
@@ -266,8 +182,7 @@ def checksum(head: RowHead, payload: bytes, before: int) -> int:
     head, payload
         The row's columns.
     before
-        The checksum of the row before; 0 before the first row, and for every row that was
-        written in format 1 of the log, which has no chain.
+        The checksum of the row before; 0 before the first row.
     """
     revision, received_us, kind, format_, stream, producer, epoch, sequence = head
     name = stream.encode()
@@ -292,9 +207,7 @@ class Entry:
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     content : int
-        `content_checksum` of a batch; 0 for other kinds and for rows of older formats.
-    keeps_delays : bool
-        Whether its stream keeps how late labels come from here on.
+        `content_checksum` of a batch; 0 for other kinds.
     memory_bytes : int
         Memory of the rows, an upper bound.
     """
@@ -310,7 +223,6 @@ class Entry:
     change: StreamChange | None = None
     refused: Refused | None = None
     content: int = 0
-    keeps_delays: bool = False
     memory_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

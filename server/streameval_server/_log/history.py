@@ -1,4 +1,4 @@
-"""The history of a log: its number, where its chain of checksums begins, what it has lost."""
+"""The history of a log: its number, and what it has lost."""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ class History:
     ----------
     number : int
         A random number: rows that were acknowledged under it are in the log. Positive and below
-        2**63; 0 in a file of format 1, which has none.
-    chain_start : int
-        The last row whose checksum does not continue that of the row before: 0, or the last
-        row that was written in format 1.
+        2**63.
     losses : tuple of Loss
         What operators have accepted, oldest first.
     """
 
     number: int
-    chain_start: int
     losses: tuple[Loss, ...] = ()
 
     @classmethod
-    def begin(cls, chain_start: int = 0) -> History:
+    def begin(cls) -> History:
         """Return a new history."""
-        return cls(new_number(), chain_start)
+        return cls(new_number())
 
     def renewed(self) -> History:
         """Return the same history under another number: what was acknowledged may be missing."""
@@ -50,13 +46,12 @@ class History:
         before = (
             self.losses[:-1] if self.losses and self.losses[-1][:2] == loss[:2] else self.losses
         )
-        return History(new_number(), self.chain_start, (*before, accepted))
+        return History(new_number(), (*before, accepted))
 
     def to_bytes(self) -> bytes:
         """Encode it, preceded by its CRC-32."""
         fields = {
             "number": self.number,
-            "chain_start": self.chain_start,
             "losses": [list(loss) for loss in self.losses],
         }
         body = json.dumps(fields, separators=(",", ":")).encode()
@@ -77,7 +72,7 @@ class History:
         try:
             fields = json.loads(body)
             losses = tuple(Loss(*loss) for loss in fields["losses"])
-            return cls(int(fields["number"]), int(fields["chain_start"]), losses)
+            return cls(int(fields["number"]), losses)
         except (ValueError, TypeError, LookupError) as error:
             raise CorruptLogError(f"the log's history cannot be read: {error}") from error
 

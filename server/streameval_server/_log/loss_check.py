@@ -68,7 +68,7 @@ def find_loss(
     with closing(connect(path)) as connection:
         if is_empty(connection):
             return loss_of(acked, damage, 0, None)
-        ensure_schema(connection, path, read_only=True)
+        ensure_schema(connection, path)
         connection.execute("BEGIN")
         (last,) = connection.execute("SELECT max(revision) FROM log").fetchone()
         found = None

@@ -56,13 +56,8 @@ _CHECKED_BYTES = 240
 """Memory of a producer's checksums besides their bytes."""
 
 _FORMAT = struct.Struct("<q")
-_FORMAT_2, _FORMAT_3 = -2, -3
-"""Format 2 has refusals, format 3 checksums too. Format 1 begins with an epoch, which is
-never negative."""
-_MARK_1 = struct.Struct("<qqqI")
-_MARK_2 = struct.Struct("<qqqII")
+_MARKS_FORMAT = 1
 _MARK = struct.Struct("<qqqIII")
-_MARKS = {_FORMAT_2: _MARK_2, _FORMAT_3: _MARK}
 _REFUSAL = struct.Struct("<qqI")
 
 
@@ -95,7 +90,7 @@ class Mark(NamedTuple):
         The newest of this epoch, oldest first, with truncated texts.
     checksums : bytes
         Of the newest batches of this epoch, up to the last sequence, four little-endian
-        bytes each; 0 for a batch that was refused or is of an older format.
+        bytes each; 0 for a batch that was refused, and for one whose times were mended.
     """
 
     epoch: int
@@ -380,7 +375,7 @@ class Marks:
 
     def to_bytes(self) -> bytes:
         """Return all marks, for a checkpoint. O(producers + refusals + checksums)."""
-        pieces = [_FORMAT.pack(_FORMAT_3)]
+        pieces = [_FORMAT.pack(_MARKS_FORMAT)]
         for producer, (epoch, last, seen_us, refusals, checksums) in self._marks.items():
             name = producer.encode()
             head = _MARK.pack(epoch, last, seen_us, len(name), len(refusals), len(checksums))
@@ -398,7 +393,7 @@ class Marks:
         max_refusals: int = MAX_REFUSALS,
         max_checksums: int = MAX_CHECKSUMS,
     ) -> Marks:
-        """Read marks of any format. O(bytes).
+        """Read marks. O(bytes).
 
         Raises
         ------
@@ -408,15 +403,13 @@ class Marks:
         self = cls(ttl_us, max_refusals, max_checksums)
         at = 0
         try:
-            format_ = _FORMAT.unpack_from(data)[0] if data else 0
-            head = _MARK_1 if format_ >= 0 else _MARKS.get(format_)
-            if head is None:
+            (format_,) = _FORMAT.unpack_from(data)
+            if format_ != _MARKS_FORMAT:
                 raise CorruptLogError("the producers' marks cannot be read: unknown format")
-            at = 0 if head is _MARK_1 else _FORMAT.size
+            at = _FORMAT.size
             while at < len(data):
-                epoch, last, seen_us, length, *sizes = head.unpack_from(data, at)
-                num_refusals, num_bytes = (*sizes, 0, 0)[:2]
-                at += head.size
+                epoch, last, seen_us, length, num_refusals, num_bytes = _MARK.unpack_from(data, at)
+                at += _MARK.size
                 producer = data[at : at + length].decode()
                 at += length
                 checksums = data[at : at + num_bytes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from typing import TYPE_CHECKING
 
 from streameval_server._log.history import History
@@ -12,11 +11,11 @@ from streameval_server._model.errors import CorruptLogError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-APPLICATION_ID = 0x53654C67
-"""SQLite's field for the program that owns a file: "SeLg"."""
-SCHEMA_VERSION = 2
-"""Format 2 chains the rows by their checksums. Format 1 is read, and upgraded when a server
-opens it: its rows stay as they are, and the chain begins behind them."""
+APPLICATION_ID = 0x5345564C
+"""SQLite's field for the program that owns a file: "SEVL"."""
+UNRELEASED_ID = 0x53654C67
+"""The mark of logs that were written before 0.1.0; they are refused, and never read as format 1."""
+SCHEMA_VERSION = 1
 
 _SCHEMA = """
 CREATE TABLE log (
@@ -47,15 +46,8 @@ HISTORY = ("history", 0)
 """The part and revision under which the history is stored; no checkpoint has such a part."""
 
 
-def ensure_schema(connection: sqlite3.Connection, path: Path, *, read_only: bool = False) -> None:
-    """Create the tables of an empty file, upgrade an old one; refuse any other file.
-
-    Parameters
-    ----------
-    connection, path
-        Of the file.
-    read_only
-        Leave a file of format 1 as it is.
+def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of an empty file; refuse any file that is no log of this version.
 
     Raises
     ------
@@ -69,13 +61,16 @@ def ensure_schema(connection: sqlite3.Connection, path: Path, *, read_only: bool
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _SCHEMA.split(";"):
             connection.execute(statement)
-        _begin_history(connection)
+        write_history(connection, History.begin())
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    elif application == UNRELEASED_ID:
+        raise StorageError(
+            f"{path} was written by a development version from before 0.1.0, whose log no release "
+            "reads: move it away, or export its streams with the version that wrote it"
+        )
     elif application != APPLICATION_ID:
         raise StorageError(f"{path} is not a streameval log")
-    elif version == 1:
-        if not read_only:
-            connection.execute("BEGIN IMMEDIATE")
-            _begin_history(connection)
     elif version != SCHEMA_VERSION:
         raise StorageError(
             f"{path} has format {version}, this version knows {SCHEMA_VERSION}: "
@@ -91,14 +86,6 @@ def is_empty(connection: sqlite3.Connection) -> bool:
     return not (application or version or tables)
 
 
-def _begin_history(connection: sqlite3.Connection) -> None:
-    """Turn a file of format 1, or one without rows, into format 2, and commit."""
-    (last,) = connection.execute("SELECT max(revision) FROM log").fetchone()
-    write_history(connection, History.begin(last or 0))
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
-
-
 def read_history(connection: sqlite3.Connection) -> History:
     """Return the log's history.
 
@@ -107,9 +94,6 @@ def read_history(connection: sqlite3.Connection) -> History:
     CorruptLogError
         When it is not what was written.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == 1:
-        return History(0, sys.maxsize)
     row = connection.execute(
         "SELECT data FROM part WHERE part = ? AND revision = ?", HISTORY
     ).fetchone()

@@ -123,7 +123,7 @@ class SqliteStorage:
         self.durations = CommitDurations()
         self._acked = AckedRevisionFile(path)
         self._accepts_loss = accept_loss
-        self._history = History(0, 0)  # until it is opened
+        self._history = History(0)  # until it is opened
 
     def open(self) -> None:
         """Open the file, and make everything that can be read from it durable.
@@ -152,7 +152,7 @@ class SqliteStorage:
         Raises
         ------
         StorageError
-            When it cannot be read so, or has to be changed first: an empty file, format 1, an
+            When it cannot be read so, or has to be changed first: an empty file, an
             accepted loss.
         LostRowsError
             When acknowledged rows are lost and that is not accepted. Nothing was changed.
@@ -208,8 +208,8 @@ class SqliteStorage:
             return int(last or 0)
 
     def checksum_at(self, revision: int) -> int:
-        """Return a row's checksum; 0 for revision 0, and for a row without a chain behind it."""
-        if not revision or revision < self._history.chain_start:
+        """Return a row's checksum; 0 for revision 0."""
+        if not revision:
             return 0
         with self._errors("read"):
             row = (
@@ -270,7 +270,7 @@ class SqliteStorage:
                 if before is None:
                     before = self.checksum_at(after)
                 row = LogRow._make(columns)
-                yield verified(row, expected, before if expected > self._history.chain_start else 0)
+                yield verified(row, expected, before)
                 before = row.crc32
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
@@ -428,7 +428,7 @@ class SqliteStorage:
         self._connection = connection = connect_read_only(self._path)
         # One transaction, so that all reads see the same state of the file.
         connection.execute("BEGIN")
-        ensure_schema(connection, self._path, read_only=True)
+        ensure_schema(connection, self._path)
         self._history = read_history(connection)
 
     def _open_unchanged(self) -> None:
@@ -445,10 +445,8 @@ class SqliteStorage:
                 os.close(descriptor)
         self._connection = connection = connect_unchanged(self._path)
         connection.execute("BEGIN")
-        ensure_schema(connection, self._path, read_only=True)
+        ensure_schema(connection, self._path)
         self._history = read_history(connection)
-        if not self._history.number:
-            raise StorageError(f"{self._path} has format 1, which a start upgrades")
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -62,9 +62,6 @@ class PairSettings:
         The latter where it is both streams'.
     expired_negative : bool
         Whether an id without a label is a negative case: it is in both streams.
-    counts_weights : bool
-        Whether labels with weights count. Those of a pair that is older than that do not, so
-        that its log gives the counts that it gave.
     """
 
     max_cells: int
@@ -78,14 +75,10 @@ class PairSettings:
     cluster_groups: int = 0
     scale: Scale = "plain"
     expired_negative: bool = False
-    counts_weights: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints keep them."""
-        fields = asdict(self)
-        if not self.counts_weights:
-            del fields["counts_weights"]
-        return fields
+        return asdict(self)
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -135,9 +128,8 @@ class PairSettings:
             raise ValueError("a segment key is no text")
         if self.scale not in {"plain", "probability"}:
             raise ValueError(f"scale {self.scale!r:.60} is unknown")
-        for name in ("expired_negative", "counts_weights"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be true or false")
+        if type(self.expired_negative) is not bool:
+            raise ValueError("expired_negative must be true or false")
         self.check_panes()
 
     def check_fits(self, a: StreamSettings, b: StreamSettings) -> None:
@@ -216,19 +208,16 @@ class PairCreation:
         Names of its streams.
     given : PairSettings message
         The settings of the request.
-    counts_weights : bool
-        As in `PairSettings`.
     """
 
     a: str
     b: str
     given: pair_pb2.PairSettings
-    counts_weights: bool = True
 
     @classmethod
-    def of(cls, request: pair_pb2.CreatePairRequest, *, counts_weights: bool = True) -> Self:
+    def of(cls, request: pair_pb2.CreatePairRequest) -> Self:
         """Return the creation that a request asks for."""
-        return cls(request.pair.a, request.pair.b, request.pair.settings, counts_weights)
+        return cls(request.pair.a, request.pair.b, request.pair.settings)
 
     def check(self, limits: Limits) -> None:
         """Refuse what no two streams could have.
@@ -278,7 +267,6 @@ class PairCreation:
             cluster_groups=a.cluster_groups if a.cluster_groups == b.cluster_groups else 0,
             scale="probability" if a.scale == b.scale == "probability" else "plain",
             expired_negative=a.expired == b.expired == "negative",
-            counts_weights=self.counts_weights,
         )
         settings.check_panes()
         return settings

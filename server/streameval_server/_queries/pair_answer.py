@@ -263,11 +263,7 @@ def _warnings(
     if left_out:
         yield (
             f"{left_out:,} labels with a weight or a label probability are left out: "
-            + (
-                "they weigh over 2**45 together"
-                if window.view.info.settings.counts_weights
-                else "the pair was made by a release that did not count them"
-            )
+            "they weigh over 2**45 together"
         )
     if isinstance(question.selection.span, Last | LastCases):
         yield (

@@ -81,17 +81,17 @@ class LabelSource:
     """
 
     def __init__(self, view: StreamView, now_us: int, check: Callable[[int], None]) -> None:
-        self.delays = view.counts.delays
+        delays = view.counts.delays
+        if delays is None:
+            _refuse_stream(view.info.name)
+        self.delays = delays
         self.now_us = now_us
         self._view = view
         self._check = check
-        if self.delays is None and view.whole.coverage.is_empty:
-            _refuse_stream(view.info.name)
 
     @cached_property
     def history(self) -> LabelHistory:
         """The labels of all panes. O(rows log rows) the first time."""
-        assert self.delays is not None
         settings = self._view.info.settings
         joins = join_settings(settings)
         panes = self.delays.panes
@@ -106,9 +106,7 @@ class LabelSource:
 
     def refusal(self, window: Window, span_us: tuple[int, int]) -> RefusalReason | None:
         """Return why a window's labels are not those that are counted, or None. O(rows)."""
-        delays, state = self.delays, window._view()
-        if delays is None or span_us[0] < delays.since_us:
-            return RefusalReason.NOT_COUNTED
+        state = window._view()
         if state.clusters is not None or window.weights is not None:
             return RefusalReason.WEIGHTS_OR_CLUSTERS
         table = self.history.table
@@ -140,8 +138,6 @@ def projection_message(
     """
     message = types_pb2.Projection(assumption=ASSUMPTION)
     assert resolved.span_us is not None
-    if source.delays is not None and source.delays.since_us:
-        message.since_time.FromMicroseconds(source.delays.since_us)
     refused = source.refusal(window, resolved.span_us)
     if refused is not None:
         for name in names:

@@ -333,7 +333,7 @@ class QueryEngine:
         Cached while the panes, the delays and the minute stay the same.
         """
         age = source.now_us // AGE_STEP_US
-        parts = [*resolved.parts, source.delays or resolved.view.info]
+        parts = [*resolved.parts, source.delays]
 
         def compute() -> types_pb2.Projection:
             window = self.window(resolved)

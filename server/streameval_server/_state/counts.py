@@ -322,18 +322,12 @@ class StreamCounts:
 
     # -- counting
 
-    def keep_delays(self, settings: StreamSettings, since_us: int) -> StreamDelays:
-        """Keep the delays of labels of predictions from a time on; return them, empty. O(1)."""
-        self.delays = StreamDelays(settings, self._usage, since_us)
+    def keep_delays(self, settings: StreamSettings) -> StreamDelays:
+        """Keep the delays of labels; return them, empty. O(1)."""
+        self.delays = StreamDelays(settings, self._usage)
         self.delays.advance(self.store.panes.now_us)
         self._frozen = None
         return self.delays
-
-    def end_us(self, now_us: int) -> int:
-        """Return the end of the newest pane, at least that of a time's. O(panes)."""
-        self.count()
-        panes = self.store.panes
-        return max([panes.grid.end_of(now_us), *(pane.end_us for pane in panes)])
 
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""

@@ -58,11 +58,8 @@ class FrozenDelays:
 
     Attributes
     ----------
-    since_us : int
-        Predictions before this time are not counted.
     panes : tuple of PaneRows
         Oldest first.
     """
 
-    since_us: int
     panes: tuple[PaneRows, ...]

@@ -1,10 +1,7 @@
 """How late labels come, by pane, score and class: what projections are computed from.
 
-A stream with predictions and labels by id keeps the library's `DelayCounts` for each pane.
-Keeping begins with its first batch by id in a format of the log that says so
-(`Format.keeps_delays`), so a replay begins where the first run did. A stream that had ids
-before begins behind all panes that it has then: the predictions in them were not counted, so
-their labels are not either.
+A stream with predictions and labels by id keeps the library's `DelayCounts` for each pane, from
+its first batch by id on.
 
 Cost: 18 B for each cell of score, class and bucket of delay in use, and up to three times as
 much while rows wait to be summed.
@@ -97,19 +94,15 @@ class StreamDelays:
     settings : StreamSettings
     usage : StreamUsage
         The stream's.
-    since_us : int
-        Predictions before this time are not counted; 0 for none.
 
     Attributes
     ----------
-    since_us : int
     panes : Panes of PaneDelays
     memory_bytes : int
         Memory, an upper bound.
     """
 
-    def __init__(self, settings: StreamSettings, usage: StreamUsage, since_us: int) -> None:
-        self.since_us = since_us
+    def __init__(self, settings: StreamSettings, usage: StreamUsage) -> None:
         self.memory_bytes = 0
         self._usage = usage
         self._view: FrozenDelays | None = None
@@ -125,9 +118,7 @@ class StreamDelays:
     def count(self, effects: Effects) -> None:
         """Count effects, none of which is of a pane that is no longer kept. O(n log n)."""
         self._view = None
-        seen = effects.event_us >= self.since_us
-        mine = effects if seen.all() else effects[seen]
-        for start_us, rows in rows_by_pane(mine, self.panes.grid, self._scale):
+        for start_us, rows in rows_by_pane(effects, self.panes.grid, self._scale):
             pane = self.panes.get(start_us)
             if pane is None:
                 pane = self.panes.at(start_us)
@@ -176,7 +167,7 @@ class StreamDelays:
     def frozen(self) -> FrozenDelays:
         """Return the delays as they are now; the same object until they change. O(panes)."""
         if self._view is None:
-            self._view = FrozenDelays(self.since_us, tuple(rows for _, rows in self.changes()))
+            self._view = FrozenDelays(tuple(rows for _, rows in self.changes()))
         return self._view
 
     def changes(self) -> Iterator[tuple[int, PaneRows]]:

@@ -173,7 +173,7 @@ class PairJoiner:
         self._relabel_ttl_us = settings.relabel_ttl_us
         self._most = settings.max_pending
         self._expired_negative = settings.expired_negative
-        self._counts_weights = settings.counts_weights and not settings.cluster_groups
+        self._counts_weights = not settings.cluster_groups
         self.weighed = 0
         self.bucket_us = JoinSettings(
             ttl_us=self._ttl_us, relabel_ttl_us=self._relabel_ttl_us, max_pending=self._most

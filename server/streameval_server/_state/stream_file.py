@@ -22,14 +22,7 @@ from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.file_values import read_integer, read_text
-from streameval_server._state.stream_parts import (
-    ALARMS_PART,
-    DELAY_PART,
-    MARKS_PART,
-    STREAM_PART,
-    decode_head,
-    restore_stream,
-)
+from streameval_server._state.stream_parts import STREAM_PART, decode_head, restore_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,15 +30,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._state.stream_state import StreamState
 
-_WHAT = "an exported stream"
-FRAME = Frame(b"SEVX", 1, _WHAT, newest=4)
-_FRAME_WITH_DELAYS = Frame(b"SEVX", 2, _WHAT)
-"""Format 2 has parts of label delays, which a release that knows format 1 would not read."""
-_FRAME_WITH_ALARMS = Frame(b"SEVX", 3, _WHAT)
-"""Format 3 has the part of a detector as well."""
-_FRAME_WITH_MARKS = Frame(b"SEVX", 4, _WHAT)
-"""Format 4 has annotations as well."""
-_NEWER_FRAMES = (_FRAME_WITH_DELAYS, _FRAME_WITH_ALARMS, _FRAME_WITH_MARKS)
+FRAME = Frame(b"SEVX", 1, "an exported stream")
 _LENGTH_BYTES = 4
 
 
@@ -91,9 +76,7 @@ class StreamFile:
         CorruptStateError
             When it is not what `stream_to_bytes` wrote.
         """
-        newer = (each for each in _NEWER_FRAMES if each.begins(data))
-        frame = next(newer, FRAME)
-        reader = frame.reader(data)
+        reader = FRAME.reader(data)
         length = int.from_bytes(reader.blob(_LENGTH_BYTES), "little")
         try:
             header = json.loads(bytes(reader.blob(length)))
@@ -109,7 +92,6 @@ class StreamFile:
             }
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
                 read_integer(fields[number])
-            read_integer(fields.get("delays_since_us", 0))
             return cls(
                 read_text(header["stream"]),
                 read_integer(header["revision"]),
@@ -191,15 +173,7 @@ def stream_to_bytes(
         "parts": [(part, len(data)) for part, data in parts.items()],
     }
     text = json.dumps(header).encode()
-    kinds = {part.partition("/")[0] for part in parts}
-    frame = FRAME
-    if MARKS_PART in kinds:
-        frame = _FRAME_WITH_MARKS
-    elif ALARMS_PART in kinds:
-        frame = _FRAME_WITH_ALARMS
-    elif DELAY_PART in kinds:
-        frame = _FRAME_WITH_DELAYS
-    return frame.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
+    return FRAME.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
 
 
 _OPTIONAL_NUMBERS = frozenset({"threshold", "cost_fp", "cost_fn"})

@@ -171,9 +171,8 @@ def _head(state: StreamState) -> PartsEncoder:
         "now_us": store.panes.now_us,
         "floor_us": store.floor_us,
         "beyond_retention": state.counts.beyond_retention,
+        "keeps_delays": state.counts.delays is not None,
     }
-    if state.counts.delays is not None:
-        fields["delays_since_us"] = state.counts.delays.since_us
     if state.weighed is not None:
         fields["weighed"] = state.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
@@ -281,8 +280,8 @@ def _restored(
     store = state.counts.store
     store.floor_us = fields["floor_us"]
     store.slices.update(parts_from_bytes(counts, settings.scale, decode))
-    if "delays_since_us" in fields:
-        state.counts.keep_delays(settings, fields["delays_since_us"])
+    if fields["keeps_delays"]:
+        state.counts.keep_delays(settings)
     segments: dict[int, bytes] = {}
     panes: dict[int, PaneContent] = {}
     for part, data in parts.items():
@@ -295,7 +294,7 @@ def _restored(
             content.restore(data, revision, settings.scale, decoder)
         elif kind == DELAY_PART:
             if state.counts.delays is None:
-                raise CorruptStateError("there are label delays, and none since when")
+                raise CorruptStateError("there are label delays that the stream does not keep")
             state.counts.delays.restore(int(number), data, revision)
         elif kind == JOIN_PART:
             segments[int(number)] = data

@@ -123,12 +123,11 @@ class StreamState:
 
     # -- changing
 
-    def keep_delays(self, received_us: int) -> None:
-        """Keep the delays of labels from the entry of this time on, unless they are kept."""
+    def keep_delays(self) -> None:
+        """Keep the delays of labels, unless they are kept already."""
         if self.counts.delays is None:
             self.last_view = None
-            since_us = 0 if self.joins is None else self.counts.end_us(received_us)
-            self.counts.keep_delays(self.info.settings, since_us)
+            self.counts.keep_delays(self.info.settings)
 
     def take(self, rows: Rows, revision: int, received_us: int, due_us: int | None = None) -> None:
         """Take the rows of one entry.

@@ -136,7 +136,6 @@ def _renew_history(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             history = read_history(connection)
-            if history.number:  # a log of format 1 has none; its first start begins one
-                write_history(connection, history.renewed())
+            write_history(connection, history.renewed())
     except sqlite3.Error as error:
         raise StorageError(f"cannot write {path}: {error}") from error

@@ -21,7 +21,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._core.recovery import open_core
 from streameval_server._log.checkpoint import pieces, read_base
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, log_of
-from streameval_server._log.entries import STREAMED, Format, Kind, LogRow, checksum
+from streameval_server._log.entries import MENDED, STREAMED, Format, Kind, LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server.maintenance.backups import check_empty
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 _ROWS_PER_COMMIT = 256
-
-_UNCHECKED: dict[int, int] = {
-    Format.CHECKED_INGEST_REQUEST: Format.INGEST_REQUEST,
-    Format.CHECKED_INGEST_BATCH_REQUEST: Format.INGEST_BATCH_REQUEST,
-    Format.DELAYS_INGEST_REQUEST: Format.INGEST_REQUEST,
-    Format.DELAYS_INGEST_BATCH_REQUEST: Format.INGEST_BATCH_REQUEST,
-    Format.CHECKED_EXTENDED_INGEST_REQUEST: Format.EXTENDED_INGEST_REQUEST,
-    Format.CHECKED_EXTENDED_INGEST_BATCH_REQUEST: Format.EXTENDED_INGEST_BATCH_REQUEST,
-}
-"""The formats of rows whose content is not compared with what a producer sends again: a mended
-row differs from it."""
 
 _COLUMNS = ("cases", "predictions", "labels")
 """The kinds of rows with a column of event times."""
@@ -233,7 +222,7 @@ class _Mending:
                     base.revision,
                     base.received_us,
                     Kind.TICK,
-                    Format.TICK,
+                    Format.BY_KIND,
                     "",
                     "",
                     0,
@@ -266,7 +255,7 @@ class _Mending:
         """Return a row with the time at which it was received, as far as it tells."""
         if row.kind != Kind.BATCH:
             return row._replace(received_us=before_us)
-        format_ = _UNCHECKED.get(row.format, row.format)
+        format_ = MENDED.get(Format(row.format), row.format)
         message: ingest_pb2.IngestRequest | ingest_pb2.IngestBatchRequest
         if format_ in STREAMED:
             message = ingest_pb2.IngestRequest.FromString(row.payload)

@@ -81,9 +81,6 @@ class StreamProjection(Result):
         The reference prevalence; nan without panes whose labels are in.
     fit : float
         The p-value of the labels of the window against those before; nan without any.
-    since : datetime or None
-        Event time from which on it is counted how late labels come; None if it is
-        counted since the first prediction.
     """
 
     figures: tuple[ProjectedFigure, ...]
@@ -91,7 +88,6 @@ class StreamProjection(Result):
     labelled_share: float = math.nan
     prevalence: float = math.nan
     fit: float = math.nan
-    since: datetime | None = None
 
     def __str__(self) -> str:
         """Return the figures, one after the other."""
@@ -104,7 +100,6 @@ class StreamProjection(Result):
             "labelled_share": _plain(self.labelled_share),
             "prevalence": _plain(self.prevalence),
             "fit": _plain(self.fit),
-            "since": None if self.since is None else self.since.isoformat(),
             "figures": [each.to_dict() for each in self.figures],
         }
 

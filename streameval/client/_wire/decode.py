@@ -114,16 +114,12 @@ def _projection(message: types_pb2.Snapshot) -> StreamProjection | None:
     if not message.HasField("projection"):
         return None
     projection = message.projection
-    since = None
-    if projection.HasField("since_time"):
-        since = projection.since_time.ToDatetime(UTC)
     return StreamProjection(
         figures=tuple(map(_projected_figure, projection.metrics)),
         assumption=projection.assumption,
         labelled_share=_real(projection, "labelled_share"),
         prevalence=_real(projection, "prevalence"),
         fit=_real(projection, "fit"),
-        since=since,
     )
 
 

@@ -70,7 +70,7 @@ class PairCounters(Result):
         Ids that were retracted, or that expired without the other prediction or a label;
         early because `max_pending` ids were kept.
     weighted_labels : int
-        Labels with a weight that do not count: those of a pair that an older release made.
+        Labels with a weight that do not count: those beyond a sum of weights of 2**45.
     beyond_retention : int
         Rows whose pane was already deleted: they count in all time.
     kept_ids, panes, state_bytes : int

@@ -25,7 +25,6 @@ export class ProjectionCard {
       h("dd", { class: "more" }, linesOf(each).flatMap((text, index) => (index ? [h("br"), text] : [text]))))));
     const notes = [`Assumed: ${projection.assumption}. Limits hold whatever the missing labels are.`];
     if (projection.labelledShare !== undefined) notes.push(`${percent(projection.labelledShare)} of the window's predictions have their label.`);
-    if (projection.sinceTime) notes.push(`How late labels come is counted from ${new Date(projection.sinceTime).toLocaleString("en-GB")} on.`);
     setText(this.note, notes.join(" "));
     const windows = Math.max(0, ...this.metrics.map((each) => each.backtest.length));
     this.details.hidden = !windows;

@@ -18,7 +18,7 @@ from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import DiskFullError, RequestError
 from streameval_server._model.limits import Limits
 
-from .test_loss import GOLDEN, flipped, rows
+from .test_loss import flipped, rows
 
 FULL = DiskFullError("cannot open log.db: database or disk is full")
 
@@ -113,14 +113,12 @@ def test_a_log_that_lost_its_end_is_refused(path):
 
 
 def test_what_has_to_be_changed_first_is_refused(tmp_path):
-    """A log that does not exist, an empty one, and one of format 1: with the first error."""
-    for name in ("missing", "empty", "old"):
+    """A log that does not exist, and an empty one: with the first error."""
+    for name in ("missing", "empty"):
         path = tmp_path / name / "log.db"
         path.parent.mkdir()
         if name == "empty":
             path.touch()
-        elif name == "old":
-            shutil.copy(GOLDEN, path)
         with pytest.raises(DiskFullError) as caught:
             started(path)
         assert caught.value is FULL

@@ -19,19 +19,18 @@ from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFi
 from streameval_server._log.entries import LogRow, checksum
 from streameval_server._log.history import History
 from streameval_server._log.loss import Loss, LostRowsError
+from streameval_server._log.schema import UNRELEASED_ID
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_scan import find_wal_damage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server._model.limits import Limits
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "data" / "server_log_v2" / "log.db"
 
 
 def rows(count: int, before: int = 0, first: int = 1, size: int = 500) -> list[LogRow]:
     """Return rows, each with the checksum that follows the one before."""
     found = []
     for revision in range(first, first + count):
-        head = (revision, 0, 6, 7, "", "", 0, 0)
+        head = (revision, 0, 6, 0, "", "", 0, 0)
         before = checksum(head, bytes(size), before)
         found.append(LogRow(*head, before, bytes(size)))
     return found
@@ -289,27 +288,28 @@ def test_pieces_of_a_transaction_that_was_not_synced_are_no_loss(path, tmp_path)
 # -- the format
 
 
-def test_a_log_of_format_1_is_upgraded(path):
-    """Its rows stay as they are, the chain begins behind them, and it is read by both."""
-    shutil.copy(GOLDEN, path)
-    reading = SqliteStorage(path, read_only=True)
-    reading.open()
-    old = list(reading.read(0))
-    assert reading.history().number == 0
-    reading.close()
+def test_a_log_from_before_format_1_is_refused(path):
+    """In one line that names its origin; it is never read, and stays as it is."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA application_id = {UNRELEASED_ID}")
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute("CREATE TABLE log (revision INTEGER PRIMARY KEY)")
+    connection.close()
+    before = path.read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(StorageError, match="development version from before") as caught:
+            SqliteStorage(path, read_only=read_only).open()
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_history_is_refused(path):
+    """A log is not served without it."""
     storage = SqliteStorage(path)
     storage.open()
-    assert storage.history().chain_start == len(old)
-    assert list(storage.read(0)) == old
-    new = rows(2, old[-1].crc32, len(old) + 1)
-    storage.append(new)
-    storage.close()
-    storage.open()
-    assert list(storage.read(0)) == old + new
-    assert list(storage.read(len(old))) == new
     storage.close()
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         connection.execute("UPDATE part SET data = x'00' WHERE part = 'history'")
     connection.close()
     with pytest.raises(CorruptLogError, match="history is not what was written"):

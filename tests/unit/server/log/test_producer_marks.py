@@ -196,19 +196,6 @@ def test_bytes_keep_refusals():
     assert again.to_bytes() == marks.to_bytes()
 
 
-def test_bytes_of_the_format_without_refusals_are_read():
-    """A mark was an epoch, a sequence, a time and a name."""
-    data = b"".join(
-        struct.pack("<qqqI", epoch, 3, 5, len(name)) + name
-        for epoch, name in ((0, b"a"), (2**63 - 1, "ü".encode()))
-    )
-    marks = Marks.from_bytes(data, 100)
-    assert (marks.get("a"), marks.get("ü")) == (Mark(0, 3, 5), Mark(2**63 - 1, 3, 5))
-    assert len(Marks.from_bytes(b"", 100)) == 0
-    with pytest.raises(CorruptLogError):
-        Marks.from_bytes(data[:-1], 100)
-
-
 def test_bytes_of_another_format_are_refused():
     """An unknown format is an error."""
     with pytest.raises(CorruptLogError, match="unknown format"):

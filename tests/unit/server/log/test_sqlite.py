@@ -243,7 +243,7 @@ def test_files_of_others_are_refused(path, tmp_path):
         SqliteStorage(other).open()
     opened(path).close()
     altered(path, "PRAGMA user_version = 3")
-    with pytest.raises(StorageError, match="has format 3, this version knows 2"):
+    with pytest.raises(StorageError, match="has format 3, this version knows 1"):
         SqliteStorage(path).open()
     with pytest.raises(StorageError, match="cannot open"):
         SqliteStorage(tmp_path / "nowhere" / "log.db").open()
@@ -275,7 +275,7 @@ def test_a_refused_start_leaves_nothing_open(path, monkeypatch, step, error):
             connection.execute("SELECT 1")
 
 
-@pytest.mark.parametrize(("kind", "format_"), [(99, 1), (1, 99), (1, 3)])
+@pytest.mark.parametrize(("kind", "format_"), [(99, 1), (1, 99), (1, 0), (3, 1)])
 def test_rows_of_a_newer_version_refuse_to_start(path, kind, format_):
     """Unknown rows are not skipped."""
     storage = opened(path)
@@ -431,7 +431,7 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     core = open_core(storage, Limits())
     produce(core, 1)
     known = checkpoint.FORMAT
-    monkeypatch.setattr(checkpoint, "_FORMAT_WITHOUT_DELAYS", known + 1)
+    monkeypatch.setattr(checkpoint, "FORMAT", known + 1)
     take_checkpoint(core)
     storage.close()
     monkeypatch.undo()

@@ -11,14 +11,10 @@ import pytest
 from streameval import CorruptStateError, LabelJoiner, WindowedEvaluator
 from streameval._projection.delay_counts import DelayCounts
 from streameval_server._core.engine import Engine
-from streameval_server._log.checkpoint import LazyParts, Manifest, PartEntry
+from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.entries import (
-    EXTENDED,
-    FORMATS_WITH_DELAYS,
     Entry,
     Kind,
-    batch_format,
-    keeps_delays,
 )
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.limits import Limits
@@ -63,15 +59,13 @@ def steps(seed: int, hours: int = 80) -> list[Step]:
     return found
 
 
-def entries(found: list[Step], since: int = 0) -> list[Entry]:
-    """Return the log of a stream: created, then its batches; delays are kept since an hour."""
+def entries(found: list[Step]) -> list[Entry]:
+    """Return the log of a stream: created, then its batches."""
     log = [Entry(1, NOON_US, Kind.CREATE_STREAM, "s", "", 0, 0, None, SETTINGS)]
     for hour, batches in found:
         for rows in batches:
             revision, now_us = len(log) + 1, NOON_US + hour * HOUR_US
-            log.append(
-                Entry(revision, now_us, Kind.BATCH, "s", "", 0, 0, rows, keeps_delays=hour >= since)
-            )
+            log.append(Entry(revision, now_us, Kind.BATCH, "s", "", 0, 0, rows))
     return log
 
 
@@ -135,7 +129,7 @@ def test_delays_are_those_of_the_librarys_joiner(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_neither_grouping_nor_queries_nor_a_checkpoint_make_a_difference(seed: int) -> None:
     """One state: applied at once, singly with a view after each, restored, and from old parts."""
-    log = entries(steps(seed), since=10)
+    log = entries(steps(seed))
     most = 4 * len(log) // 5
     whole, single = engine_of(log), Engine(LIMITS)
     for entry in log:
@@ -161,38 +155,6 @@ def test_neither_grouping_nor_queries_nor_a_checkpoint_make_a_difference(seed: i
     for engine in engines:
         counted = engine._streams["s"].counts.delays
         assert counted.memory_bytes >= sum(each.content.nbytes for each in counted.panes)
-
-
-def test_a_stream_with_older_ids_begins_behind_its_panes() -> None:
-    """Predictions from before are not counted, nor are their labels; later ones are."""
-    found = steps(5)
-    late = engine_of(entries(found, since=40))
-    view = late.view("s")
-    since_us = view.counts.delays.since_us
-    first = next(hour for hour, batches in found if hour >= 40 and batches)
-    assert since_us == NOON_US + (first + 1) * HOUR_US
-    whole = delays_of(engine_of(entries(found)))
-    expected = {start: data for start, data in whole.items() if start >= since_us}
-    assert delays_of(late) == expected
-    assert len(expected) > 20
-    assert engine_of(entries(found)).view("s").counts.delays.since_us == 0
-
-
-def test_a_stream_without_the_newer_format_is_as_before() -> None:
-    """Neither its head nor its parts, manifest or file tell of delays."""
-    old, new = engine_of(entries(steps(6), since=10**9)), engine_of(entries(steps(6)))
-    assert old.view("s").counts.delays is None
-    for engine, has_delays in ((old, False), (new, True)):
-        parts = dict(engine.checkpoint(-1).changed.pop_all())
-        kinds = {name.partition("/")[0] for name in parts}
-        assert (DELAY_PART in kinds) is has_delays
-        assert (b"delays_since_us" in parts["stream/s"]) is has_delays
-        entry = {name: PartEntry(1, 1, 0) for name in parts}
-        manifest = Manifest(1, 1, entry).to_bytes()
-        assert (b'"format":4' in manifest) is has_delays
-        assert Manifest.from_bytes(manifest).parts == entry
-        _, data = engine.export("s")()
-        assert data[4:6] == (b"\x02\x00" if has_delays else b"\x01\x00")
 
 
 def test_an_export_is_the_stream() -> None:
@@ -240,22 +202,8 @@ def test_retention_takes_delays_with_it() -> None:
     assert 20 < len(after) < len(before)
 
 
-def test_rows_by_id_have_formats_of_their_own() -> None:
-    """Each kind of request has one, with and without weights; cases keep the older formats."""
-    by_id = RetractionRows([b"a"], 1)
-    weighted = LabelRows([b"a"], np.array([True]), 1, 1, units=np.array([1 << 16]))
-    cases = CaseRows(np.array([True, False]), np.array([0.9, 0.1]), None, 2, 2)
-    for plain, with_delays in FORMATS_WITH_DELAYS.items():
-        assert batch_format(plain, cases) is plain
-        assert not keeps_delays(plain, by_id)
-        for rows, expected in ((by_id, with_delays), (weighted, EXTENDED[plain])):
-            assert batch_format(plain, rows) is expected
-            assert keeps_delays(expected, rows)
-            assert not keeps_delays(expected, cases)
-
-
 def test_streams_without_ids_keep_no_delays() -> None:
-    """Cases in the newest format leave the state as it was."""
+    """Cases leave the state without them."""
     rows = CaseRows(np.array([True, False]), np.array([0.9, 0.1]), None, 2, 2)
     engine = engine_of([Entry(1, NOON_US, Kind.BATCH, "s", "", 0, 0, rows)])
     assert engine.view("s").counts.delays is None

@@ -46,7 +46,6 @@ class Log:
         *,
         expired: str = "drop",
         groups: int = 0,
-        counts_weights: bool = True,
         **given: object,
     ) -> None:
         self.now_us = START_US
@@ -60,7 +59,7 @@ class Log:
         for name in ("a", "b"):
             self.put(Kind.CREATE_STREAM, name, change=settings)
         message = pair_pb2.PairSettings(**given)
-        creation = PairCreation("a", "b", message, counts_weights)
+        creation = PairCreation("a", "b", message)
         self.put(Kind.CREATE_PAIR, "a", change=creation)
 
     def put(self, kind: Kind, stream: str, rows: object = None, change: object = None) -> None:
@@ -396,18 +395,6 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
     after = applied(log.entries)
     assert after.pair_view("a", "b") is None
     assert after.catalog()["a"].pairs == ()
-
-
-def test_a_pair_of_an_older_log_leaves_weights_out() -> None:
-    """They are counted as such; a weight of 1 counts."""
-    log = Log(counts_weights=False)
-    ids = [b"x", b"y", b"z"]
-    log.predict("a", ids, [0.1, 0.2, 0.3])
-    log.predict("b", ids, [0.1, 0.2, 0.3])
-    log.label("a", ids, [True, False, True], units=np.array([65_536, 131_072, 0]))
-    pair = applied(log.entries).pairs["a b"]
-    assert pair.joiner.tally["weighted_labels"] == 2
-    assert pair.view(0, 0).counts().totals[0].num_cases == 1
 
 
 @pytest.mark.parametrize(

@@ -483,6 +483,6 @@ def test_a_change_of_an_alarm_in_the_log() -> None:
     """Its bytes are read back, and others are refused."""
     for change in (AlarmChange(1, is_delivery=False), AlarmChange(2**32 - 1, is_delivery=True)):
         row = LogRow(
-            9, START_US, Kind.CHANGE_ALARM, Format.ALARM_CHANGE, "s", "", 0, 0, 0, change.to_bytes()
+            9, START_US, Kind.CHANGE_ALARM, Format.BY_KIND, "s", "", 0, 0, 0, change.to_bytes()
         )
         assert entry_of(row).change == change
