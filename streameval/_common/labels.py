@@ -99,6 +99,17 @@ def _class_of_number(value: Any) -> Any:
     return int(value) if value == int(value) else value
 
 
+def is_missing(found: Class | None) -> bool:
+    """Whether what `class_of` returned is no label: nothing, or a text by which it is written.
+
+    Examples
+    --------
+    >>> is_missing(class_of("N/A")), is_missing(class_of(0))
+    (True, False)
+    """
+    return found is None or (isinstance(found, str) and found.lower() in _NO_LABEL)
+
+
 def boolean_of(label: Any, *, field: str = "label", index: int | None = None) -> bool | None:
     """Return a label whose classes are 1 and 0; None for every other value. O(length).
 
@@ -196,8 +207,9 @@ out, or replace the value
             raise self._refused(str(error)) from None
         if found in self._classes:
             return self._classes[found]
-        if found is None or (isinstance(found, str) and found.lower() in _NO_LABEL):
+        if is_missing(found):
             raise self._refused(f"label is missing, got {shown(label)}: leave the row out")
+        assert found is not None
         if self._is_plain:
             message = f"label must be true, false, 0 or 1, got {shown(label)}"
             raise self._refused(f"{message}: declare {self._names[0]}")

@@ -255,7 +255,7 @@ def _whole(value: Any) -> int | None:
 
 def _column(values: Any, field: str) -> npt.NDArray[Any]:
     """Return one-dimensional values as an array, of objects where they are mixed; no nulls."""
-    return read_column(values, field, check=_check_nulls)
+    return read_column(values, field, check=check_nulls)
 
 
 def read_column(
@@ -286,7 +286,7 @@ def read_column(
     return column
 
 
-def _check_nulls(values: Any, field: str) -> None:
+def check_nulls(values: Any, field: str) -> None:
     """Refuse a column in which its own library reports a missing value."""
     if isinstance(values, np.ma.MaskedArray):
         missing = np.ma.getmaskarray(values)

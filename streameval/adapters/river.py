@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from river import base, metrics
 
+from streameval._common.errors import InvalidInputError
+from streameval._common.labels import class_of, is_missing
+from streameval._common.values import shown
 from streameval._counts.weight_columns import check_weight, round_weights
 from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
@@ -92,16 +96,20 @@ class BinaryArea(metrics.base.BinaryMetric):
         # Unlike river's own metrics no anomaly filters: they give a decision, not a score.
         return super().works_with(model) or isinstance(model, base.AnomalyDetector)
 
-    def update(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
+    def update(
+        self, y_true: Hashable, y_pred: float | str | dict[Any, float], w: float = 1.0
+    ) -> None:
         """Count one case.
 
         Parameters
         ----------
         y_true : hashable
-            The label; positive if it equals `pos_val`.
-        y_pred : float or dict of label to float
+            The label; positive if it equals `pos_val`, where 1, True and "1" are equal.
+        y_pred : float, bool or dict of label to float
             A score on any scale, or the result of ``predict_proba_one``, where
-            an absent class has probability 0.
+            an absent class has probability 0. A boolean or a text is what ``predict_one``
+            gives, as ``SRPClassifier`` hands it to its metric: 1 if it equals `pos_val`,
+            else 0.
         w : float
             A whole number is the number of cases. Another one is the weight of one case,
             up to 2**31, rounded to a multiple of 2**-16.
@@ -109,16 +117,18 @@ class BinaryArea(metrics.base.BinaryMetric):
         Raises
         ------
         InvalidInputError
-            For a score that is not finite and a `w` that is negative or not finite.
-            The metric is unchanged then.
+            For a label that is missing (None, NaN, "N/A"), a score that is not finite and a
+            `w` that is negative or not finite. The metric is unchanged then.
         """
-        positive, score = y_true == self.pos_val, self._score(y_pred)
+        positive, score = self._is_positive(y_true), self._score(y_pred)
         if w == 1:
             self._evaluator.add_case(positive, score)
         else:
             self._evaluator.add_cases(labels=[positive], scores=[score], **_weighted(w))
 
-    def revert(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
+    def revert(
+        self, y_true: Hashable, y_pred: float | str | dict[Any, float], w: float = 1.0
+    ) -> None:
         """Remove one case that was given to ``update`` with the same arguments.
 
         Raises
@@ -126,7 +136,7 @@ class BinaryArea(metrics.base.BinaryMetric):
         InvalidInputError
             When no such case was counted. The metric is unchanged then.
         """
-        positive, score = y_true == self.pos_val, self._score(y_pred)
+        positive, score = self._is_positive(y_true), self._score(y_pred)
         if w == 1:
             self._evaluator.remove_case(positive, score)
         else:
@@ -139,8 +149,27 @@ class BinaryArea(metrics.base.BinaryMetric):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric}): {self.get():.2%}"
 
-    def _score(self, y_pred: float | dict[Any, float]) -> float:
-        return y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred
+    def _is_positive(self, y_true: Any) -> bool:
+        """Return whether a label is `pos_val`, or refuse one that is missing."""
+        if y_true is self.pos_val:
+            return True
+        try:
+            found, wanted = class_of(y_true), class_of(self.pos_val)
+        except TypeError:  # labels of other types, such as tuples
+            return bool(y_true == self.pos_val)
+        if found != wanted and is_missing(found):
+            message = f"y_true is missing, got {shown(y_true)}: leave the case out"
+            raise InvalidInputError(message, field="y_true")
+        return found == wanted
+
+    def _score(self, y_pred: Any) -> float:
+        if isinstance(y_pred, dict):
+            probability: float = y_pred.get(self.pos_val, 0.0)
+            return probability
+        if isinstance(y_pred, bool | str | np.bool_):
+            return float(self._is_positive(y_pred))
+        score: float = y_pred
+        return score
 
 
 def _weighted(w: float) -> dict[str, Any]:

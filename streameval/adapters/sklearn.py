@@ -23,6 +23,9 @@ from sklearn.metrics import make_scorer
 
 from streameval import functional
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import class_of, is_missing
+from streameval._common.values import shown
+from streameval._counts.columns import check_nulls, read_column
 from streameval._counts.weight_columns import scaled_weights
 
 __all__ = [
@@ -58,8 +61,8 @@ def auc_pr_score(
     Raises
     ------
     InvalidInputError
-        When the labels are not two classes with `pos_label` among them, or a score or a
-        weight is not finite or a weight is negative.
+        When the labels are not two classes with `pos_label` among them, or one is missing, or
+        a score or a weight is not finite or a weight is negative.
 
     Notes
     -----
@@ -113,15 +116,29 @@ def _weights(sample_weight: Any) -> Any:
 
 def _positives(y_true: Any, pos_label: Any) -> Any:
     """Return a mask of the positive labels; refuse labels that are not two classes."""
-    labels = np.asarray(y_true)
-    classes = np.unique(labels)
-    others = classes[classes != pos_label]
+    column = read_column(y_true, "y_true", check=check_nulls)
+    places = None
+    if column.dtype.kind in "biuf":  # a few values, each of them read once
+        column, places = np.unique(column, return_inverse=True)
+    try:
+        classes = [class_of(each) for each in column.tolist()]
+        positive = class_of(pos_label)
+    except TypeError as error:
+        raise InvalidInputError(str(error).replace("label", "y_true", 1), field="y_true") from None
+    missing = [place for place, each in enumerate(classes) if each != positive and is_missing(each)]
+    if missing:
+        index = missing[0] if places is None else int(np.argmax(places == missing[0]))
+        message = f"y_true must not have missing values, got {shown(column.tolist()[missing[0]])}"
+        raise InvalidInputError(f"{message} at index {index}", field="y_true", index=index)
+    others = [each for each in dict.fromkeys(classes) if each != positive]
     # A single class is taken as negative only where it is 0 or -1.
-    unknown = classes.size == others.size == 1 and others[0] not in (-1, 0)
-    if others.size > 1 or unknown:
+    unknown = len(others) == 1 and positive not in classes and others[0] not in (-1, 0)
+    if len(others) > 1 or unknown:
+        found = list(dict.fromkeys(classes))
         message = (
             f"y_true must hold pos_label={pos_label!r} and one other label, "
-            f"got {classes[:3].tolist()}{'...' if classes.size > 3 else ''}"
+            f"got {found[:3]}{'...' if len(found) > 3 else ''}"
         )
         raise InvalidInputError(message, field="y_true")
-    return labels == pos_label
+    mask = np.fromiter((each == positive for each in classes), dtype=np.bool_, count=len(classes))
+    return mask if places is None else mask[places]

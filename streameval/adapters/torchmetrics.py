@@ -24,6 +24,10 @@ from streameval._evaluator import Evaluator
 from streameval.adapters._areas import area_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.nn import Module
+
     from streameval._common.arrays import FloatArray
 
 __all__ = ["BinaryArea"]
@@ -77,7 +81,7 @@ class BinaryArea(Metric):
         super().__init__(**kwargs)
         self.metric = area_of(metric).name
         # The empty column of a process without data needs this type, too.
-        self.set_dtype(torch.float64)
+        self._dtype = torch.float64
         for name in ("positives", "negatives", "weighted_positives", "weighted_negatives"):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
@@ -116,6 +120,21 @@ class BinaryArea(Metric):
         self.weighted_positives.append(self._kept(rows[labels].ravel()))
         self.weighted_negatives.append(self._kept(rows[~labels].ravel()))
 
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], *args: Any) -> Module:
+        """Move the state as `fn` does; a conversion would round it, so it keeps its type.
+
+        The host calls it for ``.to(...)``, ``.half()`` and the like of a model that has the
+        metric, and for `set_dtype`.
+        """
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            result = fn(tensor)
+            return result if result.dtype == tensor.dtype else tensor.to(result.device)
+
+        super()._apply(moved, *args)
+        self._dtype = torch.float64
+        return self
+
     def compute(self) -> torch.Tensor:
         """Return the area as a scalar tensor; nan where it is undefined."""
         return torch.tensor(area_of(self.metric).value(self.evaluator()), device=self.device)
@@ -148,4 +167,5 @@ def _column(values: torch.Tensor) -> Any:
 
 def _joined(state: list[torch.Tensor] | torch.Tensor) -> FloatArray:
     """Return a state of this process, or of all in a `sync_context`, as one column."""
-    return dim_zero_cat(state).cpu().numpy() if len(state) else np.empty(0)
+    # A state that was loaded may have fewer bits, and types that numpy lacks.
+    return dim_zero_cat(state).double().cpu().numpy() if len(state) else np.empty(0)

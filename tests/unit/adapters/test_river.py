@@ -7,6 +7,7 @@ import pickle
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from streameval import Evaluator
@@ -228,3 +229,52 @@ def test_unknown_figure(make) -> None:
     """An unknown area is refused with the known ones."""
     with pytest.raises(InvalidInputError, match=r"metric must be one of auc_pr, .* got 'f1'"):
         make(metric="f1")
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), "", "N/A", np.nan, np.datetime64("NaT")])
+def test_a_label_that_is_missing_is_refused(make, label: Any) -> None:
+    """It is no negative; nothing is counted."""
+    metric = make(metric="auc_roc")
+    for call in (metric.update, metric.revert):
+        with pytest.raises(InvalidInputError, match="y_true is missing, got"):
+            call(label, 0.5)
+    assert not metric.evaluator.num_cases
+
+
+def test_labels_are_compared_as_values(make) -> None:
+    """As river does, every other class is negative; a class may be called None."""
+    metric = make(metric="auc_roc")
+    for label in (True, 1, 1.0, "1", "True", np.True_, "spam", 2, ("a", "b"), 0, False):
+        metric.update(label, 0.5)
+    assert (metric.evaluator.num_positive_ref, metric.evaluator.num_negative_ref) == (6, 5)
+    named = make(metric="auc_roc", pos_val="None")
+    named.update("None", 0.5)
+    assert named.evaluator.num_positive_ref == 1
+    tuples = make(metric="auc_roc", pos_val=("a", "b"))
+    tuples.update(("a", "b"), 0.5)
+    tuples.update(("a", "c"), 0.5)
+    assert (tuples.evaluator.num_positive_ref, tuples.evaluator.num_negative_ref) == (1, 1)
+
+
+@pytest.mark.parametrize(("pos_val", "other"), [(True, False), ("spam", "ham"), (False, True)])
+def test_a_decision_is_a_score_of_one_or_zero(make, pos_val: Any, other: Any) -> None:
+    """What `predict_one` gives, which ensembles of river hand to their members' metrics."""
+    metric = make(metric="auc_roc", pos_val=pos_val)
+    for label, decision in ((pos_val, pos_val), (pos_val, other), (other, other), (other, other)):
+        metric.update(label, decision)
+    assert metric.get() == 0.75
+    with pytest.raises(InvalidInputError, match="score must be a number, got None"):
+        metric.update(pos_val, None)
+
+
+def test_members_of_an_ensemble(river, make, require) -> None:
+    """SRPClassifier clones its metric for each member, and weighs their votes by it."""
+    ensemble = require("river.ensemble")
+    classifier = ensemble.SRPClassifier(n_models=3, seed=1, metric=make(metric="auc_roc"))
+    for x, y in river.datasets.Phishing().take(120):
+        classifier.predict_proba_one(x)
+        classifier.learn_one(x, y)
+    counted = [member.metric.evaluator.num_cases for member in classifier]
+    assert len(counted) == 3
+    assert min(counted) > 0
+    assert all(0 <= member.metric.get() <= 1 for member in classifier)

@@ -176,3 +176,53 @@ def test_scorers_are_pickled(scorers) -> None:
     """A scorer can be pickled, as searches with workers need."""
     restored = pickle.loads(pickle.dumps(scorers.achievable_auc_pr_scorer))
     assert restored._score_func is scorers.achievable_auc_pr_score
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ([1, np.nan, 1, 0], "nan"),
+        (np.array([1, np.nan, 1, np.nan]), "nan"),
+        (np.array([1, np.nan, 1, 0], dtype=np.float32), "nan"),
+        ([1, None, 1, 0], "None"),
+        ([True, float("nan"), True, False], "nan"),
+        (["1", "", "1", "0"], "''"),
+        (["1", "N/A", "1", "0"], "'N/A'"),
+        (np.array(["1", "nan", "1", "0"]), "'nan'"),
+        (np.array([1, None, 1, 0], dtype=object), "None"),
+        (np.ma.masked_array([1, 1, 1, 0], mask=[0, 1, 0, 0]), "null"),
+    ],
+)
+@pytest.mark.parametrize("name", ["auc_pr_score", "achievable_auc_pr_score"])
+def test_missing_labels_are_refused(scorers, name: str, labels: Any, shown: str) -> None:
+    """As scikit-learn does; they are no negatives."""
+    with pytest.raises(InvalidInputError, match="y_true must not have missing values") as caught:
+        getattr(scorers, name)(labels, [0.9, 0.2, 0.8, 0.95])
+    assert (caught.value.field, caught.value.index) == ("y_true", 1)
+    assert shown in str(caught.value)
+
+
+def test_missing_labels_of_pandas(scorers, require) -> None:
+    """Of nullable columns, of objects and of floats."""
+    pandas = require("pandas")
+    for column in (
+        pandas.Series([1, None, 0], dtype="Int64"),
+        pandas.Series([1, pandas.NA, 0], dtype=object),
+        pandas.Series([1, None, 0]),
+        pandas.Series(["1", None, "0"]),
+        pandas.Series(["1", None, "0"], dtype="category"),
+    ):
+        with pytest.raises(InvalidInputError, match="y_true must not have missing values"):
+            scorers.auc_pr_score(column, [0.1, 0.2, 0.3])
+
+
+def test_labels_are_compared_as_values(scorers) -> None:
+    """Texts of numbers are those numbers, so that a column read as text is the same."""
+    scores, expected = (
+        [0.9, 0.7, 0.4, 0.1],
+        scorers.auc_pr_score([1, 0, 1, 0], [0.9, 0.7, 0.4, 0.1]),
+    )
+    for labels in (["1", "0", "1", "0"], ["1.0", "0.0", "1.0", "0.0"], [True, False, True, False]):
+        assert scorers.auc_pr_score(labels, scores) == expected
+    assert scorers.auc_pr_score(["NA", "US", "NA", "US"], scores, pos_label="NA") == expected
+    assert scorers.auc_pr_score([1, -1, 1, -1], scores) == expected

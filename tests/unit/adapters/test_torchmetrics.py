@@ -358,3 +358,60 @@ def test_distributed(tmp_path) -> None:
     for process in processes:
         _, errors = process.communicate(timeout=100)
         assert process.returncode == 0, errors
+
+
+CONVERSIONS = ["bfloat16", "float16", "float32", "half", "float", "double", "set_dtype", "to_empty"]
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+def test_the_state_keeps_its_type(torch, make, feed, conversion: str) -> None:
+    """Of a model that is converted with the metric in it: rounded scores would tie."""
+    rows = [(scores + 1e-9 * np.arange(scores.size), labels) for scores, labels in batches()]
+    model = torch.nn.ModuleDict({"net": torch.nn.Linear(1, 1), "area": make(metric="auc_roc")})
+    area = model["area"]
+    area.persistent(True)
+    feed(area, rows[:3])
+    weighted = torch.tensor([0.3, 0.7]), torch.tensor([0, 1]), torch.tensor([0.5, 1.5])
+    area.update(*weighted)
+    if conversion == "set_dtype":
+        area.set_dtype(torch.float16)
+    elif conversion == "to_empty":
+        model.to(device="cpu", dtype=torch.bfloat16, non_blocking=True)
+    elif hasattr(torch.nn.Module, conversion):
+        getattr(model, conversion)()
+    else:
+        model.to(getattr(torch, conversion))
+    feed(area, rows[3:])
+    whole = make(metric="auc_roc")
+    feed(whole, rows)
+    whole.update(*weighted)
+    assert area.compute() == whole.compute()
+    assert area.evaluator() == whole.evaluator()
+    assert area.dtype == torch.float64
+    assert {each.dtype for each in area.positives + area.weighted_positives} == {torch.float64}
+    loaded = make(metric="auc_roc")
+    loaded.load_state_dict(area.state_dict())
+    assert loaded.evaluator() == whole.evaluator()
+
+
+def test_a_state_of_fewer_bits_is_read(torch, make) -> None:
+    """It was rounded by its user; nothing that was counted is unreadable."""
+    metric = make(metric="auc_roc")
+    metric.persistent(True)
+    metric.update(torch.tensor([0.75, 0.25]), torch.tensor([1, 0]))
+    state = {
+        name: [each.to(torch.bfloat16) for each in columns]
+        for name, columns in metric.state_dict().items()
+    }
+    loaded = make(metric="auc_roc")
+    loaded.persistent(True)
+    loaded.load_state_dict(state)
+    assert loaded.evaluator() == metric.evaluator()
+
+
+def test_labels_that_are_missing_are_refused(torch, make) -> None:
+    """They are no negatives; nothing is counted."""
+    metric = make()
+    with pytest.raises(InvalidInputError, match="label must be True, False, 1 or 0, got nan"):
+        metric.update(torch.tensor([0.5, 0.4]), torch.tensor([1.0, float("nan")]))
+    assert not metric.evaluator().num_cases
