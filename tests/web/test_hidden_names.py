@@ -128,6 +128,7 @@ def test_metrics_are_of_the_tokens_streams(shared: tuple[Site, Header]) -> None:
         "streameval_metrics_seconds",
         "streameval_window_seconds",
         "streameval_streams_left_out",
+        "streameval_streams_missing",
     }
     of_all = {name for name, _ in series(one.http.get("/metrics").text)}
     assert {"streameval_rows_total", "streameval_streams", "streameval_calls_total"} <= of_all

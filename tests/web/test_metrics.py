@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from streameval._metric_registry import (
 )
 from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
+from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.tokens import create_token
 from streameval_server._web import metrics, pair_metrics, stream_metrics
 from streameval_server._web.pair_metrics import SERIES_A_PAIR, PairReadings, pair_families
@@ -469,6 +471,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock that the metrics use."""
     clock = Clock()
     monkeypatch.setattr(metrics, "time", clock)
+    monkeypatch.setattr(metrics, "_MAX_WAIT_S", 20.0)
     return clock
 
 
@@ -492,11 +495,11 @@ def test_who_comes_while_figures_are_found_waits(
     asked = 0
     real = stream_metrics.StreamMetrics.read
 
-    async def slow(self, before):
+    async def slow(self, *given):
         nonlocal asked
         asked += 1
         await asyncio.to_thread(go_on.wait, 20)
-        return await real(self, before)
+        await real(self, *given)
 
     monkeypatch.setattr(stream_metrics.StreamMetrics, "read", slow)
     with (
@@ -537,6 +540,92 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
         assert compared == ["a", "b", "b"]
 
 
+def test_a_slow_collection_goes_on_and_scrapes_say_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first scrape after a start has the streams that are known then; later ones have all."""
+    go_on = threading.Event()
+    real = stream_metrics.StreamMetrics._stream
+    read: list[str] = []
+
+    async def slow(self, name, *more):
+        if read:
+            await asyncio.to_thread(go_on.wait, 20)
+        read.append(name)
+        return await real(self, name, *more)
+
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "_stream", slow)
+    monkeypatch.setattr(metrics, "_MAX_WAIT_S", 0.2)
+
+    def names(series: Series) -> set[str]:
+        return {
+            dict(labels)["stream"] for name, labels in series if name == "streameval_references"
+        }
+
+    def is_first(series: Series) -> bool:
+        return names(series) == {"a"} and at(series, "streams_missing") == 2
+
+    with site() as one:
+        for name in ("a", "b", "c"):
+            one.show(name, "+-+-")
+        ends = time.monotonic() + 20
+        while not is_first(series := scraped(one)):  # shares the collection that goes on
+            assert names(series) <= {"a"}
+            assert time.monotonic() < ends
+        assert at(series, "serving") == 1
+        go_on.set()
+        while at(series, "streams_missing"):
+            assert time.monotonic() < ends
+            series = scraped(one)
+        assert names(series) == {"a", "b", "c"}
+        assert read == ["a", "b", "c"]
+
+
+def test_a_collection_that_fails_is_told_and_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the scrape that waits for it, and in the log; the next scrape has all figures."""
+    real = stream_metrics.StreamMetrics._stream
+    failures = [RequestError(Code.RESOURCE_EXHAUSTED, "too much", reason="QUERY_TOO_LARGE")]
+
+    async def broken(self, *given):
+        if failures:
+            raise failures.pop()
+        return await real(self, *given)
+
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "_stream", broken)
+    labels = {"stream": "a", "window": "all", "class": "positive"}
+    with site(ALWAYS_ANEW) as one:
+        one.show("a", "+-+-")
+        assert one.http.get("/metrics").status_code == 429
+        assert "the metrics of streams were not collected: too much" in caplog.text
+        assert at(scraped(one), "references", **labels) == 2
+
+
+def test_a_scrape_chooses_streams_by_their_label() -> None:
+    """With the parameter `stream`, each with those below it; the others are not left out."""
+    limits = Limits(max_metric_series=stream_metrics.SERIES_A_STREAM)
+    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
+        for name in ("ads", "fraud/v3", "fraudulent"):
+            one.show(name, "+-+-")
+        for chosen, shown, left_out in (
+            ("", {"ads"}, 2),
+            ("?stream=fraud", {"fraud/v3"}, 0),
+            ("?stream=fraudulent&stream=none", {"fraudulent"}, 0),
+            ("?stream=fraud&stream=ads", {"ads"}, 1),
+            ("?stream=none", set(), 0),
+        ):
+            answer = one.http.get(f"/metrics{chosen}")
+            found = {
+                sample.labels["stream"]
+                for family in text_string_to_metric_families(answer.text)
+                for sample in family.samples
+                if "stream" in sample.labels
+            }
+            assert found == shown
+            assert f"streameval_streams_left_out {left_out}.0" in answer.text
+
+
 def test_series_are_limited() -> None:
     """The first streams by name have series, the others are counted; all are within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
@@ -551,6 +640,32 @@ def test_series_are_limited() -> None:
         assert len(of_streams) == most - 1
         assert at(series, "streams_left_out") == 2
         assert at(series, "streams") == 4
+
+
+def test_streams_with_alarms_come_first_and_none_loses_its_series() -> None:
+    """Declared alarms count more than the name; a stream that is made later displaces none."""
+    limits = Limits(max_metric_series=2 * stream_metrics.SERIES_A_STREAM + 20)
+    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
+
+        def shown() -> set[str]:
+            series = scraped(one)
+            return {dict(labels)["stream"] for _, labels in series if "stream" in dict(labels)}
+
+        for name in ("m", "n", "z"):
+            one.show(name, "+-" * 20)
+        assert shown() == {"m", "n"}
+        one.show("a", "+-" * 20)
+        assert shown() == {"m", "n"}
+        later = (datetime.fromtimestamp(time.time() + hours * 3_600, UTC) for hours in (1, 9))
+        start, end = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in later)
+        alarms = {
+            "reference": {"startTime": start, "endTime": end},
+            "watches": [{"name": "ranking", "tolerance": 0.01}],
+        }
+        changed = {"stream": {"settings": {"alarms": alarms}}, "updateMask": "settings.alarms"}
+        answer = one.http.patch("/v1/streams/z", json=changed)
+        assert answer.status_code == 200, answer.text
+        assert shown() == {"z", "m"}
 
 
 def test_tokens(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The metrics that Prometheus scrapes: calls, the server, and each stream's figures.
 
-Collecting is expensive, so a result is cached for about the scrape interval and shared
-by all scrapers whose tokens cover the same streams; a token limited to some streams
+Collecting is expensive, so it goes on in the background: a scrape waits for it for `_MAX_WAIT_S` at
+most, and then answers what is known, with the number of streams that are still missing. The result
+is kept for about the scrape interval and shared by all scrapers who may see, and ask for, the same
+streams; a token limited to some streams
 gets the metrics of those, and of the server only what does not depend on other streams.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -40,12 +43,17 @@ if TYPE_CHECKING:
     from streameval_server._payloads.intake import PayloadIntake
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
+_log = logging.getLogger(__name__)
+
 _MAX_AGE = 0.9
 """Age, as a share of the interval, up to which a result is served again. Below 1, because
 a scrape may come a little early and must still get new figures."""
 
 _MAX_CACHED_SCRAPES = 8
-"""Cached results: one for each set of streams that scrapers' tokens cover."""
+"""Cached results: one for each set of streams that scrapers' tokens cover and that they ask for."""
+
+_MAX_WAIT_S = 0.5
+"""How long a scrape waits for new figures: with all else it takes less than a second."""
 
 _RULE = Rule(Scope.QUERY)
 _STATUS = "streameval.v1.AdminService/GetServerStatus"
@@ -53,12 +61,11 @@ _STATUS = "streameval.v1.AdminService/GetServerStatus"
 
 @dataclass(slots=True)
 class _Scrape:
-    """The cached result for one set of streams."""
+    """The cached result for one set of streams; `collecting` is the task that renews it."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    collecting: asyncio.Task[None] | None = None
     started_s: float = float("-inf")
     streams: StreamReadings = field(default_factory=StreamReadings)
-    status: Any = None
     took_s: float = 0.0
 
 
@@ -74,7 +81,7 @@ class Metrics:
     registry
         The registry for metrics of calls; not shared.
     interval_s
-        The scrape interval; with 0 every scrape collects anew.
+        The scrape interval; with 0 every scrape collects anew, and waits for all of it.
     window_s, max_series
         As in StreamMetrics.
     intake
@@ -97,10 +104,11 @@ class Metrics:
         self._registry = registry
         self._runner = runner
         self._max_age_s = _MAX_AGE * interval_s
+        self._max_wait_s = _MAX_WAIT_S if interval_s else None
         self._window_s = window_s
         self._status = methods.find(_STATUS)
         self._streams = StreamMetrics(methods, window_s=window_s, max_series=max_series)
-        self._scrapes: dict[tuple[str, ...] | None, _Scrape] = {}
+        self._scrapes: dict[tuple[tuple[str, ...] | None, ...], _Scrape] = {}
 
     async def respond(self, request: Request) -> Response:
         """Answer a scrape."""
@@ -109,11 +117,14 @@ class Metrics:
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         check = CallCheck(_RULE)
         encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
+        chosen = tuple(sorted(set(authorised.request.query_params.getlist("stream")))) or None
         while True:
             streams = current_access().streams
-            scrape = await self._scraped(streams)
+            status: Any = await self._status.answer(admin_pb2.GetServerStatusRequest())
+            scrape = await self._scraped(streams, chosen)
+            readings = scrape.streams.copy()  # which a collection may change meanwhile
             # Off the event loop: there may be thousands of lines.
-            exposition = _Exposition(self._families(scrape, streams))
+            exposition = _Exposition(self._families(status, readings, scrape.took_s, streams))
             text = await asyncio.to_thread(encode, exposition)
             # The token may have been revoked or narrowed meanwhile.
             check.check_answer()
@@ -121,43 +132,85 @@ class Metrics:
                 break
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
-    async def _scraped(self, streams: tuple[str, ...] | None) -> _Scrape:
-        """Return the result for these streams, collected anew if it is too old."""
-        scrape = self._scrapes.get(streams)
+    async def _scraped(
+        self, streams: tuple[str, ...] | None, chosen: tuple[str, ...] | None
+    ) -> _Scrape:
+        """Return the result for these streams, as new as it is after a short wait."""
+        key = streams, chosen
+        scrape = self._scrapes.get(key)
         if scrape is None:
             if len(self._scrapes) >= _MAX_CACHED_SCRAPES:
-                del self._scrapes[min(self._scrapes, key=lambda key: self._scrapes[key].started_s)]
-            scrape = self._scrapes[streams] = _Scrape()
+                self._drop_oldest()
+            scrape = self._scrapes[key] = _Scrape()
         arrived_s = time.monotonic()
-        async with scrape.lock:
-            # The age runs from the start of the collection to the arrival of the scrape.
-            # Scrapes that arrive while one collects then share its result, and a slow
-            # collection does not look fresh.
-            if arrived_s - scrape.started_s >= self._max_age_s:
-                started_s = time.monotonic()
-                scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
-                scrape.streams = await self._streams.read(scrape.streams)
-                scrape.took_s = time.monotonic() - started_s
-                if current_access().streams == streams:  # else it covers other streams
-                    scrape.started_s = started_s
+        loop = asyncio.get_running_loop()
+        until_s = None if self._max_wait_s is None else loop.time() + self._max_wait_s
+        # The age runs from the start of the collection to the arrival of the scrape. Scrapes
+        # that arrive while one collects then share its result, and a slow collection does not
+        # look fresh.
+        while arrived_s - scrape.started_s >= self._max_age_s:
+            own = None
+            if scrape.collecting is None:
+                own = asyncio.create_task(self._collect(scrape, streams, chosen))
+                own.add_done_callback(_report)
+                scrape.collecting = own
+            left_s = None if until_s is None else max(until_s - loop.time(), 0.0)
+            done, _ = await asyncio.wait({scrape.collecting}, timeout=left_s)
+            if not done:
+                break
+            if own is not None:  # after that of another, whose rights may have ended, one's own
+                own.result()
+                break
         return scrape
 
-    def _families(self, scrape: _Scrape, streams: tuple[str, ...] | None) -> Iterator[Metric]:
+    def _drop_oldest(self) -> None:
+        """Forget the result that is the oldest, and end its collection: there are few at a time."""
+        key = min(self._scrapes, key=lambda each: self._scrapes[each].started_s)
+        dropped = self._scrapes.pop(key)
+        if dropped.collecting is not None:
+            dropped.collecting.cancel()
+
+    async def _collect(
+        self, scrape: _Scrape, streams: tuple[str, ...] | None, chosen: tuple[str, ...] | None
+    ) -> None:
+        """Read all streams again, with the rights of the scrape that has begun it."""
+        started_s = time.monotonic()
+        try:
+            await self._streams.read(scrape.streams, chosen)
+            scrape.took_s = time.monotonic() - started_s
+            if current_access().streams == streams:  # else it covers other streams
+                scrape.started_s = started_s
+        finally:
+            scrape.collecting = None
+
+    def _families(
+        self,
+        status: admin_pb2.GetServerStatusResponse,
+        readings: StreamReadings,
+        took_s: float,
+        streams: tuple[str, ...] | None,
+    ) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "streameval_metrics_seconds",
-            "How long it took to collect these metrics.",
-            value=scrape.took_s,
+            "How long the last collection of all streams took.",
+            value=took_s,
         )
         yield GaugeMetricFamily(
             "streameval_window_seconds", "The recent window.", value=self._window_s
         )
-        yield from _shared_families(scrape.status)
+        yield from _shared_families(status)
         if streams is None:
             yield from self._registry.collect()
-            yield from _server_families(scrape.status)
-        yield from stream_families(scrape.streams)
+            yield from _server_families(status)
+        yield from stream_families(readings)
         if self._intake is not None:
             yield _payload_family(self._intake, streams)
+
+
+def _report(collected: asyncio.Task[None]) -> None:
+    """Log why a collection has failed: the scrape that began it may not wait for it any more."""
+    if not collected.cancelled() and collected.exception() is not None:
+        _log.warning("the metrics of streams were not collected: %s", collected.exception())
 
 
 class _Exposition:

@@ -3,15 +3,16 @@
 A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
 threshold, `SERIES_OF_COSTS` where it declares costs too, `SERIES_OF_CALIBRATION` on the
 probability scale, and where it declares alarms `SERIES_A_WATCH` for each watch and one for
-all, so the limit on series limits streams: the first by name that fit are exported, and a
-gauge counts the others; what is left of it is for pairs, and then for projections. An
-unchanged snapshot costs a copy, because the query engine caches it by the parts that it was
-made of; a comparison is reused while both snapshots of its stream stay the same.
+all, so the limit on series limits streams: those that declare alarms come first, then those
+that had series before, then others by name; a gauge counts those that do not fit. What is left
+of it is for pairs, and then for projections. An unchanged snapshot costs a copy, because the
+query engine caches it by the parts that it was made of; a comparison is reused while both
+snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import (
@@ -30,6 +31,7 @@ from streameval._metric_registry import (
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.coverage_answers import DELAY_BOUNDS_S
+from streameval_server._security.tokens import covers
 from streameval_server._web.alarm_metrics import SERIES_A_WATCH, alarm_families, read_alarms
 from streameval_server._web.histogram_metrics import add_histogram
 from streameval_server._web.pair_metrics import (
@@ -93,12 +95,14 @@ class _StreamReading:
 
 @dataclass(slots=True)
 class StreamReadings:
-    """The streams at the time of one scrape.
+    """What is known of the streams; a collection renews one stream after the other.
 
     Attributes
     ----------
     by_name : dict of str to _StreamReading
-        The exported streams.
+        The exported streams that were read.
+    missing : int
+        How many of the exported streams were not read yet.
     left_out : int
         How many streams are not exported.
     alarms : list of AlarmStatus
@@ -110,10 +114,15 @@ class StreamReadings:
     """
 
     by_name: dict[str, _StreamReading] = field(default_factory=dict)
+    missing: int = 0
     left_out: int = 0
     alarms: list[alarm_pb2.AlarmStatus] = field(default_factory=list)
     pairs: PairReadings = field(default_factory=PairReadings)
     projections: ProjectionReadings = field(default_factory=ProjectionReadings)
+
+    def copy(self) -> StreamReadings:
+        """Return readings that no collection changes. O(streams)."""
+        return replace(self, by_name=dict(sorted(self.by_name.items())))
 
 
 class StreamMetrics:
@@ -138,33 +147,64 @@ class StreamMetrics:
         self._window_us = round(window_s * 1e6)
         self._max_series = max_series
 
-    async def read(self, before: StreamReadings) -> StreamReadings:
-        """Read the streams again; comparisons that are still valid come from `before`."""
-        readings, room = StreamReadings(), self._max_series
-        async for name, settings in self._streams():
-            figures, series = _figures_of(settings)
-            room -= series
-            if room < 0:
-                readings.left_out += 1
-                continue
+    async def read(self, readings: StreamReadings, chosen: tuple[str, ...] | None = None) -> None:
+        """Read the streams again, first those that were not read yet.
+
+        Parameters
+        ----------
+        readings : StreamReadings
+            Renewed in place; comparisons that are still valid stay.
+        chosen : tuple of str, optional
+            Only these streams and those below them.
+        """
+        known = readings.by_name
+        wanted, room = await self._wanted(readings, chosen)
+        for name in known.keys() - wanted.keys():
+            del known[name]
+        readings.missing = len(wanted) - len(known)
+        readings.alarms = await read_alarms(self._alarms, wanted)
+        for name in sorted(wanted, key=lambda each: each in known):
             try:
-                readings.by_name[name] = await self._stream(name, figures, before.by_name.get(name))
+                known[name] = await self._stream(name, wanted[name], known.get(name))
             except RequestError as error:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
-        readings.alarms = await read_alarms(self._alarms, readings.by_name)
-        readings.pairs = await self._pairs.read(before.pairs, room)
+                known.pop(name, None)
+            readings.missing = len(wanted.keys() - known.keys())
+        readings.missing = 0
+        readings.pairs = await self._pairs.read(readings.pairs, room)
         room -= SERIES_A_PAIR * len(readings.pairs.by_names)
-        joined = [
-            name for name, each in readings.by_name.items() if each.whole.HasField("coverage")
-        ]
+        joined = [name for name, each in sorted(known.items()) if each.whole.HasField("coverage")]
         readings.projections = await read_projections(
             self._snapshot,
             joined[: max(room, 0) // SERIES_A_PROJECTION],
-            before.projections,
+            readings.projections,
             lambda name: self._selection(name, 1),
         )
-        return readings
+
+    async def _wanted(
+        self, readings: StreamReadings, chosen: tuple[str, ...] | None
+    ) -> tuple[dict[str, tuple[str, ...]], int]:
+        """Return the streams that have series, each with its figures, and how many more may be.
+
+        The number of those that do not fit is noted in `readings`.
+        """
+        listed = [each async for each in self._streams() if covers(chosen, each[0])]
+        # Those that were declared to be watched; then none that has series loses them.
+        listed.sort(
+            key=lambda each: (not each[1].HasField("alarms"), each[0] not in readings.by_name)
+        )
+        wanted: dict[str, tuple[str, ...]] = {}
+        room = self._max_series
+        for number, (name, settings) in enumerate(listed):
+            figures, series = _figures_of(settings)
+            if series > room:
+                readings.left_out = len(listed) - number
+                return wanted, 0
+            room -= series
+            wanted[name] = figures
+        readings.left_out = 0
+        return wanted, room
 
     async def _streams(self) -> AsyncIterator[tuple[str, stream_pb2.StreamSettings]]:
         """Yield the streams and their settings."""
@@ -259,6 +299,11 @@ def stream_families(readings: StreamReadings) -> Iterator[Metric]:
         "streameval_streams_left_out",
         "Streams without series, because there would be too many.",
         value=readings.left_out,
+    )
+    yield GaugeMetricFamily(
+        "streameval_streams_missing",
+        "Streams whose series are not computed yet, as after a start.",
+        value=readings.missing,
     )
     yield from _figures(readings)
     yield from alarm_families(readings.alarms)
