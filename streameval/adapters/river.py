@@ -156,7 +156,7 @@ class BinaryArea(metrics.base.BinaryMetric):
         try:
             found, wanted = class_of(y_true), class_of(self.pos_val)
         except TypeError:  # labels of other types, such as tuples
-            return bool(y_true == self.pos_val)
+            return type(y_true) is type(self.pos_val) and bool(y_true == self.pos_val)
         if found != wanted and is_missing(found):
             message = f"y_true is missing, got {shown(y_true)}: leave the case out"
             raise InvalidInputError(message, field="y_true")
