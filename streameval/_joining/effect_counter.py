@@ -96,7 +96,7 @@ class EffectCounter:
 
     def count_rows(self, rows: Sequence[EffectRow], now_us: int) -> None:  # noqa: ARG002 - panes use it
         """Count a few effects of one moment, row by row. O(n log panes)."""
-        for kind, _, score, group, units in rows:
+        for kind, _, score, group, units, _ in rows:
             self.overall.add_one(kind, score)
             apply_one(kind, score, lambda: self._plain, group, units)
 
@@ -183,7 +183,7 @@ class PaneEffectCounter(EffectCounter):
         if self.delays is not None:
             kept = [row[:3] for row in rows if row.event_us >= grid.oldest_us]
             self.delays.count_rows(kept, now_us)
-        for kind, event_us, score, group, units in rows:
+        for kind, event_us, score, group, units, _ in rows:
             self.overall.add_one(kind, score)
             if event_us < grid.oldest_us:
                 self.beyond_retention += 1

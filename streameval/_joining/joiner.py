@@ -55,6 +55,7 @@ _REPEAT_OF = np.array(
     dtype=np.uint8,
 )
 """For each state with a label, the operation that repeats this label."""
+_IS_EARLY = np.isin(np.arange(Rules.STATES), (EARLY_NEGATIVE, EARLY_POSITIVE))
 _SETS_UNITS = (_IS_LABEL[:, None] & ~_HAS_LABEL).ravel()
 """Whether a rule gives an id its first label: then it takes the label's weight."""
 
@@ -67,6 +68,8 @@ class EffectRow(NamedTuple):
     score: float
     group: int | None = None
     units: int = WEIGHT_UNITS
+    at_us: int | None = None
+    """When its label became known; None where that is when it arrived."""
 
 
 class Joiner:
@@ -126,6 +129,7 @@ class Joiner:
         now_us: int,
         codes: CodeArray | None = None,
         clusters: CodeArray | None = None,
+        knows_labels_times: bool = False,
     ) -> Effects:
         """Take predictions. O(n).
 
@@ -141,13 +145,17 @@ class Joiner:
             Segment codes; None is 0 for all.
         clusters : uint16[n] or None
             The groups of clusters, if predictions have clusters.
+        knows_labels_times : bool
+            Whether labels that wait for these predictions came with `at_us`, which is then
+            when they became known, instead of now.
         """
         ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
         if codes is None:
             codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
         if clusters is not None:
             codes = np.column_stack((clusters, codes))
-        return self._join(Operations(ids, ops, scores, event_us, codes), now_us)
+        at_us = np.full(len(ids), now_us) if knows_labels_times else None
+        return self._join(Operations(ids, ops, scores, event_us, codes, at_us=at_us), now_us)
 
     def label(
         self,
@@ -158,6 +166,7 @@ class Joiner:
         event_us: IntArray | None = None,
         scores: FloatArray | None = None,
         units: IntArray | None = None,
+        at_us: IntArray | None = None,
     ) -> Effects:
         """Take labels. O(n).
 
@@ -177,17 +186,22 @@ class Joiner:
             stands for its prediction too.
         units : int64[n] or None
             The weight of each, in units of 2**-16; None where each weighs 1.
+        at_us : int64[n] or None
+            When each became known; None where that is now. A label that waits for its
+            prediction keeps it as its event time, unless that is given.
         """
         ops = positives.astype(np.uint8)
         ops += int(Op.LABEL_NEGATIVE if scores is None else Op.FULL_NEGATIVE)
         if scores is None:
             scores = np.full(len(ids), np.nan)
         if event_us is None:
+            event_us = at_us
+        if event_us is None:
             event_us = np.full(len(ids), max(now_us, self.now_us), dtype=np.int64)
         if units is not None:
             self.table.keep_units()
         codes = self._no_codes(len(ids))
-        return self._join(Operations(ids, ops, scores, event_us, codes, units), now_us)
+        return self._join(Operations(ids, ops, scores, event_us, codes, units, at_us), now_us)
 
     def retract(self, ids: Sequence[bytes], *, now_us: int) -> Effects:
         """Retract predictions, labelled or not. O(n)."""
@@ -253,7 +267,7 @@ class Joiner:
 
     def _join_distinct(self, rows: Operations) -> Effects:
         """Apply one operation to each of distinct ids, as columns."""
-        ids, ops, scores, event_us, codes, _ = rows
+        ids, ops, scores, event_us, codes, _, at_us = rows
         table, rules = self.table, self._rules
         slots = table.find(ids)
         known = slots >= 0
@@ -274,6 +288,9 @@ class Joiner:
         if new.size:
             all_new = new.size == len(ids)
             slots[new] = table.add(ids if all_new else [ids[row] for row in new.tolist()])
+        if at_us is not None:
+            early = (ops == Op.PREDICT) & _IS_EARLY[states]
+            at_us = np.where(early, table.event_us[slots], at_us)
         stored = np.flatnonzero(rules.stores[rule])
         if stored.size:
             at = slots[stored]
@@ -284,7 +301,7 @@ class Joiner:
             first = np.flatnonzero(_SETS_UNITS[rule])
             table.set_units(slots[first], rows.units[first])
         kinds = (rules.first_effect[rule], rules.second_effect[rule])
-        effects = Effects.concat([self._effects_at(slots, each) for each in kinds])
+        effects = Effects.concat([self._effects_at(slots, each, at_us) for each in kinds])
         kept = after != UNKNOWN
         table.state[slots[kept]] = after[kept]
         self._schedule(slots, rules.due[rule])
@@ -294,9 +311,10 @@ class Joiner:
     def _join_in_order(self, rows: Operations) -> Iterator[Effects]:
         """Apply operations one by one, in order; ids may repeat."""
         happened: list[tuple[EffectRow, CodeArray]] = []
-        ids, ops, scores, event_us, codes, units = rows
+        ids, ops, scores, event_us, codes, units, at_us = rows
         weights = repeat(WEIGHT_UNITS, len(ids)) if units is None else units.tolist()
-        columns = (ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, weights)
+        times = repeat(None, len(ids)) if at_us is None else at_us.tolist()
+        columns = (ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, weights, times)
         for row in zip(*columns, strict=True):
             happened += self._join_row(*row)
             late = self.advance(self.now_us)
@@ -312,7 +330,10 @@ class Joiner:
         return Effects(
             np.array([row.kind for row, _ in happened], dtype=np.uint8),
             np.array([row.event_us for row, _ in happened], dtype=np.int64),
-            np.full(len(happened), self.now_us, dtype=np.int64),
+            np.array(
+                [self.now_us if row.at_us is None else row.at_us for row, _ in happened],
+                dtype=np.int64,
+            ),
             np.array([row.score for row, _ in happened]),
             *self._split(np.array([codes for _, codes in happened], dtype=np.uint16)),
             units=unless_one(np.array([row.units for row, _ in happened], dtype=np.int64)),
@@ -330,6 +351,7 @@ class Joiner:
         event_us: int,
         codes: CodeArray | int,
         units: int = WEIGHT_UNITS,
+        at_us: int | None = None,
     ) -> list[tuple[EffectRow, CodeArray]]:
         """Apply one operation: as `_join_distinct`, without columns."""
         table = self.table
@@ -344,6 +366,8 @@ class Joiner:
             if rule.after == UNKNOWN:
                 return []
             slot = int(table.add([id_])[0])
+        if at_us is not None and op == Op.PREDICT and _IS_EARLY[state]:
+            at_us = int(table.event_us[slot])
         if rule.stores:
             table.score[slot] = score + 0.0
             table.event_us[slot] = event_us
@@ -352,7 +376,7 @@ class Joiner:
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
         group = int(table.codes[slot, 0]) if self.has_clusters else None
         happened = [
-            (EffectRow(int(kind), event_us, score, group, units), table.codes[slot].copy())
+            (EffectRow(int(kind), event_us, score, group, units, at_us), table.codes[slot].copy())
             for kind in rule.effects
         ]
         if rule.after == UNKNOWN:
@@ -379,14 +403,18 @@ class Joiner:
             table.set_units(np.array([slot]), np.array([units]))
         return int(table.units[slot])
 
-    def _effects_at(self, slots: SlotArray, kinds: KindArray) -> Effects:
+    def _effects_at(
+        self, slots: SlotArray, kinds: KindArray, at_us: IntArray | None = None
+    ) -> Effects:
         rows = np.flatnonzero(kinds != NO_EFFECT)
         if not rows.size:
             return NO_EFFECTS
         if rows.size < slots.size:
             slots, kinds = slots[rows], kinds[rows]
+            at_us = None if at_us is None else at_us[rows]
         table = self.table
-        at_us = np.full(slots.size, self.now_us, dtype=np.int64)
+        if at_us is None:
+            at_us = np.full(slots.size, self.now_us, dtype=np.int64)
         return Effects(
             kinds,
             table.event_us[slots],

@@ -28,6 +28,9 @@ class Operations(NamedTuple):
     codes: CodeArray
     units: IntArray | None = None
     """The weight of each label in units of 2**-16; None where each weighs 1."""
+    at_us: IntArray | None = None
+    """When each label became known; None where that is when it arrived. Of a prediction any
+    time: then the label that waits for it became known at the event time that it was given."""
 
     def at(self, rows: list[int]) -> Operations:
         """Return some of the rows."""
@@ -39,6 +42,7 @@ class Operations(NamedTuple):
             self.event_us[rows],
             self.codes[rows],
             None if self.units is None else self.units[rows],
+            None if self.at_us is None else self.at_us[rows],
         )
 
 

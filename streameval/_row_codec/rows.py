@@ -275,14 +275,18 @@ def encode_times(times: EventTimes) -> list[int]:
     return listed
 
 
-def decode_times(times: Sequence[int], size: int, *, like: str) -> EventTimes:
-    """Return event times; `like` is the column that has `size` rows. Raises InvalidInputError."""
+def decode_times(
+    times: Sequence[int], size: int, *, like: str, name: str = "event_times_us"
+) -> EventTimes:
+    """Return the times of rows; `like` is the column that has `size` rows.
+
+    Raises InvalidInputError.
+    """
     given = len(times)
     if given not in ((0, 1, size) if size else (0,)):
         raise InvalidInputError(
-            f"event_times_us must have one row, or one for each of {like}, "
-            f"got {given} rows and {size}",
-            field="event_times_us",
+            f"{name} must have one row, or one for each of {like}, got {given} rows and {size}",
+            field=name,
         )
     if given == 0:
         return None

@@ -269,7 +269,7 @@ class Partition:
                 return None
             messages = waiting.cut(count)
         offsets = redo or PieceRange(messages[0].offset(), messages[-1].offset() + 1)
-        piece = read_piece(messages, self._mappings, self._streams)
+        piece = read_piece(messages, self._mappings, self._streams, self._max_skew_us)
         return ReadRange(offsets, piece, redo is not None, low_us)
 
     # --- A worker's thread ----------------------------------------------------------------------

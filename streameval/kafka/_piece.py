@@ -82,12 +82,15 @@ def read_piece(
     messages: Sequence[Message],
     mappings: Sequence[PayloadMapping],
     streams: Sequence[str] = (),
+    max_skew_us: int = 0,
 ) -> Piece:
     """Return the batches of some messages, of some streams and those below. O(payloads).
 
+    Other partitions may be up to `max_skew_us` behind.
+
     Nothing that a message may hold makes it raise: it is a refusal of that message.
     """
-    return _Reading(messages, mappings, streams).run()
+    return _Reading(messages, mappings, streams, max_skew_us).run()
 
 
 class _Reading:
@@ -98,6 +101,7 @@ class _Reading:
         messages: Sequence[Message],
         mappings: Sequence[PayloadMapping],
         streams: Sequence[str],
+        max_skew_us: int,
     ) -> None:
         self._piece = Piece(messages)
         self._mappings = mappings
@@ -107,6 +111,9 @@ class _Reading:
         if self._plain is not None and not self._is_ours(self._plain.mapping.stream):
             self._plain = None
         self._groups: dict[tuple[object, ...], RowBatch] = {}
+        times = [time for each in messages if (time := message_time_us(each)) is not None]
+        # The same each time, so that a piece that is made again is the same.
+        self._source_us = max(min(times) - max_skew_us, 0) if times else None
 
     def run(self) -> Piece:
         """Return the piece."""
@@ -144,15 +151,15 @@ class _Reading:
         """Add the rows of the simplest messages from a place on; return where they end."""
         run = plain.read(self._piece.messages, start)
         stream = plain.mapping.stream
-        found = [(run.predictions, False), (run.labels, True)]
+        found = [(run.predictions, False, run.times), (run.labels, True, run.label_times)]
         if run.labels.places[:1] < run.predictions.places[:1]:
             found.reverse()  # batches are in the order of their first rows
-        for columns, is_labels in found:
+        for columns, is_labels, times in found:
             if not columns.ids:
                 continue
-            key = (True,) if is_labels else (False, bool(run.times), False)
+            key = (True, bool(times)) if is_labels else (False, bool(times), False)
             batch = self._batch(plain.mapping, stream, *key)
-            batch.extend(columns.ids, columns.values, columns.places, run.times)
+            batch.extend(columns.ids, columns.values, columns.places, times)
             self._piece.rows[stream] += len(columns.ids)
         return run.stop
 
@@ -164,7 +171,8 @@ class _Reading:
         batch = self._groups.get(key)
         if batch is None:
             stream = str(key[0])
-            batch = self._groups[key] = RowBatch(stream, is_labels=bool(key[1]))
+            batch = RowBatch(stream, is_labels=bool(key[1]), source_us=self._source_us)
+            self._groups[key] = batch
             self._piece.mappings.setdefault(stream, mapping)
         return batch
 
@@ -224,9 +232,11 @@ class _Reading:
         for is_labels in (False, True):
             if (row.label if is_labels else row.score) is None:
                 continue
+            # Columns are whole: rows that lack one do not share a batch with others.
             key: tuple[object, ...] = (row.stream, is_labels)
-            if not is_labels:
-                # Columns are whole: rows that lack one do not share a batch with others.
+            if is_labels:
+                key += (time_us is not None,)
+            else:
                 has_time = row.time_us is not None or time_us is not None
                 key += (has_time, row.cluster is not None, *row.segments)
             self._batch(mapping, *key).add(row, place, time_us)

@@ -52,14 +52,16 @@ class PlainRun:
     stop : int
         The place of the first message that is not among them.
     predictions, labels : PlainColumns
-    times : list of int
-        Of the predictions' messages, in microseconds since 1970; empty when they have none.
+    times, label_times : list of int
+        Of the predictions' and the labels' messages, in microseconds since 1970; empty when
+        they have none.
     """
 
     stop: int
     predictions: PlainColumns = field(default_factory=PlainColumns)
     labels: PlainColumns = field(default_factory=PlainColumns)
     times: list[int] = field(default_factory=list)
+    label_times: list[int] = field(default_factory=list)
 
 
 def message_time_us(message: Message) -> int | None:
@@ -111,10 +113,12 @@ class PlainRows:
         """
         run = PlainRun(start)
         times: list[int] = []
+        label_times: list[int] = []
         score_key, label_key, id_key, time_key = self._score, self._label, self._id, self._time
         has_times = start < len(messages) and message_time_us(messages[start]) is not None
         # Bound once: looking up six methods takes as long as decoding a message's text.
-        add_time, predictions, labels = times.append, run.predictions, run.labels
+        add_time, add_label_time = times.append, label_times.append
+        predictions, labels = run.predictions, run.labels
         add_scored, add_scored_id = predictions.places.append, predictions.ids.append
         add_labelled, add_labelled_id = labels.places.append, labels.ids.append
         add_score, add_label = predictions.values.append, labels.values.append
@@ -158,11 +162,14 @@ class PlainRows:
                 add_scored_id(id_)
                 add_score(score)
             if label is not None:
+                add_label_time(time_ms)
                 add_labelled(place)
                 add_labelled_id(id_)
                 add_label(bool(label))
         else:
             place = len(messages)
         run.stop = place
-        run.times = [time_ms * 1000 for time_ms in times] if has_times else []
+        if has_times:
+            run.times = [time_ms * 1000 for time_ms in times]
+            run.label_times = [time_ms * 1000 for time_ms in label_times]
         return run

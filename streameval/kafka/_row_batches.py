@@ -42,12 +42,16 @@ class RowBatch:
     places : list of int
         For each row the place of its message in the piece.
     times : list of int
-        Of predictions, in microseconds since 1970; empty when the server is to date them.
+        In microseconds since 1970, of predictions, and when labels became known; empty when the
+        server is to date them.
     segments : dict of str to list of str
     clusters : list of str
         Empty, or one for each row.
     weights : list of float or None
         Of labels; None is 1.
+    source_us : int or None
+        The time of the source's log: no message that is older is still to come, so the server
+        lets ids expire by it. None without times.
     """
 
     stream: str
@@ -59,16 +63,19 @@ class RowBatch:
     segments: dict[str, list[str]] = field(default_factory=dict)
     clusters: list[str] = field(default_factory=list)
     weights: list[float | None] = field(default_factory=list)
+    source_us: int | None = None
     _message: ingest_pb2.Batch | None = field(default=None, repr=False, compare=False)
     """Made by `bounded`, after which rows are not added any more."""
 
     def add(self, row: PayloadRow, place: int, time_us: int | None) -> None:
-        """Append a row; `time_us` is the time of its message, for a prediction without one."""
+        """Append a row; `time_us` is the time of its message, for a row without one."""
         self.ids.append(row.id)
         self.places.append(place)
         if self.is_labels:
             self.values.append(row.label)
             self.weights.append(row.weight)
+            if time_us is not None:
+                self.times.append(time_us)
             return
         self.values.append(row.score)
         time = time_us if row.time_us is None else row.time_us
@@ -82,14 +89,13 @@ class RowBatch:
     def extend(
         self, ids: Sequence[str], values: Sequence[Any], places: list[int], times: list[int]
     ) -> None:
-        """Append rows without weights; `times` of predictions. O(rows)."""
+        """Append rows without weights. O(rows)."""
         self.ids += ids
         self.values += values
         self.places += places
+        self.times += times
         if self.is_labels:
             self.weights += [None] * len(ids)
-        else:
-            self.times += times
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -110,6 +116,7 @@ class RowBatch:
             {key: column(values) for key, values in self.segments.items()},
             column(self.clusters),
             column(self.weights),
+            self.source_us,
         )
 
     def message(self, sequence: int) -> ingest_pb2.Batch:
@@ -119,10 +126,17 @@ class RowBatch:
             self._message.ClearField("source_checksum")
             return self._message
         if self.is_labels:
-            labels = ingest_pb2.Labels(ids=self.ids, positives=self.values)
+            labels = ingest_pb2.Labels(
+                ids=self.ids, positives=self.values, label_times_us=self.times
+            )
             if any(each is not None for each in self.weights):
                 labels.weights.extend(1.0 if each is None else each for each in self.weights)
-            return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
+            return ingest_pb2.Batch(
+                sequence=sequence,
+                stream=self.stream,
+                labels=labels,
+                source_time_us=self.source_us or 0,
+            )
         predictions = ingest_pb2.Predictions(
             ids=self.ids,
             scores=self.values,
@@ -131,7 +145,12 @@ class RowBatch:
         )
         if self.clusters:
             predictions.clusters_u32le = encode_clusters(cluster_checksums(self.clusters))
-        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
+        return ingest_pb2.Batch(
+            sequence=sequence,
+            stream=self.stream,
+            predictions=predictions,
+            source_time_us=self.source_us or 0,
+        )
 
     def bounded(self) -> Iterator[RowBatch]:
         """Yield it in batches of limited length, the same ones each time. O(rows)."""

@@ -26,7 +26,7 @@ from streameval.v1 import status_pb2 as streameval_dot_v1_dot_status__pb2
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"T\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x66ter_epoch\x18\x03 \x01(\x04\x12\x16\n\x0e\x61\x66ter_sequence\x18\x04 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xce\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\x12\x0f\n\x07history\x18\x0c \x01(\x06\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xa9\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x12\x17\n\x0fsource_checksum\x18\x08 \x01(\x06\x42\x06\n\x04rows\"\x88\x02\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\x12\x0f\n\x07weights\x18\x08 \x03(\x01\x12\x10\n\x08\x63lusters\x18\t \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\n \x01(\x0c\x12\x1b\n\x13label_probabilities\x18\x0b \x03(\x01\"P\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\x12\x13\n\x0b\x63odes_u16le\x18\x04 \x01(\x0c\"\x9c\x01\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x10\n\x08\x63lusters\x18\x05 \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\x06 \x01(\x0c\"~\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\x12\x0f\n\x07weights\x18\x05 \x03(\x01\x12\x1b\n\x13label_probabilities\x18\x06 \x03(\x01\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"L\n\x10MergeManyRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeader\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"|\n\x11MergeManyResponse\x12\x13\n\x0bnum_settled\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x12\n\nduplicates\x18\x03 \x03(\x04\x12,\n\x07refused\x18\x04 \x03(\x0b\x32\x1b.streameval.v1.MergeRefused\"W\n\x0cMergeRefused\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x0e\n\x06reason\x18\x03 \x01(\t\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xca\x02\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x12R\n\tMergeMany\x12\x1f.streameval.v1.MergeManyRequest\x1a .streameval.v1.MergeManyResponse(\x01\x30\x01\x42q\n\rstreameval.v1B\x0bIngestProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"T\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x66ter_epoch\x18\x03 \x01(\x04\x12\x16\n\x0e\x61\x66ter_sequence\x18\x04 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xce\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\x12\x0f\n\x07history\x18\x0c \x01(\x06\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xc1\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x12\x17\n\x0fsource_checksum\x18\x08 \x01(\x06\x12\x16\n\x0esource_time_us\x18\t \x01(\x10\x42\x06\n\x04rows\"\x88\x02\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\x12\x0f\n\x07weights\x18\x08 \x03(\x01\x12\x10\n\x08\x63lusters\x18\t \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\n \x01(\x0c\x12\x1b\n\x13label_probabilities\x18\x0b \x03(\x01\"P\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\x12\x13\n\x0b\x63odes_u16le\x18\x04 \x01(\x0c\"\x9c\x01\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x10\n\x08\x63lusters\x18\x05 \x03(\x07\x12\x16\n\x0e\x63lusters_u32le\x18\x06 \x01(\x0c\"\x96\x01\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\x12\x0f\n\x07weights\x18\x05 \x03(\x01\x12\x1b\n\x13label_probabilities\x18\x06 \x03(\x01\x12\x16\n\x0elabel_times_us\x18\x07 \x03(\x10\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"L\n\x10MergeManyRequest\x12*\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeader\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"|\n\x11MergeManyResponse\x12\x13\n\x0bnum_settled\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x12\n\nduplicates\x18\x03 \x03(\x04\x12,\n\x07refused\x18\x04 \x03(\x0b\x32\x1b.streameval.v1.MergeRefused\"W\n\x0cMergeRefused\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x0e\n\x06reason\x18\x03 \x01(\t\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xca\x02\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x12R\n\tMergeMany\x12\x1f.streameval.v1.MergeManyRequest\x1a .streameval.v1.MergeManyResponse(\x01\x30\x01\x42q\n\rstreameval.v1B\x0bIngestProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,39 +47,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHREFUSED']._serialized_start=701
   _globals['_BATCHREFUSED']._serialized_end=792
   _globals['_BATCH']._serialized_start=795
-  _globals['_BATCH']._serialized_end=1092
-  _globals['_CASES']._serialized_start=1095
-  _globals['_CASES']._serialized_end=1359
-  _globals['_SEGMENTCOLUMN']._serialized_start=1361
-  _globals['_SEGMENTCOLUMN']._serialized_end=1441
-  _globals['_PREDICTIONS']._serialized_start=1444
-  _globals['_PREDICTIONS']._serialized_end=1600
-  _globals['_LABELS']._serialized_start=1602
-  _globals['_LABELS']._serialized_end=1728
-  _globals['_RETRACTIONS']._serialized_start=1730
-  _globals['_RETRACTIONS']._serialized_end=1756
-  _globals['_MISSES']._serialized_start=1758
-  _globals['_MISSES']._serialized_end=1869
-  _globals['_INGESTBATCHREQUEST']._serialized_start=1871
-  _globals['_INGESTBATCHREQUEST']._serialized_end=1961
-  _globals['_INGESTBATCHRESPONSE']._serialized_start=1963
-  _globals['_INGESTBATCHRESPONSE']._serialized_end=2021
-  _globals['_MERGEREQUEST']._serialized_start=2023
-  _globals['_MERGEREQUEST']._serialized_end=2110
-  _globals['_MERGEMANYREQUEST']._serialized_start=2112
-  _globals['_MERGEMANYREQUEST']._serialized_end=2188
-  _globals['_MERGEMANYRESPONSE']._serialized_start=2190
-  _globals['_MERGEMANYRESPONSE']._serialized_end=2314
-  _globals['_MERGEREFUSED']._serialized_start=2316
-  _globals['_MERGEREFUSED']._serialized_end=2403
-  _globals['_MERGEHEADER']._serialized_start=2405
-  _globals['_MERGEHEADER']._serialized_end=2501
-  _globals['_MERGESTATES']._serialized_start=2503
-  _globals['_MERGESTATES']._serialized_end=2558
-  _globals['_PANESTATE']._serialized_start=2560
-  _globals['_PANESTATE']._serialized_end=2655
-  _globals['_MERGERESPONSE']._serialized_start=2657
-  _globals['_MERGERESPONSE']._serialized_end=2709
-  _globals['_INGESTSERVICE']._serialized_start=2712
-  _globals['_INGESTSERVICE']._serialized_end=3042
+  _globals['_BATCH']._serialized_end=1116
+  _globals['_CASES']._serialized_start=1119
+  _globals['_CASES']._serialized_end=1383
+  _globals['_SEGMENTCOLUMN']._serialized_start=1385
+  _globals['_SEGMENTCOLUMN']._serialized_end=1465
+  _globals['_PREDICTIONS']._serialized_start=1468
+  _globals['_PREDICTIONS']._serialized_end=1624
+  _globals['_LABELS']._serialized_start=1627
+  _globals['_LABELS']._serialized_end=1777
+  _globals['_RETRACTIONS']._serialized_start=1779
+  _globals['_RETRACTIONS']._serialized_end=1805
+  _globals['_MISSES']._serialized_start=1807
+  _globals['_MISSES']._serialized_end=1918
+  _globals['_INGESTBATCHREQUEST']._serialized_start=1920
+  _globals['_INGESTBATCHREQUEST']._serialized_end=2010
+  _globals['_INGESTBATCHRESPONSE']._serialized_start=2012
+  _globals['_INGESTBATCHRESPONSE']._serialized_end=2070
+  _globals['_MERGEREQUEST']._serialized_start=2072
+  _globals['_MERGEREQUEST']._serialized_end=2159
+  _globals['_MERGEMANYREQUEST']._serialized_start=2161
+  _globals['_MERGEMANYREQUEST']._serialized_end=2237
+  _globals['_MERGEMANYRESPONSE']._serialized_start=2239
+  _globals['_MERGEMANYRESPONSE']._serialized_end=2363
+  _globals['_MERGEREFUSED']._serialized_start=2365
+  _globals['_MERGEREFUSED']._serialized_end=2452
+  _globals['_MERGEHEADER']._serialized_start=2454
+  _globals['_MERGEHEADER']._serialized_end=2550
+  _globals['_MERGESTATES']._serialized_start=2552
+  _globals['_MERGESTATES']._serialized_end=2607
+  _globals['_PANESTATE']._serialized_start=2609
+  _globals['_PANESTATE']._serialized_end=2704
+  _globals['_MERGERESPONSE']._serialized_start=2706
+  _globals['_MERGERESPONSE']._serialized_end=2758
+  _globals['_INGESTSERVICE']._serialized_start=2761
+  _globals['_INGESTSERVICE']._serialized_end=3091
 # @@protoc_insertion_point(module_scope)

@@ -273,6 +273,7 @@ class Batch(_message.Message):
     RETRACTIONS_FIELD_NUMBER: _builtins.int
     MISSES_FIELD_NUMBER: _builtins.int
     SOURCE_CHECKSUM_FIELD_NUMBER: _builtins.int
+    SOURCE_TIME_US_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts from 1 for each (producer, epoch), without gaps."""
     stream: _builtins.str
@@ -281,6 +282,14 @@ class Batch(_message.Message):
     """A checksum, by the producer, of everything it read up to the end of this batch.
     The server does not read it; but it is part of the batch, so that a repetition
     tells a producer that begins again whether its source is still the same.
+    """
+    source_time_us: _builtins.int
+    """For rows by id that come from a log of their source, which may be read long after
+    it was written: when the source wrote them, in microseconds since 1970, so that
+    rows written earlier have come, but for those that may still wait with any label.
+    The stream's ids then expire by this clock, which runs on from it until the next
+    such batch: a log that is read late, or again, gives what it gave at its time. At
+    most the stream's retention behind the server's time; 0 is the server's time.
     """
     @_builtins.property
     def cases(self) -> Global___Cases:
@@ -313,10 +322,11 @@ class Batch(_message.Message):
         retractions: Global___Retractions | None = ...,
         misses: Global___Misses | None = ...,
         source_checksum: _builtins.int = ...,
+        source_time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows", "sequence", b"sequence", "source_checksum", b"source_checksum", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions", "rows", b"rows", "sequence", b"sequence", "source_checksum", b"source_checksum", "source_time_us", b"source_time_us", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_rows: _TypeAlias = _typing.Literal["cases", "predictions", "labels", "retractions", "misses"]  # noqa: Y015
     _WhichOneofArgType_rows: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
@@ -528,6 +538,7 @@ class Labels(_message.Message):
     SCORES_FIELD_NUMBER: _builtins.int
     WEIGHTS_FIELD_NUMBER: _builtins.int
     LABEL_PROBABILITIES_FIELD_NUMBER: _builtins.int
+    LABEL_TIMES_US_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the predictions."""
@@ -556,6 +567,13 @@ class Labels(_message.Message):
     def label_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """As in Cases."""
 
+    @_builtins.property
+    def label_times_us(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """When each label became known, in microseconds since 1970: one value for all
+        rows, or one per row; empty means when the server received them, which is also
+        the latest that counts. The delay of a label is measured to it.
+        """
+
     def __init__(
         self,
         *,
@@ -565,10 +583,11 @@ class Labels(_message.Message):
         scores: _abc.Iterable[_builtins.float] | None = ...,
         weights: _abc.Iterable[_builtins.float] | None = ...,
         label_probabilities: _abc.Iterable[_builtins.float] | None = ...,
+        label_times_us: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_times_us", b"event_times_us", "ids", b"ids", "label_probabilities", b"label_probabilities", "positives", b"positives", "scores", b"scores", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_times_us", b"event_times_us", "ids", b"ids", "label_probabilities", b"label_probabilities", "label_times_us", b"label_times_us", "positives", b"positives", "scores", b"scores", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

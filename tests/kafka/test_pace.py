@@ -111,3 +111,24 @@ def test_a_backlog_with_labels_in_one_partition(cluster: Cluster) -> None:
     assert coverage is not None
     assert counters is not None
     assert (counters.expired_early, coverage.labelled) == (0, number - 50)
+
+
+def test_a_first_read_of_28_days(cluster: Cluster) -> None:
+    """What is older than `label_ttl` counts, and a label is as late as it was then."""
+    number, hour_ms = 28 * 6, 3_600_000
+    begin_ms = round(time.time() * 1_000) - number * 4 * hour_ms
+    for row in range(number):
+        made_ms = begin_ms + row * 4 * hour_ms
+        prediction = {"id": f"r{row}", "score": (row % 97) / 97}
+        cluster.send(PREDICTIONS, prediction, partition=row % 2, timestamp=made_ms)
+        label = {"id": f"r{row}", "label": row % 3 == 0}
+        cluster.send(LABELS, label, partition=3, timestamp=made_ms + hour_ms)
+    cluster.flush()
+    with running_server() as address, consuming(cluster, address) as running:
+        wait_for(lambda: running.rows() == 2 * number, "all rows")
+        with Client(address) as client:
+            coverage = client.stream(STREAM).snapshot().coverage
+    assert coverage is not None
+    assert coverage.labelled == number
+    delays_s = [each.total_seconds() for each in coverage.delays.values()]
+    assert delays_s == pytest.approx([3_600] * len(delays_s), rel=0.01)

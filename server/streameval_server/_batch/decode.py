@@ -191,9 +191,9 @@ def _rows(batch: ingest_pb2.Batch) -> Rows | None:
         if kind == "cases":
             return _case_rows(batch.cases)
         if kind == "predictions":
-            return _prediction_rows(batch.predictions)
+            return _prediction_rows(batch.predictions, batch.source_time_us or None)
         if kind == "labels":
-            return _label_rows(batch.labels)
+            return _label_rows(batch.labels, batch.source_time_us or None)
         if kind == "retractions":
             ids = list(map(str.encode, batch.retractions.ids))
             return RetractionRows(ids, len(ids)) if ids else None
@@ -216,24 +216,27 @@ def _case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
     return CaseRows(labels, scores, counts, size, total, event_us, segments, units, clusters)
 
 
-def _prediction_rows(predictions: ingest_pb2.Predictions) -> PredictionRows | None:
+def _prediction_rows(
+    predictions: ingest_pb2.Predictions, source_us: int | None
+) -> PredictionRows | None:
     columns = decode_predictions(predictions)
     if columns is None:
         return None
     ids, scores, event_us, segments = columns
     size = len(ids)
     clusters = decode_clusters(predictions, size, like="ids")
-    return PredictionRows(ids, scores, size, size, event_us, segments, clusters)
+    return PredictionRows(ids, scores, size, size, event_us, segments, clusters, source_us)
 
 
-def _label_rows(labels: ingest_pb2.Labels) -> LabelRows | None:
+def _label_rows(labels: ingest_pb2.Labels, source_us: int | None) -> LabelRows | None:
     columns = decode_labels(labels)
     if columns is None:
         return None
     ids, positives, event_us, scores = columns
     size = len(ids)
     units = decode_units(labels, size, None, like="ids")
-    return LabelRows(ids, positives, size, size, event_us, scores, units)
+    at_us = decode_times(labels.label_times_us, size, like="ids", name="label_times_us")
+    return LabelRows(ids, positives, size, size, event_us, scores, units, at_us, source_us)
 
 
 def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
@@ -256,7 +259,9 @@ def _check_uncounted(batch: ingest_pb2.Batch) -> None:
     size, like = row_count(batch), "scores" if kind == "cases" else "ids"
     try:
         decode_times(rows.event_times_us, size, like=like)
-        if kind != "labels":
+        if kind == "labels":
+            decode_times(rows.label_times_us, size, like=like, name="label_times_us")
+        else:
             if rows.segments:
                 decode_segments(rows.segments, size, like=like)
             decode_clusters(rows, size, like=like)

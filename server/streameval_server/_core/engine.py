@@ -661,6 +661,7 @@ class Engine:
         for name, own_parts in pairs.items():
             pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
             engine.pairs.put(pair)
+            engine.pairs.take_lag(pair, engine._streams)
             engine._schedule(name, pair)
             engine._measure(name, pair)
         return engine

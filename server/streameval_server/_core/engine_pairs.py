@@ -64,6 +64,7 @@ class EnginePairs:
             imported = change.restored(entry.revision, self._limits)
             self._take_thresholds(imported, entry.revision, streams)
             self.put(imported)
+            self.take_lag(imported, streams)
             return (imported,)
         if isinstance(change, PairCreation):
             a, b = streams[change.a].info.settings, streams[change.b].info.settings
@@ -73,6 +74,7 @@ class EnginePairs:
             made = PairState(info, self._limits, due_us)
             made.counts.thresholds = (a.threshold, b.threshold)
             self.put(made)
+            self.take_lag(made, streams)
             return (made,)
         if isinstance(change, PairDeletion):
             self._delete(self.key_of(change.a, change.b))
@@ -81,6 +83,7 @@ class EnginePairs:
         for pair in pairs:
             pair.on_time(due_us, entry.revision)
             if entry.rows is not None:
+                self.take_lag(pair, streams)
                 joins = streams[entry.stream].joins
                 pair.take(
                     entry.stream,
@@ -93,6 +96,11 @@ class EnginePairs:
             else:
                 self._take_thresholds(pair, entry.revision, streams)
         return pairs
+
+    @staticmethod
+    def take_lag(pair: PairState, streams: Mapping[str, StreamState]) -> None:
+        """Let a pair's ids fall due by the clock of the later one of its streams."""
+        pair.lag_us = max(streams[name].lag_us for name in (pair.info.a, pair.info.b))
 
     @staticmethod
     def _take_thresholds(

@@ -73,6 +73,8 @@ class PredictionRows:
         Rows; each may become a reference.
     event_us, segments, clusters
         As in `CaseRows`.
+    source_us : int or None
+        The time of their source's log, by which ids expire; None for the server's time.
     """
 
     KIND: ClassVar = "predictions"
@@ -84,6 +86,7 @@ class PredictionRows:
     event_us: EventTimes = None
     segments: Segments = ()
     clusters: ClusterChecksums | None = None
+    source_us: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +105,10 @@ class LabelRows:
         Scores of the predictions, if the producer sent them.
     units : int64[n] or None
         As in `CaseRows`.
+    at_us : int, int64[n] or None
+        When each became known; None for the time at which the server received the batch.
+    source_us : int or None
+        As in `PredictionRows`.
     """
 
     KIND: ClassVar = "labels"
@@ -113,6 +120,8 @@ class LabelRows:
     event_us: EventTimes = None
     scores: npt.NDArray[np.float64] | None = None
     units: npt.NDArray[np.int64] | None = None
+    at_us: EventTimes = None
+    source_us: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -316,7 +325,7 @@ def memory_of(rows: Rows | None) -> int:
         return total
     columns: list[object] = [rows.scores, rows.event_us]
     if isinstance(rows, LabelRows):
-        columns += [rows.labels, rows.units]
+        columns += [rows.labels, rows.units, rows.at_us]
     else:
         columns.append(rows.clusters)
         columns += [segment.codes for segment in rows.segments]

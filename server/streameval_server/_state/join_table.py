@@ -300,12 +300,31 @@ class Joins(IdSegments):
         oldest = self.table.oldest_bucket()
         return None if oldest is None else (oldest + 1) * self.joiner.settings.bucket_us
 
-    def expire(self, now_us: int, budget: int) -> Effects:
-        """Expire at most `budget` ids that are due."""
+    def at(self, now_us: int, due_us: int, lag_us: int) -> Joiner:
+        """Return the joiner, for rows that come at a time.
+
+        Parameters
+        ----------
+        now_us
+            Of the rows, by the clock that they are dated by.
+        due_us
+            The log's time up to which ids fall due.
+        lag_us
+            How far the stream's source is behind the log; 0 for most.
+        """
+        joiner = self.joiner
+        joiner.due_limit_us = due_us - lag_us
+        # Another partition of the source may have been further.
+        joiner.now_us = now_us if lag_us else max(joiner.now_us, now_us)
+        return joiner
+
+    def expire(self, due_us: int, budget: int, lag_us: int = 0) -> Effects:
+        """Expire at most `budget` ids that are due; see `at`."""
         self.table.budget = budget
-        self.joiner.due_limit_us = now_us
+        now_us = due_us - lag_us
+        joiner = self.at(now_us, due_us, lag_us)
         try:
-            return self.joiner.advance(now_us)
+            return joiner.advance(now_us)
         finally:
             self.table.budget = None
 

@@ -77,6 +77,8 @@ class PairState:
         Since when the evidence suffices, by metric; of all time at the pair's prevalence.
     look_us : int or None
         When it is looked at next; None where nothing was counted since the last look.
+    lag_us : int
+        Of its streams, the longer one; see `StreamState`.
     last_view : PairView or None
     """
 
@@ -91,6 +93,7 @@ class PairState:
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
         self.evidence: dict[str, Evidence] = {}
         self.look_us: int | None = None
+        self.lag_us = 0
         self.last_view: PairView | None = None
 
     # -- changing
@@ -116,20 +119,21 @@ class PairState:
         self.counts.count_full()
         side = BY_A if stream == self.info.a else BY_B
         joiner = self.joiner
+        due_us, now_us = due_us - self.lag_us, received_us - self.lag_us
         joiner.settle(due_us)
         found = None if ids is None else self.links[side].found(ids)
         if isinstance(rows, PredictionRows):
             event_us = event_column(rows.event_us, rows.size, received_us)
             predictions = Predictions(rows.ids, rows.scores, event_us, self._codes(rows))
-            joiner.predict(side, predictions, received_us, found=found)
+            joiner.predict(side, predictions, now_us, found=found)
         elif isinstance(rows, LabelRows):
             if rows.scores is not None:
                 event_us = event_column(rows.event_us, rows.size, received_us)
                 codes = np.zeros((rows.size, joiner.ids.table.codes.shape[1]), dtype=np.uint16)
                 predictions = Predictions(rows.ids, rows.scores, event_us, codes)
-                joiner.predict(side, predictions, received_us, is_told_again=True)
+                joiner.predict(side, predictions, now_us, is_told_again=True)
             units = unless_one(rows.units)
-            joiner.label(rows.ids, rows.labels, received_us, units, found=found)
+            joiner.label(rows.ids, rows.labels, now_us, units, found=found)
         else:
             joiner.retract(rows.ids)
         joiner.settle(due_us)
@@ -173,7 +177,10 @@ class PairState:
     @property
     def due_us(self) -> int:
         """When `pass_time` is needed next. O(1)."""
-        due = (self.joiner.due_us, self.counts.due_us, self.look_us)
+        ids_us = self.joiner.due_us
+        if ids_us is not None:
+            ids_us += self.lag_us
+        due = (ids_us, self.counts.due_us, self.look_us)
         return min((each for each in due if each is not None), default=1 << 62)
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
@@ -181,8 +188,8 @@ class PairState:
         self.last_view = None
         self.counts.revision = revision
         due_us = self.joiner.due_us
-        if due_us is not None and due_us <= now_us:
-            spent = self.joiner.settle(now_us, budget)
+        if due_us is not None and due_us + self.lag_us <= now_us:
+            spent = self.joiner.settle(now_us - self.lag_us, budget)
             self._add_effects(now_us)
             if spent:
                 self.revision = revision

@@ -175,6 +175,8 @@ def _head(state: StreamState) -> PartsEncoder:
     }
     if state.weighed is not None:
         fields["weighed"] = state.weighed
+    if state.lag_us:
+        fields["lag_us"] = state.lag_us
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     joins = b"" if state.joins is None else state.joins.state_to_bytes()
 
@@ -273,6 +275,7 @@ def _restored(
     state.set_revision(fields["revision"])
     state.total = fields["total"]
     state.weighed = fields.get("weighed")
+    state.lag_us = fields.get("lag_us", 0)
     state.sources = fields["sources"]
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]

@@ -18,6 +18,7 @@ from streameval_server._model.rows import (
     MergeRows,
     MissRows,
     PredictionRows,
+    RetractionRows,
     event_column,
     weighed_after,
 )
@@ -78,6 +79,9 @@ class StreamState:
         Number of accepted references, misses included.
     weighed : int or None
         What they weigh together, in units of 2**-16; None while each weighs 1.
+    lag_us : int
+        How far the source of its ids was behind the log when it last said its time: ids fall
+        due that much later. 0 where no source says its time.
     sources : dict of str to int
         The last merged epoch of each source.
     alarms : StreamAlarms or None
@@ -94,6 +98,7 @@ class StreamState:
         "counts",
         "info",
         "joins",
+        "lag_us",
         "last_view",
         "marks",
         "revision",
@@ -109,6 +114,7 @@ class StreamState:
         self.revision = info.create_revision
         self.total = 0
         self.weighed: int | None = None
+        self.lag_us = 0
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
         self._usage = StreamUsage(self.revision)
@@ -196,31 +202,42 @@ class StreamState:
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         if self.joins is None:
             self.joins = Joins(self.info.settings)
-        joiner = self.joins.joiner
-        joiner.due_limit_us = due_us
+        assert isinstance(rows, PredictionRows | LabelRows | RetractionRows)
+        now_us = received_us
+        source_us = None if isinstance(rows, RetractionRows) else rows.source_us
+        if source_us is not None:
+            lag_us = max(received_us - source_us, 0)
+            self.lag_us = min(lag_us, self.info.settings.retention_us)
+            now_us = received_us - self.lag_us
+        joiner = self.joins.at(now_us, due_us, self.lag_us)
         if isinstance(rows, PredictionRows):
             columns = self._read_segments(rows)
             effects = joiner.predict(
                 rows.ids,
                 scores=rows.scores,
                 event_us=event_column(rows.event_us, rows.size, received_us),
-                now_us=received_us,
+                now_us=now_us,
                 codes=None if columns is None else segment_codes([columns]).T,
                 clusters=self._groups_of(rows),
+                knows_labels_times=source_us is not None,
             )
         elif isinstance(rows, LabelRows):
+            at_us = rows.at_us
+            if at_us is not None:
+                at_us = event_column(at_us, rows.size, received_us).clip(0, received_us)
+            event_us = at_us if rows.event_us is None else rows.event_us
             effects = joiner.label(
                 rows.ids,
                 positives=rows.labels,
-                now_us=received_us,
-                event_us=event_column(rows.event_us, rows.size, received_us),
+                now_us=now_us,
+                event_us=event_column(event_us, rows.size, received_us),
                 scores=rows.scores,
                 units=unless_one(rows.units),
+                at_us=at_us,
             )
         else:
-            assert not isinstance(rows, CaseRows | MissRows | MergeRows)
             # What was observed stays: a retraction is in the counts alone.
-            self.counts.add_effects(joiner.retract(rows.ids, now_us=received_us))
+            self.counts.add_effects(joiner.retract(rows.ids, now_us=now_us))
             return
         self._add_effects(effects, received_us)
 
@@ -301,7 +318,7 @@ class StreamState:
         soonest = NEVER if due_us is None else due_us
         if self.joins is not None:
             due_us = self.joins.due_us
-            soonest = soonest if due_us is None else min(soonest, due_us)
+            soonest = soonest if due_us is None else min(soonest, due_us + self.lag_us)
         if self.alarms is not None:
             due_us = self._alarms_due_us
             soonest = soonest if due_us is None else min(soonest, due_us)
@@ -320,9 +337,10 @@ class StreamState:
         self.last_view = None
         self._usage.revision = revision
         joins = self.joins
-        if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
+        due_us = None if joins is None else joins.due_us
+        if joins is not None and due_us is not None and due_us + self.lag_us <= now_us:
             ids = len(joins)
-            self._add_effects(joins.expire(now_us, budget), now_us)
+            self._add_effects(joins.expire(now_us, budget, self.lag_us), now_us)
             spent = ids - len(joins)
             # Checking a time at which nothing falls due is no change of the stream.
             if spent:
