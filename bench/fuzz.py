@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 
 MAX_INPUT_BYTES = 16_384
-NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import")
+NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import", "payload")
 
 
 def fuzz(name: str, corpus: Path, options: list[str]) -> None:

@@ -7,6 +7,9 @@ includes the modules imported here.
 from __future__ import annotations
 
 import importlib.util
+import sys
+import time
+import tracemalloc
 import zlib
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
@@ -41,12 +44,15 @@ def _beside_the_tests(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
 hostile = _beside_the_tests("hostile")
 exemplars = _beside_the_tests("exemplars")
+payload_attacks = _beside_the_tests("payload_attacks")
+payload_ways = _beside_the_tests("payload_ways")
 NOW_US = exemplars.NOW * 1_000_000
 
 
@@ -249,6 +255,52 @@ class Import(Target):
             _in_words(refusal)
 
 
+class Payload(Target):
+    """A payload, preceded by two bytes: which attack it began as, and the mapping that reads it.
+
+    The time and the memory of reading it are limited by its length, once it is unpacked.
+    """
+
+    _SECONDS, _SECONDS_PER_BYTE = 0.5, 200e-6
+    """With coverage and the allocator traced, each byte costs ten times what it costs without."""
+    _MEMORY, _MEMORY_PER_BYTE = 24 << 20, 600
+
+    def __init__(self) -> None:
+        self._attacks = list(payload_attacks.attacks(2_000))
+        self._mappings = list(payload_ways.MAPPINGS.values())
+
+    def seeds(self) -> list[bytes]:
+        """Return every attack, each by one mapping."""
+        return [
+            bytes([place % 256, place % len(self._mappings)]) + each.body
+            for place, each in enumerate(self._attacks)
+        ]
+
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:  # noqa: ARG002 - as in `State`
+        """Change bytes."""
+        return atheris.Mutate(data, max_bytes)
+
+    def run(self, data: bytes) -> None:
+        """Read it as the attack's way in does."""
+        if len(data) < 2:
+            return
+        attack = self._attacks[data[0] % len(self._attacks)]
+        mapping, body = self._mappings[data[1] % len(self._mappings)], data[2:]
+        size = (
+            len(body) if "content-encoding" not in attack.headers else payload_ways.MAX_BODY_BYTES
+        )
+        began_s = time.thread_time()
+        tracemalloc.start()
+        try:
+            said = payload_ways.read(attack.way, attack.headers, body, mapping)
+            memory = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert said != "refused: "
+        assert time.thread_time() - began_s < self._SECONDS + size * self._SECONDS_PER_BYTE
+        assert memory < self._MEMORY + size * self._MEMORY_PER_BYTE
+
+
 def _in_words(refusal: Exception) -> None:
     assert str(refusal), repr(refusal)
 
@@ -295,4 +347,5 @@ TARGETS: dict[str, Target] = {
     "session": Session(),
     "merge": Merge(),
     "import": Import(),
+    "payload": Payload(),
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import is_at_or_below
+from streameval._common.values import truncated
 from streameval.kafka._messages import read_message
 from streameval.kafka._plain_rows import PlainRows, message_time_us
 from streameval.kafka._row_batches import RowBatch
@@ -139,6 +140,10 @@ class _Reading:
         except InvalidInputError as error:
             reason = Reason.LENGTH if isinstance(error, TooLongError) else Reason.UNREADABLE
             piece.refuse(place, RefusedRow(NO_MAPPING, reason.value, str(error)))
+            return
+        except Exception as error:  # noqa: BLE001 - the consumer would read it again for ever
+            problem = truncated(f"the message cannot be read: {type(error).__name__}: {error}")
+            piece.refuse(place, RefusedRow(NO_MAPPING, Reason.UNREADABLE.value, problem))
             return
         for event in events:
             if isinstance(event, UnreadableEvent):

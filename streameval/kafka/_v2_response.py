@@ -14,7 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from streameval._common.errors import InvalidInputError
-from streameval.payloads._raw_tensors import raw_values
+from streameval.payloads import check_fields
+from streameval.payloads._raw_tensors import MAX_VALUES, raw_values
 
 _PACKAGE = "streameval.kafka.v2"
 _STRING, _BYTES, _BOOL, _FLOAT, _DOUBLE = 9, 12, 8, 2, 1
@@ -31,6 +32,14 @@ _CONTENTS = (
     ("fp64_contents", 7, _DOUBLE),
     ("bytes_contents", 8, _BYTES),
 )
+_HOLDERS: dict[int, Any] = {5: {5: {}}}
+"""The fields that hold messages, for `check_fields`: outputs, and contents in them."""
+
+_MAX_OUTPUTS = 1_000
+"""An empty one has two bytes, and takes some 400 as a value."""
+
+_MAX_DIMENSIONS = 64
+"""Of a shape that is handed on; one of more than a tensor may have is refused where it is read."""
 
 
 def read_v2_response(data: bytes) -> dict[str, Any]:
@@ -41,12 +50,16 @@ def read_v2_response(data: bytes) -> dict[str, Any]:
     InvalidInputError
         When it is no such message.
     """
+    check_fields(data, _HOLDERS)
     message = _response_class()()
     try:
         message.ParseFromString(data)
     except DecodeError:
         problem = "the body is no response of the Open Inference Protocol in protobuf"
         raise InvalidInputError(problem, field="body") from None
+    if len(message.outputs) > _MAX_OUTPUTS:
+        problem = f"a response has more than {_MAX_OUTPUTS} outputs"
+        raise InvalidInputError(problem, field="body")
     raw = list(message.raw_output_contents)
     if raw and len(raw) != len(message.outputs):
         problem = f"{len(raw)} raw contents for {len(message.outputs)} outputs"
@@ -58,7 +71,7 @@ def read_v2_response(data: bytes) -> dict[str, Any]:
             {
                 "name": output.name,
                 "datatype": output.datatype,
-                "shape": list(output.shape),
+                "shape": list(output.shape[:_MAX_DIMENSIONS]),
                 "data": values,
             }
         )
@@ -73,7 +86,11 @@ def read_v2_response(data: bytes) -> dict[str, Any]:
 def _values(output: Any, raw: bytes | None) -> list[Any]:
     if raw is None:
         for name, _, kind in _CONTENTS:
-            values = list(getattr(output.contents, name))
+            contents = getattr(output.contents, name)
+            if len(contents) > MAX_VALUES:
+                problem = f"the contents of {output.name}: more than {MAX_VALUES} values"
+                raise InvalidInputError(problem, field="body")
+            values = list(contents)
             if values:
                 return [_text(each) for each in values] if kind == _BYTES else values
         return []

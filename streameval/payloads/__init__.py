@@ -31,9 +31,11 @@ from streameval.payloads._log_records import (
 from streameval.payloads._mapping import PayloadMapping, mappings_of, wanted_types
 from streameval.payloads._presets import PRESETS
 from streameval.payloads._rows import Extraction, PayloadRow, Reason, Refusal
+from streameval.payloads._wire_fields import MAX_FIELDS, check_fields, fields_of
 
 __all__ = [
     "MAX_EVENT_ROWS",
+    "MAX_FIELDS",
     "MAX_LOG_RECORDS",
     "MAX_UNPACKED_BYTES",
     "PRESETS",
@@ -46,6 +48,8 @@ __all__ = [
     "TooLongError",
     "UnknownEncodingError",
     "UnreadableEvent",
+    "check_fields",
+    "fields_of",
     "is_cloud_event",
     "iter_events",
     "log_record_event",

@@ -147,7 +147,7 @@ def iter_events(
             value[place] = None
             try:
                 event: Event | UnreadableEvent = _structured(each, types, is_nested)
-            except (InvalidInputError, RecursionError) as error:
+            except InvalidInputError as error:
                 event = UnreadableEvent(str(error))
             yield event
         return
@@ -191,10 +191,14 @@ def _structured(value: Any, types: Collection[str] | None, is_nested: bool) -> E
     for name in _DATA:
         attributes.pop(name, None)
     if not _TEXT.issuperset(map(type, attributes.values())):
-        attributes = {
-            name: each if type(each) is str else json.dumps(each)
-            for name, each in attributes.items()
-        }
+        try:
+            attributes = {
+                name: each if type(each) is str else json.dumps(each)
+                for name, each in attributes.items()
+            }
+        except RecursionError:
+            message = "an attribute of the event is nested too deeply"
+            raise InvalidInputError(message, field="body") from None
     _check(attributes)
     if types is not None and attributes["type"] not in types:
         return Event(None, attributes)

@@ -18,7 +18,7 @@ from streameval._common.values import shown
 BINARY_SIZE = b'"binary_data_size"'
 """What the JSON of a body has where tensors follow it."""
 
-_MAX_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """Of a tensor: a value takes far more memory than its bytes."""
 
 _TYPES: dict[str, str] = {
@@ -53,8 +53,8 @@ def raw_values(name: str, datatype: str, raw: bytes) -> list[Any]:
     if not size or len(raw) % size:
         problem = f"raw contents of {name}: {len(raw)} bytes of {datatype}"
         raise InvalidInputError(problem, field="body")
-    if len(raw) > size * _MAX_VALUES:
-        problem = f"raw contents of {name}: more than {_MAX_VALUES} values"
+    if len(raw) > size * MAX_VALUES:
+        problem = f"raw contents of {name}: more than {MAX_VALUES} values"
         raise InvalidInputError(problem, field="body")
     numbers = np.frombuffer(raw, np.dtype(code))
     if datatype == "BF16":  # the upper half of a float

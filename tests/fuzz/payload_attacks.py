@@ -19,7 +19,7 @@ JSON, PROTOBUF = "application/json", "application/x-protobuf"
 HEAD = {"specversion": "1.0", "id": "1", "source": "s", "type": "scored"}
 BINARY = {f"ce-{name}": value for name, value in HEAD.items()}
 EVENT, LOGS, LINES, MESSAGE = "event", "logs", "lines", "message"
-"""The ways in: a request of CloudEvents, one of OTLP's logs, a file of lines, a Kafka message."""
+"""The ways in, as in `payload_ways`."""
 
 
 class Attack(NamedTuple):

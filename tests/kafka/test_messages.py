@@ -237,3 +237,18 @@ def test_a_bad_event_of_a_batch() -> None:
     assert isinstance(other, Event)
     assert other.body is None
     assert isinstance(read_message("t", None, headers, value)[2], UnreadableEvent)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"\x2a\x00" * 1_001, "more than 1000 outputs"),
+        (b"\x2a\x00" * 1_000_001, "more than 1000000 fields"),
+        (field(5, field(5, field(1, b"\x01" * 1_000_001))), "more than 1000000 values"),
+    ],
+)
+def test_a_response_is_bounded_before_it_is_read(value: bytes, problem: str) -> None:
+    """Two bytes of an empty output take some 400: a packed message took gigabytes."""
+    headers = [("content-type", b"application/protobuf"), ("content-encoding", b"gzip")]
+    with pytest.raises(InvalidInputError, match=problem):
+        read_message("t", None, headers, gzip.compress(value))

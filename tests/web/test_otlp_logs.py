@@ -287,7 +287,7 @@ def test_partial_success() -> None:
     ("headers", "content", "status", "message"),
     [
         ({"content-type": "text/plain"}, b"", 415, "must be an ExportLogsServiceRequest"),
-        (PROTOBUF, b"\x0a\xff", 400, "the body is no ExportLogsServiceRequest"),
+        (PROTOBUF, b"\x0a\xff", 400, "the body is no message of protobuf"),
         (
             {**PROTOBUF, "content-encoding": "gzip"},
             gzip.compress(bytes(9 << 20)),

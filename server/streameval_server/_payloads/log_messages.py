@@ -24,12 +24,13 @@ from streameval import InvalidInputError
 from streameval.payloads import (
     MAX_LOG_RECORDS,
     UnreadableEvent,
+    check_fields,
+    fields_of,
     log_record_event,
     read_log_records,
     readable,
     too_many_log_records,
 )
-from streameval_server._payloads.wire_fields import check_fields, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,24 +84,20 @@ def read_logs(encoding: Encoding, body: bytes) -> Iterator[Event | UnreadableEve
 
 def _read_records(body: bytes) -> Iterator[Event | UnreadableEvent]:
     split = _Splitter(body).split
-    try:
-        _, senders = split(0, len(body), _RESOURCE_LOGS)
-        for sender in senders:
-            head, scopes = split(*sender)
-            resource = readable(_resource, head)
-            for each in scopes:
-                head, records = split(*each)
-                scope = readable(_scope, head)
-                for start, stop in records:
-                    if isinstance(resource, UnreadableEvent):
-                        yield resource
-                    elif isinstance(scope, UnreadableEvent):
-                        yield scope
-                    else:
-                        yield readable(_event, body[start:stop], resource, scope)
-    except DecodeError as error:
-        message = f"the body is no ExportLogsServiceRequest: {error}"
-        raise InvalidInputError(message, field="body") from None
+    _, senders = split(0, len(body), _RESOURCE_LOGS)
+    for sender in senders:
+        head, scopes = split(*sender)
+        resource = readable(_resource, head)
+        for each in scopes:
+            head, records = split(*each)
+            scope = readable(_scope, head)
+            for start, stop in records:
+                if isinstance(resource, UnreadableEvent):
+                    yield resource
+                elif isinstance(scope, UnreadableEvent):
+                    yield scope
+                else:
+                    yield readable(_event, body[start:stop], resource, scope)
 
 
 class _Splitter:

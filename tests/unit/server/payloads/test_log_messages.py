@@ -21,9 +21,14 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 )
 
 from streameval import InvalidInputError
-from streameval.payloads import MAX_LOG_RECORDS, Event, UnreadableEvent, read_log_records
+from streameval.payloads import (
+    MAX_FIELDS,
+    MAX_LOG_RECORDS,
+    Event,
+    UnreadableEvent,
+    read_log_records,
+)
 from streameval_server._payloads.log_messages import Encoding, read_logs, response_bytes
-from streameval_server._payloads.wire_fields import MAX_FIELDS
 from tests.fuzz.payload_attacks import JSON, LOGS, PROTOBUF, Attack, attacks, field
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)

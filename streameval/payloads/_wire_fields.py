@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
-from streameval.payloads import TooLongError
+from streameval._common.errors import InvalidInputError
+from streameval.payloads._body import TooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +43,7 @@ def fields_of(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, in
 
     Raises
     ------
-    DecodeError
+    InvalidInputError
         When it is no message.
 
     Examples
@@ -59,7 +58,7 @@ def fields_of(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, in
         if kind == _PACKED:
             size, at = _varint(data, at, stop)
             if at + size > stop:
-                raise DecodeError("it ends within a field")
+                raise _wrong("it ends within a field")
             yield tag >> 3, at, at + size
             at += size
         elif kind == _VARINT:
@@ -69,9 +68,9 @@ def fields_of(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, in
             at += _FIXED_BYTES[kind]
             yield 0, at, at
         else:
-            raise DecodeError(f"a field has the kind {kind}")
+            raise _wrong(f"a field has the kind {kind}")
     if at > stop:
-        raise DecodeError("it ends within a field")
+        raise _wrong("it ends within a field")
 
 
 def check_fields(data: bytes, holders: Mapping[int, Any]) -> None:
@@ -86,7 +85,7 @@ def check_fields(data: bytes, holders: Mapping[int, Any]) -> None:
     Raises
     ------
     TooLongError
-    DecodeError
+    InvalidInputError
         When it is no message.
     """
     if len(data) <= _MAX_UNCOUNTED_BYTES:
@@ -106,8 +105,12 @@ def check_fields(data: bytes, holders: Mapping[int, Any]) -> None:
             raise TooLongError(message, field="body")
         if number in known and at < end:
             if len(within) > _MAX_DEPTH:
-                raise DecodeError("it is nested too deeply")
+                raise _wrong("it is nested too deeply")
             within.append((known[number], fields_of(data, at, end)))
+
+
+def _wrong(problem: str) -> InvalidInputError:
+    return InvalidInputError(f"the body is no message of protobuf: {problem}", field="body")
 
 
 def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
@@ -120,4 +123,4 @@ def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise DecodeError("it ends within a number")
+    raise _wrong("it ends within a number")
