@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/status.proto\x12\rstreameval.v1\"[\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x31\n\nviolations\x18\x03 \x03(\x0b\x32\x1d.streameval.v1.FieldViolation\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tBq\n\rstreameval.v1B\x0bStatusProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/status.proto\x12\rstreameval.v1\"q\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x31\n\nviolations\x18\x03 \x03(\x0b\x32\x1d.streameval.v1.FieldViolation\x12\x14\n\x0csegment_keys\x18\x04 \x03(\t\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tBq\n\rstreameval.v1B\x0bStatusProtoP\x01Z\x1astreameval/v1;streamevalv1\xa2\x02\x03SEV\xaa\x02\rStreameval.V1\xca\x02\rStreameval\\V1\xea\x02\x0eStreameval::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,7 +33,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\rstreameval.v1B\013StatusProtoP\001Z\032streameval/v1;streamevalv1\242\002\003SEV\252\002\rStreameval.V1\312\002\rStreameval\\V1\352\002\016Streameval::V1'
   _globals['_REFUSAL']._serialized_start=45
-  _globals['_REFUSAL']._serialized_end=136
-  _globals['_FIELDVIOLATION']._serialized_start=138
-  _globals['_FIELDVIOLATION']._serialized_end=190
+  _globals['_REFUSAL']._serialized_end=158
+  _globals['_FIELDVIOLATION']._serialized_start=160
+  _globals['_FIELDVIOLATION']._serialized_end=212
 # @@protoc_insertion_point(module_scope)

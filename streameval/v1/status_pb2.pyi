@@ -29,6 +29,7 @@ class Refusal(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     VIOLATIONS_FIELD_NUMBER: _builtins.int
+    SEGMENT_KEYS_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     """A google.rpc.Code value, as in a gRPC status: 3 INVALID_ARGUMENT,
     5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, 12 UNIMPLEMENTED, ...
@@ -39,16 +40,24 @@ class Refusal(_message.Message):
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldViolation]:
         """The fields at fault; empty when no single field is."""
 
+    @_builtins.property
+    def segment_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Not empty when the only fault is that the stream lacks segment keys of the batch: the
+        keys that it has and these, as UpdateStream takes them. The rows can be sent again, as
+        another batch, once it has them.
+        """
+
     def __init__(
         self,
         *,
         code: _builtins.int = ...,
         message: _builtins.str = ...,
         violations: _abc.Iterable[Global___FieldViolation] | None = ...,
+        segment_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "violations", b"violations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "segment_keys", b"segment_keys", "violations", b"violations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -131,11 +131,11 @@ BAD = {
         "retractions.ids[0]",
         "id must be at most 128 bytes of UTF-8, got 129 at index 0",
     ),
-    "an undeclared segment": (
-        two(segments=[ingest_pb2.SegmentColumn(key="country", values=["US"], codes=[0, 0])]),
+    "an impossible segment key": (
+        two(segments=[ingest_pb2.SegmentColumn(key="a key", values=["US"], codes=[0, 0])]),
         "INVALID_ARGUMENT",
         "cases.segments[0].key",
-        "segment key 'country' is not declared: the stream has none; add it with UpdateStream",
+        "a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got 'a key'",
     ),
 }
 

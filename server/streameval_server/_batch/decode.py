@@ -8,6 +8,7 @@ commit; the committer then decodes it again (`transaction`). Cost: about 15 us f
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -20,6 +21,7 @@ from streameval._common import (
     OTHER_VALUE,
     id_problem,
     quoted,
+    segment_key_problem,
     segment_value_problem,
     stream_name_problem,
     truncated,
@@ -56,10 +58,11 @@ from streameval_server._model.rows import (
     Rows,
     is_plain,
 )
-from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._model.stream_settings import DEFAULTS, first_settings
 
 if TYPE_CHECKING:
     from streameval._common import IntArray
+    from streameval_server._log.catalog import StreamFacts
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
@@ -128,8 +131,52 @@ def decode(
     if rows is None:
         _check_uncounted(batch)
     else:
+        _check_declared(batch, settings)
         _check(rows, (now_us, now_us if disputed_us is None else disputed_us), limits, settings)
     return rows
+
+
+def settings_for(
+    batch: ingest_pb2.Batch, facts: StreamFacts | None, limits: Limits
+) -> StreamSettings:
+    """Return the settings of a batch's stream; of a new one the defaults, with the batch's keys."""
+    if facts is not None:
+        return facts.settings
+    keys = [key for _, key in _segment_keys(batch) if key_problem(key) is None]
+    return first_settings(keys) if len(keys) <= limits.max_segment_keys else DEFAULTS
+
+
+def _segment_keys(batch: ingest_pb2.Batch) -> list[tuple[str, str]]:
+    """Return the path and the key of each of a batch's segment columns."""
+    kind = batch.WhichOneof("rows")
+    if kind not in ("cases", "predictions", "misses"):
+        return []
+    columns = getattr(batch, kind).segments
+    return [(f"{kind}.segments[{place}].key", column.key) for place, column in enumerate(columns)]
+
+
+def _check_declared(batch: ingest_pb2.Batch, settings: StreamSettings) -> None:
+    """Refuse a batch with keys that its stream lacks, with what declares them. O(keys)."""
+    found = _segment_keys(batch)
+    missing: dict[str, str] = {}
+    for path, key in found:
+        if CROSS in key or key not in settings.segment_keys:
+            missing.setdefault(key, path)
+    for key, path in missing.items():
+        problem = key_problem(key)
+        if problem is not None:
+            refuse(Code.INVALID_ARGUMENT, problem, path)
+    if missing:
+        key, path = next(iter(missing.items()))
+        message = undeclared(batch.stream, tuple(missing), settings)
+        raise RefusedError(
+            Refused(
+                Code.INVALID_ARGUMENT,
+                message,
+                ((path, message),),
+                (*settings.segment_keys, *missing),
+            )
+        )
 
 
 def stored(format_: int, payload: bytes) -> Rows | None:
@@ -279,11 +326,11 @@ def _check(
     if settings.cluster_groups or not is_plain(rows):
         _check_clusters(rows, settings)
     if isinstance(rows, MissRows):
-        check_segments(rows.segments, "misses.segments", limits, settings)
+        check_segment_values(rows.segments, "misses.segments", limits)
         if rows.event_us is not None:
             check_times(rows.event_us, "misses.event_time_us", clocks_us, limits, settings)
     if isinstance(rows, CaseRows | PredictionRows):
-        _check_columns(rows, limits, settings)
+        _check_columns(rows, limits)
     if isinstance(rows, PredictionRows | LabelRows | RetractionRows):
         _check_ids(rows.ids, f"{kind}.ids", limits)
     if isinstance(rows, CaseRows | PredictionRows | LabelRows):
@@ -327,13 +374,9 @@ def _check_clusters(rows: Rows, settings: StreamSettings) -> None:
         refuse(Code.INVALID_ARGUMENT, text, "misses")
 
 
-def _check_columns(
-    rows: CaseRows | PredictionRows, limits: Limits, settings: StreamSettings
-) -> None:
+def _check_columns(rows: CaseRows | PredictionRows, limits: Limits) -> None:
     for place, column in enumerate(rows.segments):
         path = f"{rows.KIND}.segments[{place}]"
-        if CROSS in column.key or column.key not in settings.segment_keys:
-            _check_key(column.key, path, settings)
         # A character has at most 4 bytes, so short values pass without being encoded.
         longest = max(map(len, column.values), default=0)
         if 4 * longest > limits.max_id_bytes or OTHER_VALUE in column.values:
@@ -341,30 +384,27 @@ def _check_columns(
                 _check_value(value, f"{path}.values[{index}]", limits)
 
 
-def check_segments(
-    segments: tuple[tuple[str, str], ...], path: str, limits: Limits, settings: StreamSettings
-) -> None:
-    """Refuse undeclared keys, and values that are too long or reserved. O(keys)."""
-    for place, (key, value) in enumerate(segments):
-        _check_key(key, f"{path}[{place}]", settings)
+def check_segment_values(segments: tuple[tuple[str, str], ...], path: str, limits: Limits) -> None:
+    """Refuse values that are too long or reserved. O(keys)."""
+    for place, (_, value) in enumerate(segments):
         _check_value(value, f"{path}[{place}].value", limits)
 
 
-def _check_key(key: str, path: str, settings: StreamSettings) -> None:
+def key_problem(key: str) -> str | None:
+    """Return why rows cannot have a segment key, whatever their stream declares."""
     if parents_of(key) is not None:
-        refuse(
-            Code.INVALID_ARGUMENT,
-            f"segment key {quoted(key)} is crossed: its values are computed, leave it out",
-            f"{path}.key",
-        )
-    if key not in settings.segment_keys:
-        declared = truncated(", ".join(settings.segment_keys) or "none")
-        refuse(
-            Code.INVALID_ARGUMENT,
-            f"segment key {quoted(key)} is not declared: the stream has {declared}; "
-            "add it with UpdateStream",
-            f"{path}.key",
-        )
+        return f"segment key {quoted(key)} is crossed: its values are computed, leave it out"
+    return segment_key_problem(key)
+
+
+def undeclared(stream: str, missing: tuple[str, ...], settings: StreamSettings) -> str:
+    """Return the message of rows whose keys a stream lacks, with the command that adds them."""
+    declared = truncated(", ".join(settings.segment_keys) or "none")
+    options = "".join(f" --segment {key}" for key in missing)
+    return (
+        f"segment key {quoted(missing[0])} is not declared: the stream has {declared}; add it: "
+        f"streameval streams update HOST:PORT {shlex.quote(stream)}{options}"
+    )
 
 
 def _check_value(value: str, path: str, limits: Limits) -> None:

@@ -19,7 +19,13 @@ from streameval._counts import check_mergeable, decode_evaluator, merge_states
 from streameval._row_codec import check_distinct
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.chunks import ChunkJoiner
-from streameval_server._batch.decode import check_segments, check_times
+from streameval_server._batch.decode import (
+    check_segment_values,
+    check_times,
+    key_problem,
+    refuse,
+    undeclared,
+)
 from streameval_server._log.catalog import NEW
 from streameval_server._model.errors import (
     Code,
@@ -30,7 +36,7 @@ from streameval_server._model.errors import (
 )
 from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.rows import MergedState, MergeRows
-from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._model.stream_settings import DEFAULTS, check, first_settings
 from streameval_server._state.empty_counts import empty_counts
 
 if TYPE_CHECKING:
@@ -119,9 +125,10 @@ class MergeInbox:
         stream = catalog.get(header.stream, NEW)
         return header.epoch <= stream.sources.get(header.source, 0)
 
-    def settings_in(self, catalog: Catalog) -> StreamSettings:
-        """Return the current settings of the stream. O(1)."""
-        return catalog.get("" if self.header is None else self.header.stream, NEW).settings
+    def settings_in(self, catalog: Catalog) -> StreamSettings | None:
+        """Return the current settings of the stream; None when there is none. O(1)."""
+        facts = catalog.get("" if self.header is None else self.header.stream)
+        return None if facts is None else facts.settings
 
     def is_small(self) -> bool:
         """Return whether `finish` takes less than to hand it to another thread. O(bytes).
@@ -138,7 +145,7 @@ class MergeInbox:
         return len(self._message.states) <= 1
 
     def finish(
-        self, now_us: int, settings: StreamSettings, *, disputed_us: int | None = None
+        self, now_us: int, settings: StreamSettings | None, *, disputed_us: int | None = None
     ) -> tuple[MergeRows, bytes]:
         """Return the rows and the payload of the log row, after the last chunk. O(bytes).
 
@@ -147,7 +154,7 @@ class MergeInbox:
         now_us
             The current time.
         settings
-            The stream's.
+            The stream's; None for a new one, which gets the segment keys of the states.
         disputed_us
             What the time is otherwise while the clock is in doubt.
 
@@ -156,7 +163,6 @@ class MergeInbox:
         RequestError
             When data is missing, damaged, or not a merge that the stream accepts.
         """
-        self.settings = settings
         header = self.header
         if header is None:
             raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
@@ -165,6 +171,15 @@ class MergeInbox:
             raise _invalid("header.crc32", "the data is not what was sent: its CRC-32 differs")
         message = _parsed(data) if self._message is None else self._message
         rows = _read(header, message, len(data), self._limits.max_merge_states)
+        if settings is None:
+            settings = first_settings(
+                key
+                for state in rows.states
+                for key, _ in state.segments
+                if key_problem(key) is None
+            )
+            check(settings, self._limits)
+        self.settings = settings
         clocks_us = (now_us, now_us if disputed_us is None else disputed_us)
         empty = empty_counts(
             settings.resolution,
@@ -174,27 +189,39 @@ class MergeInbox:
         )
         for place, merged in enumerate(rows.states):
             path = f"states[{place}]"
-            self._check_place(merged, path, clocks_us, settings)
+            self._check_place(merged, path, clocks_us)
             _check_counts(merged.state, path, empty)
         encoded = header.SerializeToString()
         length = len(encoded).to_bytes(_LENGTH_BYTES, "little")
         return rows, length + encoded + data
 
-    def _check_place(
-        self, merged: MergedState, path: str, clocks_us: tuple[int, int], settings: StreamSettings
-    ) -> None:
+    def _check_place(self, merged: MergedState, path: str, clocks_us: tuple[int, int]) -> None:
         """Refuse a state of a time or of segments that the stream does not take. O(segments)."""
+        settings = self.settings
         try:
             if merged.event_us:
                 check_times(
                     merged.event_us, f"{path}.event_time_us", clocks_us, self._limits, settings
                 )
             check_distinct([key for key, _ in merged.segments])
-            check_segments(merged.segments, f"{path}.segments", self._limits, settings)
+            self._check_keys([key for key, _ in merged.segments], f"{path}.segments")
+            check_segment_values(merged.segments, f"{path}.segments", self._limits)
         except RefusedError as error:
             raise error.refused.to_error() from None
         except InvalidInputError as error:
             raise refused_input(error, path).to_error() from None
+
+    def _check_keys(self, keys: list[str], path: str) -> None:
+        """Refuse keys that the stream lacks, or cannot have. O(keys)."""
+        assert self.header is not None
+        problems = (key_problem(key) for key in keys)
+        for place, problem in enumerate(problems):
+            if problem is not None:
+                refuse(Code.INVALID_ARGUMENT, problem, f"{path}[{place}].key")
+        missing = tuple(key for key in keys if key not in self.settings.segment_keys)
+        if missing:
+            message = undeclared(self.header.stream, missing, self.settings)
+            refuse(Code.INVALID_ARGUMENT, message, f"{path}[{keys.index(missing[0])}].key")
 
 
 def _check_counts(state: State, path: str, empty: State) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from streameval._common import dot_segment_problem
 from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
-from streameval.v1 import ingest_pb2
+from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
-from streameval_server._batch.decode import batch_of, decode
+from streameval_server._batch.decode import batch_of, decode, settings_for
 from streameval_server._log.catalog import (
     NEW,
     StreamFacts,
@@ -53,6 +53,7 @@ from streameval_server._model.stream_settings import (
     SettingsUpdate,
     StreamSettings,
     check,
+    first_settings,
 )
 from streameval_server._state.pair_file import PairImport, no_stream_of_import
 from streameval_server._state.stream_file import StreamFile
@@ -214,11 +215,16 @@ class Transaction:
         if item.rows is None:
             return None
         facts = self._facts(item.stream)
-        settings = DEFAULTS if facts is None else facts.settings
+        batch = None
+        if facts is None:
+            batch = batch_of(item.format, item.payload)
+            settings = settings_for(batch, None, self._limits)
+        else:
+            settings = facts.settings
         if item.settings is not settings and item.settings != settings:
             # The settings changed after the session had validated it.
             try:
-                batch = batch_of(item.format, item.payload)
+                batch = batch or batch_of(item.format, item.payload)
                 item.rows = decode(
                     batch,
                     0,
@@ -231,10 +237,13 @@ class Transaction:
                 return error.refused
             if item.rows is None:
                 return None
-        return self._add_references(item.stream, facts, item.rows)
+        return self._add_references(item.stream, facts, item.rows, settings)
 
-    def _add_references(self, name: str, facts: StreamFacts | None, rows: Rows) -> Refused | None:
+    def _add_references(
+        self, name: str, facts: StreamFacts | None, rows: Rows, settings: StreamSettings
+    ) -> Refused | None:
         """Add references to a stream, which is created if need be; or return the refusal."""
+        is_new = facts is None
         if facts is None:
             if not self._auto_create:
                 return _refused(Code.NOT_FOUND, "stream", f"there is no stream {name}: create it")
@@ -243,8 +252,7 @@ class Transaction:
                 return _refused(Code.INVALID_ARGUMENT, "stream", problem)
             if self._num_streams >= self._limits.max_streams:
                 return _refused(Code.RESOURCE_EXHAUSTED, "stream", _too_many_streams(self._limits))
-            self._num_streams += 1
-            facts = NEW
+            facts = NEW if settings is DEFAULTS else StreamFacts(settings=settings)
         after = add_rows(facts, rows)
         if after.total >= MAX_TOTAL:
             return _refused(
@@ -262,8 +270,29 @@ class Transaction:
                 f"{after.weighed / WEIGHT_UNITS:g} together; with weights, the most are 2**38 - 1 "
                 "and less than 2**46",
             )
+        if is_new:
+            self._num_streams += 1
+            if settings.segment_keys:
+                self._log_creation(name, settings)
         self._new[name] = after
         return None
+
+    def _log_creation(self, name: str, settings: StreamSettings) -> None:
+        """Add the row and the entry that create a stream whose first rows have segments."""
+        request = stream_pb2.CreateStreamRequest()
+        request.stream.name = name
+        request.stream.settings.segment_keys.extend(settings.segment_keys)
+        payload = request.SerializeToString()
+        revision = self._revision = self._revision + 1
+        kind, format_ = Kind.CREATE_STREAM, Format.BY_KIND
+        self._add_row(
+            (revision, self._received_us, int(kind), int(format_), name, "", 0, 0), payload
+        )
+        self.entries.append(
+            Entry(revision, self._received_us, kind, name, "", 0, 0, None, settings)
+        )
+        self.nbytes += len(payload)
+        failpoint(DRAFTED[kind])
 
     def _count_merge(self, item: Item) -> bool:
         """Add a merge to the facts of its stream; return False when it is a duplicate.
@@ -278,7 +307,11 @@ class Transaction:
         if item.stopped is not None and (item.stream, rows.source) in item.stopped:
             raise source_stopped(item.stream, rows.source)
         facts = self._facts(item.stream)
-        settings = DEFAULTS if facts is None else facts.settings
+        assert item.settings is not None
+        if facts is not None:
+            settings = facts.settings
+        else:
+            settings = first_settings(item.settings.segment_keys)
         sources = NEW.sources if facts is None else facts.sources
         if rows.epoch <= sources.get(rows.source, 0):
             return False
@@ -295,7 +328,7 @@ class Transaction:
                 f"stream {item.stream} has {len(sources)} merge sources, the most allowed",
                 reason="TOO_MANY_SOURCES",
             )
-        refused = self._add_references(item.stream, facts, rows)
+        refused = self._add_references(item.stream, facts, rows, settings)
         if refused is not None:
             raise refused.to_error()
         return True

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from streameval._common import id_problem, quoted, stream_name_problem
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
-from streameval_server._batch.decode import decode, parse_message
-from streameval_server._log.catalog import NEW
+from streameval_server._batch.decode import decode, parse_message, settings_for
 from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.producer_marks import Mark
@@ -311,7 +310,7 @@ def batch_item(
         return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
     nbytes = len(frame)
     # The settings may change before the commit; the committer then checks again.
-    settings = committer.catalog.get(batch.stream, NEW).settings
+    settings = settings_for(batch, committer.catalog.get(batch.stream), limits)
     disputed_us = committer.disputed_us
     try:
         rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)

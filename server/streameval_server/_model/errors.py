@@ -271,6 +271,8 @@ def _exhausted(reason: str, message: str, *, retry_after_s: float = RETRY_AFTER_
 class Refused:
     """Why a batch was refused. A refusal is final and durable: the batch must not be resent.
 
+    A stream that gets the `segment_keys` takes its rows in another batch.
+
     Attributes
     ----------
     code : Code
@@ -279,11 +281,14 @@ class Refused:
         What was wrong, where, and the value.
     violations : tuple of (field, description)
         The invalid fields, with the row: ``cases.scores[17]``.
+    segment_keys : tuple of str
+        Where the stream lacks keys of the batch: those that it has and these.
     """
 
     code: Code
     message: str
     violations: tuple[Violation, ...] = field(default=())
+    segment_keys: tuple[str, ...] = ()
 
     def to_message(self) -> status_pb2.Refusal:
         """Encode it as a message."""
@@ -294,6 +299,7 @@ class Refused:
                 status_pb2.FieldViolation(field=path, description=text)
                 for path, text in self.violations
             ],
+            segment_keys=self.segment_keys,
         )
 
     @classmethod
@@ -303,6 +309,7 @@ class Refused:
             Code(message.code),
             message.message,
             tuple((violation.field, violation.description) for violation in message.violations),
+            tuple(message.segment_keys),
         )
 
     def to_error(self) -> RequestError:

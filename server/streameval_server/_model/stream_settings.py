@@ -385,6 +385,12 @@ def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
         )
 
 
+def first_settings(keys: Iterable[str]) -> StreamSettings:
+    """Return the settings of a stream that rows with these segment keys create."""
+    distinct = tuple(dict.fromkeys(keys))
+    return replace(DEFAULTS, segment_keys=distinct) if distinct else DEFAULTS
+
+
 @dataclass(frozen=True, slots=True)
 class SettingsUpdate:
     """The new values of some settings: an UpdateStreamRequest, parsed.

@@ -415,7 +415,7 @@ class PayloadIntake:
     async def _create(self, stream: str, keys: list[str], *, is_clustered: bool) -> None:
         """Create a stream with its mapping's segment keys and clusters, unless it exists.
 
-        A stream that its first batch creates has none.
+        A stream that its first batch creates has no clusters.
         """
         is_plain = not keys and not is_clustered
         if is_plain or not self._auto_create or stream in self._known_streams:

@@ -377,6 +377,11 @@ class Buffer:
         """Return whether there are accepted rows; a hint, because it is read without the lock."""
         return self.accepted > self._drained
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further rows are dropped or wait; a hint, as it is read without the lock."""
+        return 0 <= self.limit <= self.accepted
+
     def take(self) -> list[Rows]:
         """Drain all rows: O(streams) under the lock and the rows of the grants, then O(rows)."""
         with self.lock:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from streameval.client._buffer.clock import offset_us
 from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._delivery.statistics import count, read_statistics
-from streameval.client._errors import DeadlineError, FencedError, RowsLostError
+from streameval.client._errors import DeadlineError, FencedError, PreconditionError, RowsLostError
 from streameval.client._wire.rpc_errors import unanswered
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ _log = logging.getLogger("streameval.client")
 
 _MIN_LOG_INTERVAL_S = 10.0
 """Lost rows are logged at most once in this time."""
+
+_RELEASE_INTERVAL_S = 1.0
+"""Rows that are kept for want of segment keys are sent again after this time, with the next."""
 
 _PERMANENT_CODES = frozenset(
     {"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
@@ -69,11 +72,15 @@ class Delivery:
         # What flushes have raised, and what the log has.
         self._raised_losses = _LossReport()
         self._logged_losses = _LossReport()
-        self._next_log_s = 0.0
+        self._next_log_s = self._next_release_s = 0.0
+        self._logged_holds: dict[str, str] = {}
 
     def record_revision(self, revision: int) -> None:
         """Record a revision that another call returned: queries wait for it too."""
         self.sender.revision = max(self.sender.revision, revision)
+        if self.sender.held_rows:  # the call may have declared their segment keys
+            self._release_held()
+            self.buffer.wake()
 
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
@@ -82,8 +89,17 @@ class Delivery:
     # --- Moving rows ----------------------------------------------------------------------------
 
     def drain_buffer(self) -> None:
-        """Move the buffer's rows to the sender."""
+        """Move the buffer's rows to the sender.
+
+        Kept rows are sent again from time to time.
+        """
+        if self.sender.held_rows and time.monotonic() >= self._next_release_s:
+            self._release_held()
         self.sender.put(self.buffer.take())
+
+    def _release_held(self) -> None:
+        self._next_release_s = time.monotonic() + _RELEASE_INTERVAL_S
+        self.sender.release_held()
 
     def open(self, now_s: float) -> ingest_pb2.IngestRequest:
         """Start a connection; return its first message."""
@@ -105,12 +121,16 @@ class Delivery:
     def receive(self, response: ingest_pb2.IngestResponse) -> bool:
         """Process a message from the server; return whether the connection stays open.
 
+        Rows that would be kept are lost if the buffer is full.
+
         Raises
         ------
         ProtocolError
             When the protocol does not allow it.
         """
         self.sender.receive(response, self.buffer.clock_ns() // 1_000)
+        if self.sender.held_rows and self.buffer.is_full:
+            self.sender.refuse_held()
         return self.sender.phase is Phase.READY
 
     def disconnected(self, error: ClientError | None, now_s: float) -> bool:
@@ -132,6 +152,7 @@ class Delivery:
 
     def begin_flush(self) -> int:
         """Drain the buffer; return how many rows must be settled for the flush to be done."""
+        self._release_held()
         self.drain_buffer()
         return self.sender.put_rows
 
@@ -145,17 +166,29 @@ class Delivery:
             flush is not raised: its cause may be gone by now.
         """
         sender = self.sender
-        if sender.settled_rows < target:
+        if sender.settled_rows + sender.held_rows < target:
             error = sender.error
             if error is not None and error is not known and error.code in _PERMANENT_CODES:
                 raise error
             return None
         if isinstance(sender.error, FencedError):
             raise sender.error
+        if sender.holds:
+            raise self._held_error()
         lost = self._raised_losses.take_new(sender, self.buffer)
         if lost is not None:
             raise lost
         return sender.revision
+
+    def _held_error(self) -> PreconditionError:
+        first = next(iter(self.sender.holds.values()))
+        rows = count(self.sender.held_rows, "row")
+        return PreconditionError(
+            f"{rows} of {count(len(self.sender.holds), 'stream')} kept and not durable: "
+            f"{first.message}",
+            reason="SEGMENT_KEYS_MISSING",
+            violations=first.violations,
+        )
 
     def flush_timeout(self, timeout_s: float | None, target: int) -> DeadlineError:
         """Return the error of a flush that was not done in time."""
@@ -168,6 +201,15 @@ class Delivery:
 
     def log_losses(self, now_s: float) -> None:
         """Log rows lost since the last message, at most every `_MIN_LOG_INTERVAL_S`."""
+        for stream, hold in self.sender.holds.items():
+            if self._logged_holds.get(stream) != hold.message:
+                self._logged_holds[stream] = hold.message
+                _log.warning(
+                    "streameval client of %s: rows are kept, until then or until the buffer is "
+                    "full: %s",
+                    self._address,
+                    hold.message,
+                )
         if now_s < self._next_log_s:
             return
         lost = self._logged_losses.take_new(self.sender, self.buffer)

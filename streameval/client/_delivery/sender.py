@@ -17,6 +17,8 @@ reported as refused or dropped:
 - A server that no longer has acknowledged batches (a damaged log, another data directory) gets
   the remaining ones under a higher epoch, from sequence 1; the others are counted as lost. If
   it has forgotten the producer, which was idle for days, nothing is lost.
+- A batch that its stream refuses for want of segment keys is kept, with the stream's later
+  rows, until `release_held` sends them again in other batches, or `refuse_held` counts them.
 - A batch that makes connections fail repeatedly is given up as refused: after
   the first failure, batches are sent one at a time until the cause is found. If its
   size may be the cause, its rows are cut into smaller batches first.
@@ -30,7 +32,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -97,6 +99,7 @@ class _NumberedBatch:
     offset_us: int
     sent: bool = False
     refused: bool = False
+    held: bool = False
 
 
 class Sender:
@@ -128,6 +131,10 @@ class Sender:
         Rows that were acknowledged and that the server has lost since.
     refusals : deque of RefusedBatch
         The last 100 refused batches.
+    held_rows : int
+        Rows that are kept until their streams have their segment keys; not settled.
+    holds : dict of str to RefusedBatch
+        Why, by stream.
     """
 
     def __init__(
@@ -152,6 +159,12 @@ class Sender:
         self.put_rows = self.sent_rows = self.retried_rows = 0
         self.acked_rows = self.refused_rows = self.dropped_rows = self.lost_rows = 0
         self.refused_batches = self.connections = 0
+        self.held_rows = 0
+        # Kept rows in their order: those that were numbered, and those that never were.
+        self._held: deque[Rows] = deque()
+        self._held_back: deque[Rows] = deque()
+        # Why the rows of a stream are kept, by stream.
+        self.holds: dict[str, RefusedBatch] = {}
         self._queue: deque[Rows] = deque()
         self._window: deque[_NumberedBatch] = deque()
         self._next_sequence = 1
@@ -169,7 +182,8 @@ class Sender:
         # it, and for one that is not its size.
         self._batch_failures = self._blames = 0
         self._blamed_error: ClientError | None = None
-        self._suspect_until = 0  # batches up to this sequence are sent one at a time
+        # Batches up to this sequence are sent one at a time.
+        self._suspect_until = 0
         # While the next epoch is to start: the last durable sequence of the present one.
         self._renumber_after: int | None = None
 
@@ -234,6 +248,8 @@ class Sender:
         if not self._has_room():
             return None
         if self._cursor == len(self._window):
+            while self._queue and self._queue[0].stream in self.holds:
+                self._hold(self._queue.popleft(), self._held_back)
             if not self._queue:
                 return None
             first, size = self._queue[0], self._size
@@ -255,6 +271,37 @@ class Sender:
             self.sent_rows += batch.rows.size
             batch.sent = True
         return ingest_pb2.IngestRequest(batch=batch.rows.batch(batch.sequence, batch.offset_us))
+
+    def release_held(self) -> None:
+        """Send kept rows again, before all others of their streams.
+
+        One batch at a time, so that no later row of a stream passes one that is refused again.
+        """
+        pieces = len(self._held) + len(self._held_back)
+        self._suspect_until = max(self._suspect_until, self._next_sequence - 1 + pieces)
+        self._queue.extendleft(reversed(self._held_back))
+        self._queue.extendleft(reversed(self._held))
+        self._forget_held()
+
+    def refuse_held(self) -> None:
+        """Count kept rows as refused: they are lost."""
+        for refusal in self.holds.values():
+            self.refused_batches += 1
+            self.refusals.append(refusal)
+        self.refused_rows += self.held_rows
+        self._forget_held()
+
+    def _forget_held(self) -> None:
+        self._held.clear()
+        self._held_back.clear()
+        self.holds.clear()
+        self.held_rows = 0
+
+    def _hold(self, rows: Rows, kept: deque[Rows]) -> None:
+        kept.append(rows)
+        self.held_rows += rows.size
+        hold = self.holds[rows.stream]
+        self.holds[rows.stream] = replace(hold, rows=hold.rows + rows.size)
 
     def receive(self, response: ingest_pb2.IngestResponse, clock_us: int = 0) -> None:
         """Process a message from the server.
@@ -416,15 +463,15 @@ class Sender:
         return self._window[place] if 0 <= place < len(self._window) else None
 
     def _record_refusal(self, batch: _NumberedBatch, refusal: status_pb2.Refusal) -> None:
-        self._refuse(
-            batch,
-            code=_code_name(refusal.code),
-            message=refusal.message,
-            violations=tuple(
-                Violation(violation.field, violation.description)
-                for violation in refusal.violations
-            ),
-        )
+        violations = tuple(Violation(each.field, each.description) for each in refusal.violations)
+        code, message = _code_name(refusal.code), refusal.message
+        if refusal.segment_keys:
+            batch.held = True
+            stream = batch.rows.stream
+            message = declaring_call(stream, refusal)
+            self.holds.setdefault(stream, RefusedBatch(stream, 0, code, message, violations))
+            return
+        self._refuse(batch, code=code, message=message, violations=violations)
 
     def _refuse(
         self, batch: _NumberedBatch, *, code: str, message: str, violations: tuple[Violation, ...]
@@ -442,9 +489,12 @@ class Sender:
             if self._cursor:
                 self._cursor -= 1
                 self._inflight_bytes -= batch.rows.wire_bytes
-            acked = 0 if batch.refused else batch.rows.size
+            acked = 0 if batch.refused or batch.held else batch.rows.size
             self.acked_rows += acked
-            self.refused_rows += batch.rows.size - acked
+            if batch.held:
+                self._hold(batch.rows, self._held)
+            elif batch.refused:
+                self.refused_rows += batch.rows.size
             self._acked_batches.append(acked)
             self._epoch_acked_rows += acked
             self._failures = self._batch_failures = self._blames = 0
@@ -464,6 +514,7 @@ class Sender:
     def _renumber(self) -> None:
         """Begin a higher epoch, in which the remaining rows are numbered from 1 again."""
         self._renumber_after = None
+        # One that is held and not settled goes back: the server says again what it lacks.
         self._queue.extendleft(batch.rows for batch in reversed(self._window) if not batch.refused)
         self.refused_rows += sum(batch.rows.size for batch in self._window if batch.refused)
         self._window.clear()
@@ -486,13 +537,22 @@ class Sender:
         self.phase = Phase.FENCED
         self.error = error
         self.dropped_rows += sum(batch.rows.size for batch in self._window)
-        self.dropped_rows += sum(rows.size for rows in self._queue)
+        self.dropped_rows += sum(rows.size for rows in self._queue) + self.held_rows
+        self._forget_held()
         self._window.clear()
         self._queue.clear()
 
 
 def _code_name(code: int) -> str:
     return code_pb2.Code.Name(code) if code in code_pb2.Code.values() else "UNKNOWN"
+
+
+def declaring_call(stream: str, refusal: status_pb2.Refusal) -> str:
+    """Return why a stream refuses segment keys, with the call that adds them."""
+    return (
+        f"the stream {stream} has not all segment keys of these rows: call "
+        f"client.update_stream({stream!r}, segment_keys={list(refusal.segment_keys)!r})"
+    )
 
 
 def _blames_a_batch(error: ClientError) -> bool:

@@ -43,7 +43,8 @@ class ClientStatistics(Result):
     retried: int
     """Sent again after a connection broke; a row counts once for each time."""
     pending: int
-    """Added, and neither durable nor refused nor dropped yet."""
+    """Added, and neither durable nor refused nor dropped yet: also those that are kept until
+    their stream has their segment keys."""
     refused_batches: int
     """Batches that the server refused for good."""
     refusals: tuple[RefusedBatch, ...]
@@ -55,7 +56,8 @@ class ClientStatistics(Result):
     revision: int
     """The highest log revision that acknowledged a batch; queries wait for it."""
     last_error: str | None
-    """Why the last connection ended; None while a connection is open."""
+    """Why the last connection ended; while one is open, why rows are kept and not durable,
+    or None."""
 
 
 def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
@@ -76,8 +78,14 @@ def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
         connections=sender.connections,
         connected=sender.phase is Phase.READY,
         revision=sender.revision,
-        last_error=None if sender.error is None else str(sender.error),
+        last_error=_last_error(sender),
     )
+
+
+def _last_error(sender: Sender) -> str | None:
+    if sender.error is not None:
+        return str(sender.error)
+    return next((hold.message for hold in sender.holds.values()), None)
 
 
 def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:

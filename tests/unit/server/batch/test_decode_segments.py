@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,10 @@ def test_codes_are_one_for_each_row_or_one_for_all(given, codes):
 BAD = {
     "undeclared": (
         one_case(column("plan", ["x"])),
-        "segment key 'plan' is not declared: the stream has country; add it with UpdateStream",
+        (
+            "segment key 'plan' is not declared: the stream has country; add it: "
+            "streameval streams update HOST:PORT s --segment plan"
+        ),
         "cases.segments[0].key",
     ),
     "twice": (
@@ -135,7 +140,9 @@ BAD = {
 def test_bad_segments_are_refused_with_field_and_index(rows, message, field):
     """The INVALID_ARGUMENT message names the rule, the row and the value."""
     expected = Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
-    assert refusal(pb.Batch(stream="s", **rows), settings=SETTINGS) == expected
+    found = refusal(pb.Batch(stream="s", **rows), settings=SETTINGS)
+    assert replace(found, segment_keys=()) == expected
+    assert found.segment_keys == (("country", "plan") if "not declared" in message else ())
 
 
 WORST = "\U000e0001"

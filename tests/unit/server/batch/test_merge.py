@@ -205,10 +205,10 @@ BAD_STATES = {
         "states[1].event_time_us",
         "event time must not be older than retention",
     ),
-    "undeclared": (
-        {"segments": [US], "evaluator": SMALL.to_bytes()},
+    "impossible key": (
+        {"segments": [type(US)(key="a key", value="US")], "evaluator": SMALL.to_bytes()},
         "states[1].segments[0].key",
-        "segment key 'country' is not declared",
+        "a segment key must be [A-Za-z0-9._-]+",
     ),
     "clusters": (
         {"evaluator": Evaluator(cluster_groups=32).to_bytes()},
