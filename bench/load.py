@@ -68,15 +68,6 @@ async def _drop_merge(
     return ingest_pb2.MergeResponse(revision=1)
 
 
-async def _drop_merges(
-    requests: AsyncIterator[ingest_pb2.MergeManyRequest], context: grpc.aio.ServicerContext
-) -> None:
-    number = 0
-    async for _ in requests:
-        number += 1
-        await context.write(ingest_pb2.MergeManyResponse(num_settled=number, revision=1))
-
-
 async def _bare_server() -> None:
     server = grpc.aio.server()
     handlers = {
@@ -85,11 +76,6 @@ async def _bare_server() -> None:
             _drop_merge,
             request_deserializer=ingest_pb2.MergeRequest.FromString,
             response_serializer=ingest_pb2.MergeResponse.SerializeToString,
-        ),
-        "MergeMany": grpc.stream_stream_rpc_method_handler(
-            _drop_merges,
-            request_deserializer=ingest_pb2.MergeManyRequest.FromString,
-            response_serializer=ingest_pb2.MergeManyResponse.SerializeToString,
         ),
     }
     server.add_generic_rpc_handlers(

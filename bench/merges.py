@@ -3,8 +3,7 @@
     python bench/merges.py [--quick]
 
 States of 1,000 cases are merged into a stream of each sender, one after the other, each
-call answered when its merge is durable and visible; or many by one call, answered when
-they are durable. "clients" are threads with a `streameval.client.Client` each; "calls" are
+call answered when its merge is durable and visible. "clients" are threads with a `streameval.client.Client` each; "calls" are
 gRPC calls of one event loop with requests that were encoded beforehand, so that the sender
 costs less. Processor time of the server
 says what a machine with cores to spare reaches; the rate of the clock shares two cores
@@ -32,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from scale import state
 
-from streameval.client import Client, Merge
+from streameval.client import Client
 from streameval.client._delivery.merge_upload import Upload
 from streameval.v1 import ingest_pb2_grpc
 
@@ -82,16 +81,6 @@ def by_clients(address: str, ev: Evaluator, senders: int, each: int) -> None:
     in_threads(senders, send)
 
 
-def by_merge_many(address: str, ev: Evaluator, senders: int, each: int) -> None:
-    """Merge with a client for each sender, which does not wait for answers."""
-
-    def send(name: str, source: str) -> None:
-        with Client(address) as client:
-            client.stream(name).merge_many(Merge(ev, source, epoch) for epoch in range(1, each + 1))
-
-    in_threads(senders, send)
-
-
 def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
     """Merge with encoded requests, from one event loop."""
 
@@ -106,28 +95,9 @@ def by_calls(address: str, ev: Evaluator, senders: int, each: int) -> None:
     in_one_loop(address, senders, send)
 
 
-def by_streams(address: str, ev: Evaluator, senders: int, each: int) -> None:
-    """Merge with encoded requests of a MergeMany call for each sender, from one event loop."""
-
-    async def send(stub: ingest_pb2_grpc.IngestServiceStub, name: str, source: str) -> None:
-        uploads = (
-            Upload(name, ev, source=source, epoch=epoch, at=None, segments=None)
-            for epoch in range(1, each + 1)
-        )
-        requests = [request for upload in uploads for request in upload.stream_requests()]
-        async for answer in stub.MergeMany(iter(requests)):
-            assert not answer.refused
-            if answer.num_settled == each:
-                return
-
-    in_one_loop(address, senders, send)
-
-
 WAYS = {
     "clients": by_clients,
-    "clients, merge_many": by_merge_many,
     "calls": by_calls,
-    "calls of MergeMany": by_streams,
 }
 
 

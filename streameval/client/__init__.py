@@ -17,7 +17,7 @@ from streameval._common.extras import needs_extra as _needs_extra
 with _needs_extra("client"):
     from streameval.client._async_client import AsyncClient
     from streameval.client._client import Client
-    from streameval.client._delivery.merge_upload import Merge, MergeState
+    from streameval.client._delivery.merge_upload import MergeState
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._errors import (
         AccessError,
@@ -27,12 +27,10 @@ with _needs_extra("client"):
         DeadlineError,
         FencedError,
         InvalidRequestError,
-        MergesRefusedError,
         NotFoundError,
         OutOfRangeError,
         PreconditionError,
         RefusedBatch,
-        RefusedMerge,
         ResourceExhaustedError,
         RowsLostError,
         UnavailableError,
@@ -82,9 +80,7 @@ __all__ = [
     "Disagreement",
     "FencedError",
     "InvalidRequestError",
-    "Merge",
     "MergeState",
-    "MergesRefusedError",
     "NotFoundError",
     "OutOfRangeError",
     "PairComparison",
@@ -95,7 +91,6 @@ __all__ = [
     "PreconditionError",
     "RankedSegment",
     "RefusedBatch",
-    "RefusedMerge",
     "ResourceExhaustedError",
     "RowsLostError",
     "SegmentRanking",

@@ -17,7 +17,6 @@
         ├── UnavailableError         UNAVAILABLE: no server at the address, or it is stopping
         ├── DeadlineError            DEADLINE_EXCEEDED, a flush that timed out (also TimeoutError)
         ├── RowsLostError            flush: rows were refused, dropped or lost, listed once
-        ├── MergesRefusedError       merge_many: merges were refused; all others count
         └── ClosedError              the client was closed
 
 The text of an error from a server is the server's own.
@@ -71,36 +70,6 @@ class RefusedBatch:
     stream: str
     rows: int
     code: str
-    message: str
-    violations: tuple[Violation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedMerge:
-    """A merge of `merge_many` that the server refused; it changed nothing.
-
-    Attributes
-    ----------
-    index : int
-        Its place in the iterable, from 0.
-    source : str
-    epoch : int
-    code : str
-        Name of the status: ``INVALID_ARGUMENT``, ``NOT_FOUND``, ...
-    reason : str
-        The server's stable identifier of the cause; ``SOURCE_STOPPED`` when an earlier
-        merge of the same source was refused.
-    message : str
-        The server's message.
-    violations : tuple of Violation
-        The invalid fields, if the refusal names any.
-    """
-
-    index: int
-    source: str
-    epoch: int
-    code: str
-    reason: str
     message: str
     violations: tuple[Violation, ...] = ()
 
@@ -285,37 +254,6 @@ class RowsLostError(ClientError):
         self.refused_rows = refused_rows
         self.dropped_rows = dropped_rows
         self.lost_rows = lost_rows
-
-
-class MergesRefusedError(ClientError):
-    """`merge_many` sent merges that the server refused; all others count, durably.
-
-    Attributes
-    ----------
-    refused : tuple of RefusedMerge
-        Which, and why: the first 1,000.
-    num_refused : int
-        How many.
-    revision : int
-        Log revision that includes the others.
-    """
-
-    __module__ = "streameval.client"
-
-    code = "ABORTED"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        refused: tuple[RefusedMerge, ...] = (),
-        num_refused: int = 0,
-        revision: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.refused = refused
-        self.num_refused = num_refused
-        self.revision = revision
 
 
 _BY_CODE: dict[str, type[ClientError]] = {

@@ -8,14 +8,11 @@ worker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
-from streameval.client._delivery.connection import BaseConnection, BlockingVerbs, verb
-from streameval.client._delivery.merge_stream import send_merges
+from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._wire import calls
 from streameval.client._wire.selection import Selection
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
-    from streameval.client._delivery.merge_upload import Merge, MergeState
+    from streameval.client._delivery.merge_upload import MergeState
     from streameval.client._wire.answers import (
         SegmentRanking,
         StreamLabelSample,
@@ -111,66 +108,6 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         """
         upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
         return await self._connection.merge(upload, timeout_s)
-
-    @verb
-    async def merge_many(
-        self,
-        merges: Iterable[Merge] | AsyncIterable[Merge],
-        *,
-        timeout_s: float | None = 30.0,
-    ) -> int:
-        """Add many counts from elsewhere, without waiting for an answer to each.
-
-        Each merge counts as by `merge`, all of it or nothing, once for each epoch of its
-        source. When this returns, all of them count, durably. After a refused merge, later
-        ones of the same source are refused too, so that it can be sent again, corrected,
-        with the same epoch; those of other sources count.
-
-        Parameters
-        ----------
-        merges : iterable of Merge
-            Read as they are sent, so it may be longer than memory: at most 512 merges, or
-            about 8 MiB of them, are under way. An `AsyncStream` also takes an asynchronous
-            iterable.
-        timeout_s : float or None
-            The longest wait without an answer, in seconds, while the server is away or
-            busy; None waits without limit.
-
-        Returns
-        -------
-        int
-            The log revision that includes them.
-
-        Raises
-        ------
-        MergesRefusedError
-            When the server refused some, after all others count: says which and why.
-        InvalidInputError
-            When one of them is invalid; those before it are settled. So are those before
-            an exception of the iterable, which is raised as it is.
-        UnavailableError, DeadlineError
-            When it is unknown which of them count; repeat them with the same epochs.
-        UnimplementedError
-            When the server is too old: use `merge`.
-
-        Notes
-        -----
-        A `merge` waits for the disk each time, and shares a commit only with other
-        callers. Here, merges that are under way share commits.
-
-        Examples
-        --------
-        >>> from streameval import Evaluator
-        >>> from streameval.client import Client, Merge
-        >>> stream = Client("localhost:50051").stream("fraud/v3")
-        >>> stream.merge_many([Merge(Evaluator(), source="edge-7", epoch=0)])
-        Traceback (most recent call last):
-        streameval.InvalidInputError: merges[0]: epoch must be an integer from 1 to 2^63 - 1, got 0
-        """
-        if isinstance(self, BlockingVerbs) and isinstance(merges, AsyncIterable):
-            message = "merges must be an iterable, got an asynchronous one: use an AsyncClient"
-            raise InvalidInputError(message, field="merges")
-        return await send_merges(self._connection, self.name, merges, timeout_s)
 
     def select(
         self,

@@ -60,11 +60,6 @@ class IngestServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_ingest__pb2.MergeRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeResponse.FromString,
                 _registered_method=True)
-        self.MergeMany = channel.stream_stream(
-                '/streameval.v1.IngestService/MergeMany',
-                request_serializer=streameval_dot_v1_dot_ingest__pb2.MergeManyRequest.SerializeToString,
-                response_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeManyResponse.FromString,
-                _registered_method=True)
 
 
 class IngestServiceServicer(object):
@@ -104,19 +99,6 @@ class IngestServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def MergeMany(self, request_iterator, context):
-        """Many merges, of any streams and sources, sent without waiting for answers.
-        Each counts as by Merge, all or nothing. A merge that is refused does not end
-        the call; later ones of its source into its stream are refused too, so that
-        the source's epochs count in their order and the refused one can be sent
-        again, corrected. When the call breaks, send every merge that is not settled
-        again, in the same order, except after a refused one of its source: those that
-        are durable are duplicates.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_IngestServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -134,11 +116,6 @@ def add_IngestServiceServicer_to_server(servicer, server):
                     servicer.Merge,
                     request_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_ingest__pb2.MergeResponse.SerializeToString,
-            ),
-            'MergeMany': grpc.stream_stream_rpc_method_handler(
-                    servicer.MergeMany,
-                    request_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeManyRequest.FromString,
-                    response_serializer=streameval_dot_v1_dot_ingest__pb2.MergeManyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -233,33 +210,6 @@ class IngestService(object):
             '/streameval.v1.IngestService/Merge',
             streameval_dot_v1_dot_ingest__pb2.MergeRequest.SerializeToString,
             streameval_dot_v1_dot_ingest__pb2.MergeResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def MergeMany(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/streameval.v1.IngestService/MergeMany',
-            streameval_dot_v1_dot_ingest__pb2.MergeManyRequest.SerializeToString,
-            streameval_dot_v1_dot_ingest__pb2.MergeManyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,15 +54,6 @@ class IngestServiceStub:
     """Adds states that were aggregated elsewhere: an edge process, a batch job, a
     cluster. A header, then its pieces; atomic at the end.
     """
-    MergeMany: _grpc.StreamStreamMultiCallable[_ingest_pb2.MergeManyRequest, _ingest_pb2.MergeManyResponse]
-    """Many merges, of any streams and sources, sent without waiting for answers.
-    Each counts as by Merge, all or nothing. A merge that is refused does not end
-    the call; later ones of its source into its stream are refused too, so that
-    the source's epochs count in their order and the refused one can be sent
-    again, corrected. When the call breaks, send every merge that is not settled
-    again, in the same order, except after a refused one of its source: those that
-    are durable are duplicates.
-    """
 
 @_typing.type_check_only
 class IngestServiceAsyncStub(IngestServiceStub):
@@ -89,15 +80,6 @@ class IngestServiceAsyncStub(IngestServiceStub):
     Merge: _aio.StreamUnaryMultiCallable[_ingest_pb2.MergeRequest, _ingest_pb2.MergeResponse]  # type: ignore[assignment]
     """Adds states that were aggregated elsewhere: an edge process, a batch job, a
     cluster. A header, then its pieces; atomic at the end.
-    """
-    MergeMany: _aio.StreamStreamMultiCallable[_ingest_pb2.MergeManyRequest, _ingest_pb2.MergeManyResponse]  # type: ignore[assignment]
-    """Many merges, of any streams and sources, sent without waiting for answers.
-    Each counts as by Merge, all or nothing. A merge that is refused does not end
-    the call; later ones of its source into its stream are refused too, so that
-    the source's epochs count in their order and the refused one can be sent
-    again, corrected. When the call breaks, send every merge that is not settled
-    again, in the same order, except after a refused one of its source: those that
-    are durable are duplicates.
     """
 
 class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -140,21 +122,6 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ingest_pb2.MergeResponse, _abc.Awaitable[_ingest_pb2.MergeResponse]]:
         """Adds states that were aggregated elsewhere: an edge process, a batch job, a
         cluster. A header, then its pieces; atomic at the end.
-        """
-
-    @_abc_1.abstractmethod
-    def MergeMany(
-        self,
-        request_iterator: _MaybeAsyncIterator[_ingest_pb2.MergeManyRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_ingest_pb2.MergeManyResponse], _abc.AsyncIterator[_ingest_pb2.MergeManyResponse]]:
-        """Many merges, of any streams and sources, sent without waiting for answers.
-        Each counts as by Merge, all or nothing. A merge that is refused does not end
-        the call; later ones of its source into its stream are refused too, so that
-        the source's epochs count in their order and the refused one can be sent
-        again, corrected. When the call breaks, send every merge that is not settled
-        again, in the same order, except after a refused one of its source: those that
-        are durable are duplicates.
         """
 
 def add_IngestServiceServicer_to_server(servicer: IngestServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -171,8 +171,6 @@ class _ProjectionRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pro
     """The labels of the window do not come as those before, and the figure depends on
     its prevalence.
     """
-    PROJECTION_REFUSAL_NOT_COUNTED: _ProjectionRefusal.ValueType  # 7
-    """The window has predictions from before it was counted how late labels come."""
     PROJECTION_REFUSAL_OTHER_CASES: _ProjectionRefusal.ValueType  # 8
     """The window has cases that did not come as a prediction and its label."""
     PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: _ProjectionRefusal.ValueType  # 9
@@ -197,8 +195,6 @@ PROJECTION_REFUSAL_FIT_FAILED: ProjectionRefusal.ValueType  # 6
 """The labels of the window do not come as those before, and the figure depends on
 its prevalence.
 """
-PROJECTION_REFUSAL_NOT_COUNTED: ProjectionRefusal.ValueType  # 7
-"""The window has predictions from before it was counted how late labels come."""
 PROJECTION_REFUSAL_OTHER_CASES: ProjectionRefusal.ValueType  # 8
 """The window has cases that did not come as a prediction and its label."""
 PROJECTION_REFUSAL_WEIGHTS_OR_CLUSTERS: ProjectionRefusal.ValueType  # 9
@@ -932,7 +928,6 @@ class Projection(_message.Message):
     LABELLED_SHARE_FIELD_NUMBER: _builtins.int
     PREVALENCE_FIELD_NUMBER: _builtins.int
     FIT_FIELD_NUMBER: _builtins.int
-    SINCE_TIME_FIELD_NUMBER: _builtins.int
     assumption: _builtins.str
     """What projected values rest on, for people. Limits rest on nothing."""
     labelled_share: _builtins.float
@@ -948,12 +943,6 @@ class Projection(_message.Message):
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProjectedMetric]:
         """AUC-ROC, AUC-PR at the reference prevalence, and at the window's own."""
 
-    @_builtins.property
-    def since_time(self) -> _timestamp_pb2.Timestamp:
-        """Event time from which on it is counted how late labels come; absent if it is
-        counted since the first prediction.
-        """
-
     def __init__(
         self,
         *,
@@ -962,11 +951,10 @@ class Projection(_message.Message):
         labelled_share: _builtins.float | None = ...,
         prevalence: _builtins.float | None = ...,
         fit: _builtins.float | None = ...,
-        since_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "fit", b"fit", "labelled_share", b"labelled_share", "prevalence", b"prevalence", "since_time", b"since_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "fit", b"fit", "labelled_share", b"labelled_share", "prevalence", b"prevalence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "assumption", b"assumption", "fit", b"fit", "labelled_share", b"labelled_share", "metrics", b"metrics", "prevalence", b"prevalence", "since_time", b"since_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fit", b"_fit", "_labelled_share", b"_labelled_share", "_prevalence", b"_prevalence", "assumption", b"assumption", "fit", b"fit", "labelled_share", b"labelled_share", "metrics", b"metrics", "prevalence", b"prevalence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fit: _TypeAlias = _typing.Literal["fit"]  # noqa: Y015
     _WhichOneofArgType__fit: _TypeAlias = _typing.Literal["_fit", b"_fit"]  # noqa: Y015

@@ -378,27 +378,6 @@ def test_a_merge_into_another_stream_is_refused(
     assert (ended.code, ended.reason) == (grpc.StatusCode.PERMISSION_DENIED, "STREAM_FORBIDDEN")
 
 
-def test_merges_of_one_call_into_other_streams_are_refused(
-    channel: grpc.Channel, tokens: dict[str, str]
-) -> None:
-    """Each alone, and those into streams of the token count."""
-    requests = [
-        ingest_pb2.MergeManyRequest(
-            header=ingest_pb2.MergeHeader(stream=stream, source="many", epoch=1)
-        )
-        for stream in ("fraud/m", "other/m", "fraud/n")
-    ]
-    answers = called(Wire(channel), "ingest.MergeMany", iter(requests), tokens["fraud"])
-    assert answers[-1].num_settled == 3
-    (refused,) = (each for answer in answers for each in answer.refused)
-    assert (refused.number, refused.reason) == (2, "STREAM_FORBIDDEN")
-    assert "is not for the stream 'other/m', but for " in refused.refusal.message
-    ended = failure(
-        lambda: called(Wire(channel), "ingest.MergeMany", iter(requests), tokens["query"])
-    )
-    assert (ended.code, ended.reason) == (grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING")
-
-
 def test_a_server_may_leave_the_making_of_streams_to_admins(tmp_path: Path) -> None:
     """Without auto_create a batch for an unknown stream is refused."""
     path = tmp_path / "tokens.toml"

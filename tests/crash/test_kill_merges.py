@@ -8,21 +8,17 @@ it is repeated.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
 import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval.client import Client, ClientError, Merge
-from streameval.client._delivery.merge_upload import Upload
-from streameval.v1.ingest_pb2_grpc import IngestServiceStub
+from streameval.client import Client, ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +29,6 @@ SMALL_SERVER = str(Path(__file__).parent / "serve_small.py")
 NAME = "kill/merged"
 SEGMENT = ("country", "US")
 NEGATIVES = 20_000
-MERGES_SENT = 40
 
 
 def one_epoch(epoch: int) -> Evaluator:
@@ -43,23 +38,6 @@ def one_epoch(epoch: int) -> Evaluator:
     counted.add_cases(labels=np.zeros(NEGATIVES), scores=scores)
     counted.add_case(True, float(epoch))
     return counted
-
-
-def merge_until_killed(
-    merging: Callable[[], None],
-    answered: threading.Event,
-    kill: Callable[[], None],
-    after_s: float,
-) -> None:
-    """Merge in a thread until the server is killed, a given time after its first answer."""
-    thread = threading.Thread(target=merging)
-    thread.start()
-    assert answered.wait(30)
-    # Any moment will do, so it is random.
-    threading.Event().wait(after_s)
-    kill()
-    thread.join(30)
-    assert not thread.is_alive()
 
 
 class Source:
@@ -94,36 +72,14 @@ class Source:
                 answered.set()
 
         with Client(address) as client:
-            merge_until_killed(merging, answered, kill, after_s)
-
-    def run_many(self, address: str, kill: Callable[[], None], after_s: float) -> int:
-        """As `run`, by one call of many merges; return how many were sent at most."""
-        first, answered = self.returned + 1, threading.Event()
-        uploads = [
-            Upload(
-                NAME,
-                one_epoch(epoch),
-                source="edge",
-                epoch=epoch,
-                at=self.at,
-                segments=dict([SEGMENT]),
-            )
-            for epoch in range(first, first + MERGES_SENT)
-        ]
-
-        def merging() -> None:
-            requests = (request for upload in uploads for request in upload.stream_requests())
-            with grpc.insecure_channel(address) as channel:
-                answers = IngestServiceStub(channel).MergeMany(requests, timeout=60)
-                with contextlib.suppress(grpc.RpcError):
-                    for answer in answers:
-                        assert not answer.refused
-                        self.returned = first - 1 + answer.num_settled
-                        answered.set()
-            answered.set()
-
-        merge_until_killed(merging, answered, kill, after_s)
-        return first - 1 + MERGES_SENT
+            thread = threading.Thread(target=merging)
+            thread.start()
+            assert answered.wait(30)
+            # Any moment will do, so it is random.
+            threading.Event().wait(after_s)
+            kill()
+            thread.join(30)
+            assert not thread.is_alive()
 
     def counted(self, client: Client) -> int:
         """Check that the first epochs count once each and no others; return how many."""
@@ -168,32 +124,6 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
             assert source.counted(client) == source.returned
     assert source.returned > rounds
     print(f"seed {seed}: {source.returned} merges, {under_way} were durable and not heard of")
-
-
-def test_killed_while_many_merges_are_under_way(start: Callable[..., Process], disk: Path) -> None:
-    """Those that were settled count, and others of those sent at most, in their order; once."""
-    chance = random.Random(3)
-    source = Source()
-    server = start(SMALL_SERVER, str(disk))
-    with Client(server.address) as client:
-        client.create_stream(NAME, segment_keys=["country"])
-    under_way = 0
-    for _ in range(4):
-        sent = source.run_many(server.address, server.kill, chance.uniform(0.0, 0.1))
-        server = start(SMALL_SERVER, str(disk))
-        with Client(server.address) as client:
-            counted = source.counted(client)
-            assert source.returned <= counted <= sent
-            under_way += counted - source.returned
-            # A client sends everything that is not settled again, in the same order.
-            at, segments = source.at, dict([SEGMENT])
-            client.stream(NAME).merge_many(
-                Merge(one_epoch(epoch), "edge", epoch, at=at, segments=segments)
-                for epoch in range(source.returned + 1, sent + 1)
-            )
-            source.returned = sent
-            assert source.counted(client) == sent
-    print(f"{source.returned} merges, {under_way} were durable and not heard of")
 
 
 @pytest.mark.parametrize("seed", [1])

@@ -201,23 +201,6 @@ def _merge() -> Iterator[list[Message]]:
     ]
 
 
-def _merge_many() -> Iterator[list[Message]]:
-    states = merge_states()
-    source = f"source {next(_numbers)}"
-    requests: list[Message] = []
-    for epoch in (1, 2):
-        header = ingest_pb2.MergeHeader(
-            stream="s",
-            source=source,
-            epoch=epoch,
-            total_bytes=len(states),
-            crc32=zlib.crc32(states),
-        )
-        requests.append(ingest_pb2.MergeManyRequest(header=header, data=states[:50]))
-        requests.append(ingest_pb2.MergeManyRequest(data=states[50:]))
-    yield requests
-
-
 def _snapshot() -> Iterator[Message]:
     for chosen in selections():
         yield query_pb2.GetSnapshotRequest(selection=chosen)
@@ -435,7 +418,6 @@ _MAKERS = {
     _SERVICE + "IngestService.Ingest": _ingest,
     _SERVICE + "IngestService.IngestBatch": _batch,
     _SERVICE + "IngestService.Merge": _merge,
-    _SERVICE + "IngestService.MergeMany": _merge_many,
     _SERVICE + "QueryService.GetSnapshot": _snapshot,
     _SERVICE + "QueryService.GetCurve": _curve,
     _SERVICE + "QueryService.GetState": _state,

@@ -9,7 +9,6 @@ from streameval import Evaluator, Snapshot
 from streameval.client import (
     AsyncClient,
     Client,
-    Merge,
     SegmentRanking,
     StreamComparison,
     StreamFall,
@@ -31,7 +30,6 @@ def thread() -> None:
         stream.label(b"order-17", True)
         stream.label_cases(ids=["a"], labels=[True], scores=[0.4], at=now)
         stream.merge(Evaluator(), source="edge-7", epoch=1)
-        assert_type(stream.merge_many(Merge(Evaluator(), "edge", n) for n in (1, 2)), int)
         assert_type(stream.flush(), int)
         assert_type(stream.snapshot(window=timedelta(hours=1)), Snapshot)
         assert_type(stream.snapshot(window=(now, now), segment=("country", "US")), Snapshot)
@@ -62,7 +60,6 @@ async def task() -> None:
         stream.log("order-17", 0.93)
         stream.add_case(True, 0.5)
         assert_type(await stream.flush(), int)
-        assert_type(await stream.merge_many([Merge(Evaluator(), "edge", 1)]), int)
         assert_type(await stream.snapshot(half_life=timedelta(days=1)), Snapshot)
         async for snapshot in stream.watch():
             assert_type(snapshot, Snapshot)

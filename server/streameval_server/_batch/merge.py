@@ -88,21 +88,13 @@ class MergeInbox:
         if self.header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
-            self.begin(request.header)
+            self.header = request.header
+            self._check(self.header)
+            self._chunks = ChunkJoiner(self.header.total_bytes, _invalid)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data", "DATA_EXPECTED")
-        self.add(request.data)
-
-    def begin(self, header: ingest_pb2.MergeHeader) -> None:
-        """Accept the header. Raises RequestError, after which the header is kept."""
-        self.header = header
-        self._check(header)
-        self._chunks = ChunkJoiner(header.total_bytes, _invalid)
-
-    def add(self, data: bytes) -> None:
-        """Accept the next piece of the states. Raises RequestError. O(bytes)."""
-        self._chunks.add(data)
+        self._chunks.add(request.data)
 
     def _check(self, header: ingest_pb2.MergeHeader) -> None:
         limits = self._limits

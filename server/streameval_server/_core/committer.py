@@ -518,7 +518,8 @@ class Committer:
             if is_refused:
                 left = self._headroom_bytes
                 error = batch_too_large_for_memory(item_growth, left) if left else None
-                transaction.outcomes.append(item.fail(error or state_full(self._limits)))
+                refused = error or state_full(self._limits)
+                transaction.outcomes.append(Outcome(item, Status.FAILED, error=refused))
                 continue
             growth += item_growth
             rows += 0 if item.rows is None else item.rows.size
@@ -537,7 +538,10 @@ class Committer:
                 failpoint("commit.after")
             except StorageError as error:
                 failpoint("commit.failed")
-                failed = [outcome.item.fail(storage_failed()) for outcome in transaction.outcomes]
+                failed = [
+                    Outcome(outcome.item, Status.FAILED, error=storage_failed())
+                    for outcome in transaction.outcomes
+                ]
                 result.outcomes = failed
                 self._fail(error, result)
                 return
@@ -597,7 +601,7 @@ class Committer:
             item = self._queue.popleft()
             self._drained_bytes += item.nbytes
             self._drained_memory += item.memory_bytes
-            result.outcomes.append(item.fail(storage_failed()))
+            result.outcomes.append(Outcome(item, Status.FAILED, error=storage_failed()))
 
     def recover(self) -> StepResult:
         """Open the storage again, read what proved durable, and serve; FAILED if it cannot.

@@ -43,7 +43,6 @@ from streameval_server._model.errors import (
     no_stream,
     sequence_gap,
     sequence_reused,
-    source_stopped,
 )
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, no_pair
 from streameval_server._model.request_ids import request_id_reused
@@ -148,7 +147,7 @@ class Transaction:
                     self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
                     return
             except RequestError as error:
-                self.outcomes.append(item.fail(error))
+                self.outcomes.append(Outcome(item, Status.FAILED, error=error))
                 return
         self._log(item, item.kind, item.format, item.payload)
 
@@ -304,8 +303,6 @@ class Transaction:
         """
         rows = item.rows
         assert isinstance(rows, MergeRows)
-        if item.stopped is not None and (item.stream, rows.source) in item.stopped:
-            raise source_stopped(item.stream, rows.source)
         facts = self._facts(item.stream)
         assert item.settings is not None
         if facts is not None:

@@ -47,11 +47,6 @@ class IngestService:
                 request_deserializer=ingest_pb2.MergeRequest.FromString,
                 response_serializer=ingest_pb2.MergeResponse.SerializeToString,
             ),
-            "MergeMany": grpc.stream_stream_rpc_method_handler(
-                self._merges.merge_many,
-                request_deserializer=ingest_pb2.MergeManyRequest.FromString,
-                response_serializer=ingest_pb2.MergeManyResponse.SerializeToString,
-            ),
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)

@@ -11,13 +11,13 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval_server._batch.merge import MergeInbox
 from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from streameval.v1 import ingest_pb2
+    from streameval_server._batch.merge import MergeInbox
     from streameval_server._model.limits import Limits
 
 R = TypeVar("R")
@@ -67,50 +67,6 @@ class MergePieces:
         finally:
             self._free(token_id, mine)
 
-    async def merges(
-        self, requests: AsyncIterator[ingest_pb2.MergeManyRequest], token_id: str
-    ) -> AsyncIterator[tuple[MergeInbox, RequestError | None]]:
-        """Yield each merge of a call once it is complete, and why it is refused, if it is.
-
-        A merge whose header is refused is read to its end, so that the next one can be found.
-        The pieces of one that waits for more are held as by `collect`; between merges a call
-        may rest.
-
-        Raises
-        ------
-        RequestError
-            As `collect`; INVALID_ARGUMENT when it is unclear where a merge ends.
-        """
-        pieces = aiter(requests)
-        incoming: _Incoming | None = None
-        held = 0
-        try:
-            while True:
-                request = await (anext(pieces, None) if incoming is None else _next_piece(pieces))
-                if request is None:
-                    if incoming is not None:
-                        raise _misplaced("data", f"the last merge lacks {incoming.left} bytes")
-                    return
-                if request.HasField("header"):
-                    if incoming is not None:
-                        message = f"a merge begins, but the one before lacks {incoming.left} bytes"
-                        raise _misplaced("header", message)
-                    incoming = _Incoming(request.header, self._limits)
-                elif incoming is None:
-                    raise _misplaced("header", "a merge must begin with its header")
-                incoming.add(request.data)
-                if incoming.left:
-                    size = 0 if incoming.refusal else len(request.data)
-                    held += size
-                    self._hold(token_id, size)
-                    continue
-                self._free(token_id, held)
-                held = 0
-                yield incoming.inbox, incoming.refusal
-                incoming = None
-        finally:
-            self._free(token_id, held)
-
     def _hold(self, token_id: str, size: int) -> None:
         """Count bytes of a token; raise RequestError when there are too many."""
         self._bytes[token_id] += size
@@ -132,34 +88,6 @@ class MergePieces:
             )
 
 
-class _Incoming:
-    """A merge of a call whose pieces arrive.
-
-    Attributes
-    ----------
-    inbox : MergeInbox
-    refusal : RequestError or None
-        Why its header is refused; then its pieces are dropped.
-    left : int
-        Bytes that are still to come.
-    """
-
-    def __init__(self, header: ingest_pb2.MergeHeader, limits: Limits) -> None:
-        self.inbox = MergeInbox(limits)
-        self.refusal: RequestError | None = None
-        self.left = header.total_bytes
-        try:
-            self.inbox.begin(header)
-        except RequestError as error:
-            self.refusal = error
-
-    def add(self, data: bytes) -> None:
-        """Accept the next piece. Raises RequestError."""
-        if self.refusal is None:
-            self.inbox.add(data)
-        self.left = max(self.left - len(data), 0)
-
-
 async def _next_piece(pieces: AsyncIterator[R]) -> R | None:
     """Return the next request of a merge; None at the end.
 
@@ -178,9 +106,3 @@ async def _next_piece(pieces: AsyncIterator[R]) -> R | None:
             reason="MERGE_SLOW",
             retry_after_s=RETRY_AFTER_S,
         ) from None
-
-
-def _misplaced(field: str, message: str) -> RequestError:
-    return RequestError(
-        Code.INVALID_ARGUMENT, message, reason="INVALID_MERGE", violations=((field, message),)
-    )

@@ -9,7 +9,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
-from streameval_server._ingest.merge_session import merge_item
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import PAIR_KINDS, Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
@@ -126,7 +125,22 @@ class UnaryCall:
         RequestError
             As `Committer.submit`.
         """
-        self._committer.submit(merge_item(self, inbox, prepared))
+        rows, payload = prepared
+        assert inbox.header is not None
+        item = Item(
+            self,
+            Kind.MERGE,
+            Format.BY_KIND,
+            inbox.header.stream,
+            producer="",
+            epoch=0,
+            sequence=0,
+            payload=payload,
+            rows=rows,
+            nbytes=len(payload),
+            settings=inbox.settings,
+        )
+        self._committer.submit(item)
 
     def import_stream(self, name: str, payload: bytes, file: StreamFile) -> None:
         """Submit an exported stream; `file` is its checked content.

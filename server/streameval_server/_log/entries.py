@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from streameval_server._model.rows import MergeRows, memory_of
+from streameval_server._model.rows import memory_of
 
 if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
@@ -255,9 +255,6 @@ class Item:
     content : int
         `content_checksum` of a batch whose payload is not what arrived, because it was refused
         at once; 0 for all others.
-    stopped : set of (stream, source) or None
-        Sources whose merge failed in the call that the item belongs to, by stream; None for an
-        item of its own. The committer's thread alone changes it.
     memory_bytes : int
         Memory of the request and of its rows, an upper bound.
     submitted_s : float
@@ -280,23 +277,12 @@ class Item:
     change: StreamChange | None = None
     settings: StreamSettings | None = None
     content: int = 0
-    stopped: set[tuple[str, str]] | None = None
     memory_bytes: int = field(init=False)
     submitted_s: float = 0.0
     revision: int | None = None
 
     def __post_init__(self) -> None:
         self.memory_bytes = self.nbytes + memory_of(self.rows)
-
-    def fail(self, error: RequestError) -> Outcome:
-        """Return the outcome of a failure, after which later merges of its source fail too.
-
-        Else a later epoch would count, and the merge that failed could not be sent again: it
-        would be a duplicate.
-        """
-        if self.stopped is not None and isinstance(self.rows, MergeRows):
-            self.stopped.add((self.stream, self.rows.source))
-        return Outcome(self, Status.FAILED, error=error)
 
 
 class Status(enum.IntEnum):

@@ -174,16 +174,6 @@ def not_visible(revision: int, *, durable: int, visible: int, lag_rows: int) -> 
     )
 
 
-def source_stopped(stream: str, source: str) -> RequestError:
-    """Return the error of a merge after one of the same source that was refused in its call."""
-    return RequestError(
-        Code.FAILED_PRECONDITION,
-        f"an earlier merge of source {source} into stream {stream} was refused in this call: "
-        "correct that one, and send this one again after it",
-        reason="SOURCE_STOPPED",
-    )
-
-
 def storage_failed() -> RequestError:
     """Return the error of a call while the storage does not work; its item's fate is unknown."""
     return RequestError(

@@ -92,15 +92,13 @@ _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 _READS_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True, read_only=True)
 
 # For Ingest and IngestBatch the session checks the stream of each batch and refuses the
-# batch, and for MergeMany the handler that of each merge; ListStreams and the lists of
-# summaries have the streams that the token covers.
+# batch; ListStreams and the lists of summaries have the streams that the token covers.
 RULES: dict[str, Rule] = {
     "streameval.v1.IngestService/Ingest": Rule(Scope.INGEST),
     "streameval.v1.IngestService/IngestBatch": Rule(Scope.INGEST),
     "streameval.v1.IngestService/Merge": Rule(
         Scope.INGEST, ingest_pb2.MergeRequest, ("header.stream",)
     ),
-    "streameval.v1.IngestService/MergeMany": Rule(Scope.INGEST, ingest_pb2.MergeManyRequest),
     "streameval.v1.QueryService/GetSnapshot": Rule(
         Scope.QUERY, query_pb2.GetSnapshotRequest, _SELECTION
     ),

@@ -22,7 +22,6 @@ from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.async_transport import is_cancelling
-from streameval.client._wire.merge_calls import AsyncMergeCall
 from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.async_transport import AsyncTransport
     from streameval.client._wire.calls import Call
-    from streameval.client._wire.merge_calls import MergeCall
     from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
@@ -95,9 +93,6 @@ class AsyncConnection(BaseConnection):
         self, upload: Upload, timeout_s: float | None
     ) -> ingest_pb2.MergeResponse:
         return await self.transport.merge(upload.requests(), timeout_s)
-
-    def open_merges(self, timeout_s: float | None) -> MergeCall:
-        return AsyncMergeCall(self.transport, timeout_s)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -38,7 +38,6 @@ from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
-from streameval.client._wire.merge_calls import BlockingMergeCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from streameval.client._delivery.merge_upload import Upload
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import Call, PagedCall
-    from streameval.client._wire.merge_calls import MergeCall
     from streameval.client._wire.transport import Transport
     from streameval.v1 import ingest_pb2
 
@@ -197,10 +195,6 @@ class BaseConnection:
     ) -> ingest_pb2.MergeResponse:
         raise NotImplementedError
 
-    def open_merges(self, timeout_s: float | None) -> MergeCall:
-        """Begin a MergeMany call that lasts no longer than `timeout_s`; raise ClientError."""
-        raise NotImplementedError
-
     async def pause(self, seconds: float) -> None:
         """Wait before a call is repeated."""
         raise NotImplementedError
@@ -273,9 +267,6 @@ class Connection(BaseConnection):
         self, upload: Upload, timeout_s: float | None
     ) -> ingest_pb2.MergeResponse:
         return self.transport.merge(upload.requests(), timeout_s)
-
-    def open_merges(self, timeout_s: float | None) -> MergeCall:
-        return BlockingMergeCall(self.transport, timeout_s)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

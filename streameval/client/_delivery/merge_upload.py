@@ -59,29 +59,6 @@ class MergeState:
     segments: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """One of the merges that `merge_many` sends.
-
-    Attributes
-    ----------
-    states : Evaluator, WindowedEvaluator or iterable of MergeState
-        The counts; all of them count, or none.
-    source : str
-        Name of the process that counted them.
-    epoch : int
-        Above that of the source's merge before this one.
-    at, segments
-        As in `Stream.merge`.
-    """
-
-    states: Evaluator | WindowedEvaluator | Iterable[MergeState]
-    source: str
-    epoch: int
-    at: datetime | np.datetime64 | None = None
-    segments: Mapping[str, str] | None = None
-
-
 class Upload:
     """One merge.
 
@@ -123,33 +100,11 @@ class Upload:
         )
         self._attempts = 0
 
-    @property
-    def source(self) -> str:
-        """Name of the process that counted."""
-        return self._header.source
-
-    @property
-    def epoch(self) -> int:
-        """Number of the merge, of its source."""
-        return self._header.epoch
-
-    @property
-    def nbytes(self) -> int:
-        """Length of the encoded states."""
-        return len(self._data)
-
     def requests(self) -> Iterator[ingest_pb2.MergeRequest]:
         """Yield the header and the pieces, for `Merge`."""
         yield ingest_pb2.MergeRequest(header=self._header)
         for start in range(0, len(self._data), PIECE_BYTES):
             yield ingest_pb2.MergeRequest(data=self._data[start : start + PIECE_BYTES])
-
-    def stream_requests(self) -> Iterator[ingest_pb2.MergeManyRequest]:
-        """Yield the pieces, the first with the header, for `MergeMany`."""
-        first = self._data[:PIECE_BYTES]
-        yield ingest_pb2.MergeManyRequest(header=self._header, data=first)
-        for start in range(PIECE_BYTES, len(self._data), PIECE_BYTES):
-            yield ingest_pb2.MergeManyRequest(data=self._data[start : start + PIECE_BYTES])
 
     def pause_s(self, error: ClientError, left_s: float | None) -> float | None:
         """Return how long to wait before the next attempt; None when it would be useless.

@@ -59,14 +59,6 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         """Send a merge; return the response, or raise the server's error."""
         return await self._unary(self._method("IngestService", "Merge"), requests, timeout_s)
 
-    def merge_many(self, timeout_s: float | None) -> Any:
-        """Open a stream of merges; return its call, which is to be given to `end_stream`."""
-        call = self._method("IngestService", "MergeMany")(
-            timeout=timeout_s, metadata=self.metadata, wait_for_ready=self.wait_for_ready
-        )
-        self._streams.add(call)
-        return call
-
     def end_stream(self, call: Any) -> None:
         """End a stream, if it has not ended."""
         self._streams.discard(call)

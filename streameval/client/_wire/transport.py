@@ -210,17 +210,6 @@ class Transport(BaseTransport[grpc.Channel]):
         """Send a merge; return the response, or raise the server's error."""
         return self._unary(self.ingest().Merge, requests, timeout_s)
 
-    def merge_many(
-        self, requests: Iterator[ingest_pb2.MergeManyRequest], timeout_s: float | None
-    ) -> Any:
-        """Open a stream of merges; return its call."""
-        return self.ingest().MergeMany(
-            requests,
-            timeout=timeout_s,
-            metadata=self.metadata,
-            wait_for_ready=self.wait_for_ready,
-        )
-
     def upload(
         self,
         method_of: Callable[[admin_pb2_grpc.AdminServiceStub], Callable[..., R]],

@@ -18,11 +18,9 @@ from streameval.client import (
     DeadlineError,
     FencedError,
     InvalidRequestError,
-    MergesRefusedError,
     NotFoundError,
     PreconditionError,
     RefusedBatch,
-    RefusedMerge,
     ResourceExhaustedError,
     RowsLostError,
     UnavailableError,
@@ -244,9 +242,6 @@ def test_a_reason_is_more_than_a_status() -> None:
         error_for("DEADLINE_EXCEEDED", "text"),
         RowsLostError(
             "text", refusals=(RefusedBatch("s", 1, "X", "m"),), refused_rows=1, dropped_rows=2
-        ),
-        MergesRefusedError(
-            "text", refused=(RefusedMerge(0, "s", 1, "X", "R", "m"),), num_refused=1, revision=7
         ),
     ],
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NOT_RESULTS = {"Merge", "MergeState", "Selection", "RefusedBatch", "RefusedMerge", "Violation"}
+NOT_RESULTS = {"MergeState", "Selection", "RefusedBatch", "Violation"}
 """What a caller makes, and what the message of an error consists of."""
 
 
