@@ -39,7 +39,6 @@ from streameval_server.__main__ import main as serve
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
-from streameval_server._runtime import core_threads
 from streameval_server._runtime.query_threads import QueryThreads
 from streameval_server._state import accumulator, counts
 from streameval_server._state.accumulator import StreamUsage
@@ -82,7 +81,6 @@ def uncached(cache: object) -> Patch:
 BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
     "window of unacknowledged batches": (SMALL, {"MAX_INFLIGHT_BYTES": 1}, None),
     "several batches a transaction": (SMALL, {"MAX_COMMIT_BYTES": 1}, None),
-    "committer lingers for batches": (SMALL, {}, patched(core_threads, linger=lambda _: None)),
     "applier's backlog": (SMALL, {"MAX_LAG_ROWS": 1}, None),
     "rows collected before they are counted": (
         TINY,

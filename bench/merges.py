@@ -3,12 +3,12 @@
     python bench/merges.py [--quick]
 
 States of 1,000 cases are merged into a stream of each sender, one after the other, each
-call answered when its merge is durable and visible. "clients" are threads with a `streameval.client.Client` each; "calls" are
-gRPC calls of one event loop with requests that were encoded beforehand, so that the sender
-costs less. Processor time of the server
-says what a machine with cores to spare reaches; the rate of the clock shares two cores
-with the sender. The peer is a grpc.aio server that reads each merge and drops it: no log,
-check or count. Rounds alternate; the table shows medians.
+call answered when its merge is durable and visible. "clients" are threads with a
+`streameval.client.Client` each; "calls" are gRPC calls of one event loop with requests that were
+encoded beforehand, so that the sender costs less. Processor time of the server says what a
+machine with cores to spare reaches; the rate of the clock shares two cores with the sender. The
+peer is a grpc.aio server that reads each merge and drops it: no log, check or count. Rounds
+alternate; the table shows medians.
 """
 
 from __future__ import annotations

@@ -233,11 +233,6 @@ class Committer:
         return len(self._queue)
 
     @property
-    def has_full_commit(self) -> bool:
-        """Whether the queue fills a transaction. Safe to read from any thread."""
-        return self.queued_bytes >= self._limits.max_commit_bytes
-
-    @property
     def received_us(self) -> int:
         """The time of the last durable entry. Safe to read from any thread."""
         return self._time.received_us

@@ -6,7 +6,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,15 +21,6 @@ _NICENESS_STEP = 5
 rarely that the threads waiting for the lock are delayed."""
 
 
-_MIN_BURST_ITEMS = 3
-"""Items that must be waiting before `linger` expects more of them to arrive soon."""
-_MAX_BURST_ITEMS = 64
-"""Waiting items for which `linger` returns at once."""
-_LINGER_S = 0.0007
-"""Seconds of the pause. With four of them, no more batches were acknowledged a second, and the
-slowest hundredth of acknowledgements took 2 ms longer; without any, a seventh fewer."""
-
-
 def lower_priority() -> None:
     """Give the calling thread less processor time than others while cores are scarce.
 
@@ -43,29 +33,6 @@ def lower_priority() -> None:
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
         with suppress(OSError):  # a sandbox may forbid it; the server works without it
             os.setpriority(os.PRIO_PROCESS, thread, min(niceness + _NICENESS_STEP, 19))
-
-
-def linger(
-    waiting: Callable[[], int],
-    is_full: Callable[[], bool],
-    sleep: Callable[[float], object] = time.sleep,
-) -> None:
-    """Under load, wait a moment for more items so that they are handled as one batch.
-
-    Returns at once when few items wait, when 64 do, and when those that wait fill a batch;
-    otherwise after 0.7 ms.
-
-    Parameters
-    ----------
-    waiting
-        Returns how many items wait.
-    is_full
-        Returns whether those that wait fill a batch, so that more would wait for the next one.
-    sleep
-        Pauses for some seconds.
-    """
-    if _MIN_BURST_ITEMS <= waiting() < _MAX_BURST_ITEMS and not is_full():
-        sleep(_LINGER_S)
 
 
 class BrokenStateError(StreamEvalError):

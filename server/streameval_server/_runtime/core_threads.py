@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
-from streameval_server._model.threads import Doorbell, StateLock, linger, lower_priority
+from streameval_server._model.threads import Doorbell, StateLock, lower_priority
 from streameval_server._runtime.early_expiry import EarlyExpiry
 
 if TYPE_CHECKING:
@@ -161,8 +161,6 @@ class CoreThreads:
         if committer.state is State.FAILED:
             self._recover("started for reading only, ingest is refused until there is room")
         while not self._closing.is_set():
-            # A transaction costs as much as writing several batches.
-            linger(lambda: committer.queued, lambda: committer.has_full_commit)
             reading = self._read_clock()
             self._log_doubt(reading)
             result = committer.step(reading.time_us)
