@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from streameval._common.errors import InvalidInputError
 from streameval._common.labels import Labels
 from streameval._common.names import MAX_STREAM_NAME, new_stream_name_problem, segment_key_problem
+from streameval._common.times import TIME_UNITS
 from streameval._common.values import quoted, shown
 from streameval.payloads._presets import ONE_ROW, PRESETS
-from streameval.payloads._rows import TIME_UNITS
 from streameval.payloads._selectors import Selector
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ class PayloadMapping:
     score, label, id : str
         Selectors; `id` and one of the others are required.
     time : str
-        Selector of the time of the prediction: RFC 3339, or a number of `time_unit`. Without
+        Selector of the time of the prediction: ISO 8601, or a number of `time_unit`. Without
         it, or where it selects nothing, the time at which the server gets the row.
-    time_unit : {"s", "ms", "us"}
+    time_unit : {"s", "ms", "us", "ns"}
+        Of times that are numbers. Default: s, for numbers that are times of 1973 to 2286.
     segments : dict of str to str
         Selectors by segment key. What they do not select is no value.
     weight, label_probability : str
@@ -113,7 +114,7 @@ class PayloadMapping:
     label: str = ""
     id: str = ""
     time: str = ""
-    time_unit: str = "s"
+    time_unit: str = ""
     segments: Mapping[str, str] = field(default_factory=dict)
     weight: str = ""
     label_probability: str = ""
@@ -178,8 +179,8 @@ class PayloadMapping:
         if self.classes and (self.class_ is not None or self.positive is not None):
             message = "classes count every class: give no class and no positive beside them"
             raise InvalidInputError(message, field="classes")
-        if self.time_unit not in TIME_UNITS:
-            message = f"time_unit must be s, ms or us, got {shown(self.time_unit)}"
+        if self.time_unit and self.time_unit not in TIME_UNITS:
+            message = f"time_unit must be s, ms, us or ns, got {shown(self.time_unit)}"
             raise InvalidInputError(message, field="time_unit")
         if self.class_ is not None and (
             isinstance(self.class_, bool) or not isinstance(self.class_, int | str)
@@ -230,7 +231,7 @@ class PayloadMapping:
         --------
         >>> mapping = PayloadMapping.of({"stream": "fraud", "id": "body.id", "score": "body.p"})
         >>> mapping.to_table()
-        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id', 'time_unit': 's'}
+        {'stream': 'fraud', 'score': 'body.p', 'id': 'body.id'}
         """
         table = {}
         for each in fields(self):

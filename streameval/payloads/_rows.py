@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import id_of
+from streameval._common.times import read_time_us
 from streameval._common.values import shown
 from streameval._counts.columns import check_score
 from streameval._counts.weight_columns import check_unit
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from streameval._common.labels import Labels
 
-TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-"""Microseconds in a unit of times that are numbers."""
-
-_MIN_TIME_US, _MAX_TIME_US = 1, 1 << 62
 
 MAX_CLUSTER_CHARS = 1_024
 """Of a cluster's key: a column of them takes the longest one's memory for each row."""
@@ -163,6 +159,7 @@ def label_of(value: Any, labels: Labels) -> bool:
 
     Examples
     --------
+    >>> from streameval._common.labels import Labels
     >>> label_of("1.0", Labels("true"))
     True
     """
@@ -182,31 +179,17 @@ def id_text(value: Any) -> str:
 
 
 def time_of(value: Any, unit: str) -> int:
-    """Return a time in microseconds since 1970: RFC 3339, or a number of `unit`.
+    """Return a time in microseconds since 1970, as `read_time_us` reads it.
 
     Examples
     --------
-    >>> time_of("2026-01-02T03:04:05Z", "s") == time_of(1767323045, "s")
+    >>> time_of("2026-01-02T03:04:05Z", "") == time_of(1767323045, "s")
     True
     """
-    wrong = RowError(
-        Reason.TIME, f"time must be RFC 3339 or a number of {unit}, got {shown(value)}"
-    )
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise wrong
     try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            # Without an offset it is UTC, as servers in containers write it.
-            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            time_us = round(moment.timestamp() * 1e6)
-        else:
-            time_us = round(value * TIME_UNITS[unit])
-    except (ValueError, OverflowError):
-        raise wrong from None
-    if not _MIN_TIME_US <= time_us < _MAX_TIME_US:
-        raise RowError(Reason.TIME, f"time must be after 1970, got {shown(value)}")
-    return time_us
+        return read_time_us(value, unit, "time", option='time_unit = "{}"')
+    except ValueError as error:
+        raise RowError(Reason.TIME, str(error)) from None
 
 
 def weight_of(weight: Any, label_probability: Any) -> float | None:

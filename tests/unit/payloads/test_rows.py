@@ -181,7 +181,7 @@ REFUSED = [
     ({}, {"id": "a", "label": 2}, Reason.LABEL, "label must be true, false, 0 or 1, got 2"),
     ({}, {"id": "a", "label": {"x": 1}}, Reason.LABEL, "label must be one value"),
     ({}, {"id": "a", "score": 1, "time": "noon"}, Reason.TIME,
-     "time must be RFC 3339 or a number of s, got 'noon'"),
+     "time must be a time, got 'noon': write ISO 8601"),
     ({}, {"id": "a", "score": 1, "time": -5}, Reason.TIME, "time must be after 1970, got -5"),
     ({}, {"id": "a", "score": 1, "time": float("inf")}, Reason.TIME, "time must be"),
     ({"segments": {"c": "body.c"}}, {"id": "a", "score": 1, "c": {}}, Reason.SEGMENT,
@@ -273,7 +273,7 @@ def test_events_of_other_types_are_ignored() -> None:
         ({"classes": ["x"]}, "classes", "need each other"),
         ({"classes": ["x", "x"]}, "classes", "has one twice"),
         ({"stream": "{class}", "classes": ["x"], "positive": "x"}, "classes", "no positive"),
-        ({"time_unit": "h"}, "time_unit", "time_unit must be s, ms or us"),
+        ({"time_unit": "h"}, "time_unit", "time_unit must be s, ms, us or ns"),
         ({"class": True}, "class", "class must be a place or a name"),
         ({"positive": []}, "positive", "positive must be a label, got []"),
         ({"positive": "a", "negative": "a"}, "negative", "are one class"),
@@ -404,7 +404,7 @@ def test_predictions_have_one_element_an_instance(predictions: Any, expected: li
 
 def test_a_record_of_one_row_has_a_list_of_classes() -> None:
     """Presets of senders that write one record a row; the mapping's table says it too."""
-    line = {"id": "a", "request_id": "a", "score": [0.9, 0.1], "timestamp": 1}
+    line = {"id": "a", "request_id": "a", "score": [0.9, 0.1], "timestamp": 1795722360}
     for preset in ("ndjson", "bentoml"):
         one = mapping(preset=preset, score="body.score", **{"class": 1})
         assert outcomes(one, line) == outcomes(PayloadMapping.of(one.to_table()), line)
