@@ -79,4 +79,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     ValueError
         When it is not UTF-8 or not TOML.
     """
-    return tomllib.loads(read_text(path))
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"it is not TOML: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import format_span, parse_span
 from streameval.cli._connect import connect
+from streameval.cli._options import parse_time
 from streameval.cli._output import out, print_json
 from streameval.client import AlarmSettings
 
@@ -155,11 +156,8 @@ def _watch(text: str) -> tuple[str, float]:
 
 
 def _reference(text: str) -> tuple[datetime, datetime]:
-    start, _, end = text.partition("..")
-    try:
-        found = [datetime.fromisoformat(each) for each in (start, end)]
-    except ValueError:
+    start, dots, end = text.partition("..")
+    if not dots:
         message = f"--reference {text!r}: give two times, as 2026-11-01..2026-11-08"
-        raise StreamEvalError(message) from None
-    first, last = (each if each.tzinfo else each.replace(tzinfo=UTC) for each in found)
-    return first, last
+        raise StreamEvalError(message)
+    return parse_time(start, "--reference"), parse_time(end, "--reference")

@@ -29,6 +29,9 @@ from streameval.cli._options import (
     Address,
     AsJson,
     By,
+    Decimal,
+    DecimalSign,
+    Delimiter,
     DrawIds,
     Format,
     From,
@@ -43,8 +46,10 @@ from streameval.cli._options import (
     Size,
     StreamResolution,
     Threshold,
+    TimeUnitOption,
     To,
     Window,
+    parse_delimiter,
 )
 from streameval.cli._pairs import compare, pairs
 from streameval.cli._serve import serve
@@ -90,8 +95,8 @@ app = typer.Typer(
 )
 
 _FILES = (
-    "A .csv, .ndjson or .jsonl file (or .gz of one), a .parquet or .npz file, or a directory of "
-    "Parquet, NDJSON or CSV files, read in the order of their names."
+    "A .csv, .ndjson or .jsonl file (or .gz or .zst of one), a .parquet or .npz file, or a "
+    "directory of Parquet, NDJSON or CSV files, read in the order of their names."
 )
 File = Annotated[
     Path,
@@ -105,7 +110,14 @@ PositiveLabel = Annotated[
     str | None,
     typer.Option("--positive", help="The label of the positive class. [default: 1 or true]"),
 ]
-
+NegativeLabel = Annotated[
+    str | None,
+    typer.Option(
+        "--negative",
+        help="The label of the negative class. [default: 0 or false; with --positive the first "
+        "other one]",
+    ),
+]
 WeightColumn = Annotated[
     str | None,
     typer.Option(
@@ -132,6 +144,9 @@ def evaluate(
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
+    negative: NegativeLabel = None,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = DecimalSign.POINT,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the ROC and PR curves into this .png, .svg or .pdf.")
     ] = None,
@@ -167,6 +182,9 @@ def evaluate(
             label=label,
             by=tuple(by or ()),
             positive=positive,
+            negative=negative,
+            delimiter=parse_delimiter(delimiter),
+            decimal=decimal.value,
             weight=weight,
             label_probability=label_probability,
         )
@@ -256,14 +274,18 @@ def push(
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
+    negative: NegativeLabel = None,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = DecimalSign.POINT,
     id_: Annotated[
         str | None,
         typer.Option("--id", help="Column of ids: rows are predictions, whose labels come later."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of event times: ISO 8601 or seconds since 1970. [default: now]"),
+        typer.Option(help="Column of event times: ISO 8601, or numbers since 1970. [default: now]"),
     ] = None,
+    time_unit: TimeUnitOption = None,
     segment: Annotated[
         list[str] | None,
         typer.Option(help="Column of a declared segment key; may be given several times."),
@@ -297,6 +319,16 @@ def push(
         ),
     ] = None,
     rejects: Rejects = None,
+    allow_no_positives: Annotated[
+        bool,
+        typer.Option("--allow-no-positives", help="Push labels of which none is positive."),
+    ] = False,
+    allow_no_joins: Annotated[
+        bool,
+        typer.Option(
+            "--allow-no-joins", help="Push labels by id of which none meets a prediction yet."
+        ),
+    ] = False,
 ) -> None:
     """Push files of scores and labels to a server, each row once.
 
@@ -313,7 +345,8 @@ def push(
     Weights and label probabilities are read from the file that has the labels, clusters from the
     one that has the scores.
 
-    Exits with 1 when --rejects FILE has rows and all others count.
+    Exits with 1 when --rejects FILE has rows and all others count; when no label is positive, and
+    then nothing is pushed; and when no label has met a prediction.
     """
     with one_line_errors():
         from streameval.cli import _push  # noqa: PLC0415 - slow to import
@@ -326,9 +359,13 @@ def push(
             time=time,
             segments=tuple(segment or ()),
             positive=positive,
+            negative=negative,
+            delimiter=parse_delimiter(delimiter),
+            decimal=decimal.value,
             weight=weight,
             label_probability=label_probability,
             cluster=cluster,
+            time_unit="" if time_unit is None else time_unit.value,
         )
         is_complete = _push.push(
             file,
@@ -340,6 +377,8 @@ def push(
             settings={"pane": pane, "retention": retention, "resolution": resolution},
             source=source,
             rejects=rejects,
+            allow_no_positives=allow_no_positives,
+            allow_no_joins=allow_no_joins,
         )
     if not is_complete:
         raise typer.Exit(1)

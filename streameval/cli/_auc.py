@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import boolean_of
 from streameval._evaluator import Evaluator
 from streameval._metrics.operating_points import OperatingPoints, precision_of
 from streameval._metrics.roc_pr_space import PrPoints, pr_between, pr_to_roc
-from streameval.cli._file_values import BOOLEAN_LABELS, ROWS_PER_CHUNK, FileError
+from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
 from streameval.cli._options import Format
 from streameval.cli._output import out
 
@@ -138,7 +139,7 @@ def _add(
     scores, labels = [], []
     weights: dict[str, list[float]] = {name: [] for name in weighting}
     for number, (score, label, *more) in lines:
-        positive = BOOLEAN_LABELS.get(label.lower())
+        positive = boolean_of(label)
         if positive is None:
             raise FileError(f"{file}: line {number}: label {label!r} is none of 0, 1, true, false")
         scores.append(_number(file, number, score, "score"))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 """Bytes of text read at once, and the longest row of text."""
 
+PACKED = {".gz": "gzip", ".zst": "zstd"}
+"""Compression of text files by their last suffix."""
+
 _MAX_SHOWN_NAMES = 20
 
 
@@ -75,5 +78,5 @@ def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
     # Arrow's files, not Python's: Arrow's read-ahead thread may still run when the process
     # exits, and reading a Python file without the interpreter would abort the process.
     with pa.OSFile(os.fsencode(path)) as raw:
-        packed = path.suffix.lower() == ".gz"
-        yield pa.CompressedInputStream(raw, "gzip") if packed else raw, raw
+        codec = PACKED.get(path.suffix.lower())
+        yield pa.CompressedInputStream(raw, codec) if codec else raw, raw

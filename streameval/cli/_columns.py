@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.labels import Labels
+from streameval._common.names import id_of
+from streameval._common.times import EARLIEST_US, LATEST_US, TIME_UNITS, read_time_us
 from streameval._counts.weight_columns import check_units
-from streameval.cli._file_values import BOOLEAN_LABELS, FileError, Reason, RowError
+from streameval.cli._file_values import FileError, Reason, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +22,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_NUMBER = r"^[0-9]+(\.[0-9]*)?$"
-_MAX_TIME_US = 1 << 62
+_COMMA = re.compile(r"\s*[+-]?\d+,\d+(e[+-]?\d+)?\s*", re.IGNORECASE)
+_WHOLE = r"^\d{1,18}$"
+_ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?$"
 
 
 class Place(NamedTuple):
@@ -46,20 +51,18 @@ class _Wanted(NamedTuple):
     reason: Reason
 
 
-_TIMES = _Wanted("time", "a time (ISO 8601, or seconds since 1970)", Reason.TIME)
-
-
 class LabelReader:
-    """Converts columns of labels to booleans, and refuses a third class.
+    """Converts columns of labels to booleans, as `Labels` reads each of them.
 
-    Without `positive`, labels are 0/1, true/false (any case). With it, that value is
-    positive, and the first other value is negative.
+    Without `negative`, the first value that is not positive is the negative class.
     """
 
-    def __init__(self, positive: str | None) -> None:
-        self._classes = dict(BOOLEAN_LABELS) if positive is None else {positive: True}
-        self._positive = positive
-        self._negative: str | None = None
+    def __init__(
+        self, positive: str | None, negative: str | None = None, decimal: str = "."
+    ) -> None:
+        names = ("--positive", "--negative")
+        self._labels = Labels(positive, negative, learns=True, names=names)
+        self._decimal = decimal
 
     def read(self, column: pa.Array, place: Place) -> npt.NDArray[np.bool_]:
         """Return whether each label is positive. O(n + distinct labels)."""
@@ -71,33 +74,22 @@ class LabelReader:
         codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
         is_positive = np.zeros(len(encoded.dictionary), dtype=np.bool_)
         for code, value in enumerate(encoded.dictionary.to_pylist()):
-            known = self._classify(str(value))
-            if known is None:
+            is_comma = self._decimal == "," and _COMMA.fullmatch(str(value)) is not None
+            try:
+                is_positive[code] = self._labels.read(
+                    value.replace(",", ".") if is_comma else value
+                )
+            except InvalidInputError as error:
                 bad = int(np.argmax(codes == code))
-                raise place.row_error(bad, Reason.LABEL, self._refusal(value))
-            is_positive[code] = known
+                raise place.row_error(bad, Reason.LABEL, str(error)) from None
         return is_positive[codes]
 
-    def _classify(self, label: str) -> bool | None:
-        if self._positive is None:
-            return self._classes.get(label.strip().lower())
-        if label not in self._classes and self._negative is None:
-            self._negative = label
-            self._classes[label] = False
-        return self._classes.get(label)
 
-    def _refusal(self, value: object) -> str:
-        if self._positive is None:
-            return f"label {value!r} is none of 0, 1, true, false; name the class with --positive"
-        return f"label {value!r} is neither {self._positive!r} nor {self._negative!r}"
-
-
-def read_scores(column: pa.Array, place: Place) -> npt.NDArray[np.float64]:
+def read_scores(column: pa.Array, place: Place, decimal: str = ".") -> npt.NDArray[np.float64]:
     """Return finite numbers."""
     if pa.types.is_boolean(column.type):
         raise place.column_error("score is a boolean; is this the label column?")
-    values = _cast(column, pa.float64(), _Wanted("score", "a number", Reason.SCORE), place)
-    scores: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+    scores = _read_numbers(column, "score", Reason.SCORE, place, decimal)
     finite = np.isfinite(scores)
     if not finite.all():
         bad = int(np.argmin(finite))
@@ -109,6 +101,7 @@ def read_weighting(
     columns: Mapping[str, pa.Array],
     place: Place,
     *,
+    decimal: str = ".",
     weight: str | None,
     label_probability: str | None,
 ) -> dict[str, Any]:
@@ -117,9 +110,7 @@ def read_weighting(
     def read(name: str | None) -> npt.NDArray[np.float64] | None:
         if name is None:
             return None
-        values = _cast(columns[name], pa.float64(), _Wanted(name, "a number", Reason.WEIGHT), place)
-        numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-        return numbers
+        return _read_numbers(columns[name], name, Reason.WEIGHT, place, decimal)
 
     weights, probabilities = read(weight), read(label_probability)
     if weights is not None or probabilities is not None:
@@ -133,6 +124,40 @@ def read_weighting(
     return {"weights": weights, "label_probability": probabilities}
 
 
+def _read_numbers(
+    column: pa.Array, name: str, reason: Reason, place: Place, decimal: str
+) -> npt.NDArray[np.float64]:
+    """Return numbers; those that are text have one decimal sign, and may have blanks around."""
+    wanted, shown = _Wanted(name, "a number", reason), column
+    if _is_text(column):
+        column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        if decimal == ",":
+            # A point may separate thousands here: a value that has one is no number.
+            column = pc.replace_substring(pc.replace_substring(column, ".", "?"), ",", ".")
+        elif pc.any(pc.match_substring_regex(column, r"^[+-]?\d*,\d+$")).as_py():
+            wanted = wanted._replace(
+                values="a number: if commas stand before decimals, give --decimal ,"
+            )
+    values = _cast(column, pa.float64(), wanted, place, shown)
+    numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def read_ids(column: pa.Array, place: Place) -> list[str]:
+    """Return ids as text: each number as `id_of` reads it."""
+    if _is_text(column) or pa.types.is_integer(column.type):
+        return read_text(column, "id", Reason.ID, place)
+    _refuse_missing(column, "id", Reason.ID, place)
+    ids = []
+    for index, value in enumerate(column.to_pylist()):
+        try:
+            found = id_of(value)
+            ids.append(found if isinstance(found, str) else found.decode())
+        except (InvalidInputError, UnicodeDecodeError, TypeError) as error:
+            raise place.row_error(index, Reason.ID, str(error)) from None
+    return ids
+
+
 def read_clusters(column: pa.Array, place: Place) -> list[str]:
     """Return the keys of clusters as text."""
     if not pa.types.is_integer(column.type) and not _is_text(column):
@@ -140,35 +165,56 @@ def read_clusters(column: pa.Array, place: Place) -> list[str]:
     return read_text(column, "cluster", Reason.CLUSTER, place)
 
 
-def read_times(column: pa.Array, place: Place) -> npt.NDArray[np.datetime64]:
-    """Return ISO 8601 (UTC unless it says otherwise), timestamps, or seconds since 1970."""
-    _refuse_missing(column, "time", Reason.TIME, place)
-    is_text = _is_text(column)
-    if is_text:
-        column = column.cast(pa.string())
-        is_number = pc.match_substring_regex(column, _NUMBER).to_numpy(zero_copy_only=False)
-    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        is_number = np.ones(len(column), dtype=np.bool_)
-    else:
-        is_number = np.zeros(len(column), dtype=np.bool_)
-    times_us = np.zeros(len(column), dtype=np.float64)
-    if is_number.any():
-        # Numbers and text may be in one column: each is read where it is.
-        numbers = pc.if_else(pa.array(is_number), column, "0") if is_text else column
-        times_us = 1e6 * numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    is_time = (times_us > 0) & (times_us < _MAX_TIME_US)
-    times: npt.NDArray[np.datetime64] = np.where(is_time, times_us, 0).astype("datetime64[us]")
-    if not is_number.all() or not len(column):
-        texts = pc.if_else(pa.array(is_number), "1970-01-02", column) if is_text else column
-        texts = _with_zones(texts) if is_text else texts
-        read = _cast(texts, pa.timestamp("us", "UTC"), _TIMES, place, column)
-        times = np.where(is_number, times, read.to_numpy(zero_copy_only=False))
-        is_time |= ~is_number & (times.astype(np.int64) > 0)
-    if not is_time.all():
-        bad = int(np.argmin(is_time))
-        what = f"time must be after 1970 and in seconds, got {column[bad].as_py()!r}"
-        raise place.row_error(bad, Reason.TIME, what)
-    return times
+def read_times(column: pa.Array, place: Place, name: str, unit: str) -> npt.NDArray[np.datetime64]:
+    """Return times as `read_time_us` reads each of them; O(n), and faster for usual columns."""
+    _refuse_missing(column, name, Reason.TIME, place)
+    if _is_text(column):
+        column = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    times_us, is_read = _usual_times(column, unit)
+    for index in np.flatnonzero(~is_read):
+        value = column[int(index)]
+        try:
+            times_us[index] = read_time_us(_plain(value), unit, name, option="--time-unit {}")
+        except ValueError as error:
+            raise place.row_error(int(index), Reason.TIME, str(error)) from None
+    return times_us.astype("datetime64[us]")
+
+
+def _usual_times(
+    column: pa.Array, unit: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return times in microseconds, and which of them are sure, of a column of one kind."""
+    kind = column.type
+    if _is_text(column) and pc.all(pc.match_substring_regex(column, _WHOLE)).as_py():
+        column = column.cast(pa.int64())
+    elif _is_text(column) and pc.all(pc.match_substring_regex(column, _ISO)).as_py():
+        # Arrow requires a time of day and a zone.
+        column = pc.replace_substring_regex(column, r"^(\d+-\d\d-\d\d)$", r"\1T00:00:00")
+        column = pc.replace_substring_regex(column, r"([T ][\d:.]+)$", r"\1Z")
+        kind = pa.timestamp("us", "UTC")
+    times_us = np.zeros(len(column), dtype=np.int64)
+    try:
+        if pa.types.is_integer(column.type):
+            numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            per_us = TIME_UNITS[unit or "s"]
+            times_us = numbers * (per_us // 1000) if per_us >= 1000 else numbers // 1000
+            # A product beyond 64 bits is none of these.
+            is_likely = np.abs(numbers) < LATEST_US * 1000 // max(per_us, 1)
+            return times_us, is_likely & (times_us >= EARLIEST_US) & (times_us < LATEST_US)
+        if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
+            moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+            times_us = moments.cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
+            return times_us, times_us > 0
+    except pa.ArrowException:
+        pass
+    return times_us, np.zeros(len(column), dtype=np.bool_)
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return a value as Python has it, a moment as text."""
+    return value.cast(pa.string()).as_py() if pa.types.is_temporal(value.type) else value.as_py()
 
 
 def _is_text(column: pa.Array) -> bool:
@@ -176,12 +222,6 @@ def _is_text(column: pa.Array) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
-
-
-def _with_zones(column: pa.Array) -> pa.Array:
-    """Add midnight and UTC where they are missing: Arrow requires a time of day and a zone."""
-    column = pc.replace_substring_regex(column, r"^(\d+-\d\d-\d\d)$", r"\1T00:00:00")
-    return pc.replace_substring_regex(column, r"(T| )([\d:.]+)$", r"\1\2Z")
 
 
 def read_text(column: pa.Array, name: str, reason: Reason, place: Place) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
+from streameval._common.text_file import read_text
 
 TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
 
@@ -37,8 +38,8 @@ class Connection:
         if self.token_file is None:
             return os.environ.get(TOKEN_VARIABLE) or None
         try:
-            token = self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_text(self.token_file).strip()
+        except (OSError, ValueError) as error:
             raise StreamEvalError(f"--token-file: cannot read {self.token_file}: {error}") from None
         if not token:
             raise StreamEvalError(f"--token-file: {self.token_file} is empty")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.text_file import read_toml
 from streameval.cli._connection_options import connects
 from streameval.cli._errors import one_line_errors
 
@@ -59,10 +59,6 @@ def _configuration(file: Path) -> KafkaConfiguration:
     from streameval.kafka import KafkaConfiguration  # noqa: PLC0415 - slow to import
 
     try:
-        tables = tomllib.loads(file.read_text("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise StreamEvalError(f"{file}: it is not TOML: {error}") from None
-    try:
-        return KafkaConfiguration.of(tables)
+        return KafkaConfiguration.of(read_toml(file))
     except ValueError as error:
         raise StreamEvalError(f"{file}: {error}") from None

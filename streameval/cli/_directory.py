@@ -1,7 +1,7 @@
 """The files of a directory, as Spark and others write it: all of one kind, ordered by name.
 
 Directories named ``key=value`` (Hive's partitions) give a constant column of text to the
-files below them. Names that begin with ``_`` or ``.`` are left out: markers, temporary files.
+files below them. Other names that begin with ``_`` or ``.`` are left out: markers, temporary files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval.cli._file_values import FileError
 from streameval.cli._files import kind_of, read_columns
+from streameval.cli._lakes import refuse_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,10 +33,12 @@ class Part(NamedTuple):
     before: float
     share: float
 
-    def read(self, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
+    def read(
+        self, names: Sequence[str], *, skip: bool = False, delimiter: str = ","
+    ) -> Iterator[RawChunk]:
         """Yield the file's chunks, with the constant columns among those asked for.
 
-        `skip` leaves unreadable rows out, as in `read_columns`.
+        The options are those of `read_columns`.
 
         Raises
         ------
@@ -45,7 +48,7 @@ class Part(NamedTuple):
         read = [name for name in names if name not in self.constants]
         if not read:
             raise FileError(f"{self.path}: all columns are its directories': name one of the file")
-        for chunk in read_columns(self.path, read, skip=skip):
+        for chunk in read_columns(self.path, read, skip=skip, delimiter=delimiter):
             size = len(chunk.columns[read[0]])
             constants = {
                 name: pa.array([self.constants[name]] * size, pa.string())
@@ -68,12 +71,17 @@ def files_of(path: Path) -> list[Part]:
     Raises
     ------
     FileError
-        For a directory without such files, or with files of several kinds.
+        For a directory without such files, or with files of several kinds; for a table of which
+        not all files count.
     """
-    if not path.is_dir():
+    is_folder = path.is_dir()
+    below = list(path.rglob("*")) if is_folder else []
+    if is_folder or kind_of(path) == "Parquet":
+        refuse_tables(path, below)
+    if not is_folder:
         return [Part(path, {}, 0.0, 1.0)]
     kinds: dict[str, list[Path]] = {}
-    for each in path.rglob("*"):
+    for each in below:
         kind = kind_of(each)
         if kind is not None and _is_data(each.relative_to(path)) and each.is_file():
             kinds.setdefault(kind, []).append(each)
@@ -90,7 +98,11 @@ def files_of(path: Path) -> list[Part]:
 
 
 def _is_data(relative: Path) -> bool:
-    return not any(part.startswith(("_", ".")) for part in relative.parts)
+    # As Spark does: a partition's key may begin with "_".
+    return not any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part)
+        for part in relative.parts
+    )
 
 
 def _partition(relative: Path) -> dict[str, str | None]:

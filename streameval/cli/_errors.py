@@ -26,9 +26,11 @@ _EXTRAS = {"pyarrow": "files", "jmespath": "payloads"}
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print an error of streameval, the file system or a missing extra as one line; exit with 2."""
+    remedy = ""
     try:
         yield
     except StreamEvalError as error:
+        remedy = getattr(error, "remedy", "")
         # The server speaks of an HTTP header, which its callers write; here it is an option.
         reason = (
             _MISSING_CREDENTIALS if getattr(error, "reason", "") == "TOKEN_MISSING" else str(error)
@@ -46,7 +48,10 @@ def one_line_errors() -> Iterator[None]:
     else:
         return
     # A token that was given for an address or a file must not get into a terminal's log.
-    print(f"streameval: {one_line(redact_tokens(reason))}", file=sys.stderr)
+    line = one_line(redact_tokens(reason))
+    # A command is not cut, so that it can be run as it is.
+    line += f": {printable(redact_tokens(remedy))}" if remedy else ""
+    print(f"streameval: {line}", file=sys.stderr)
     raise SystemExit(WRONG_INPUT)
 
 
@@ -63,4 +68,9 @@ def one_line(text: str) -> str:
     """
     if len(text) > _MAX_LINE_CHARS:
         text = f"{text[: _MAX_LINE_CHARS // 2]} [...] {text[-_MAX_LINE_CHARS // 2 :]}"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes in place of control characters."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -11,12 +11,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS_PER_CHUNK = 1 << 16
-BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": False, "0.0": False}
-"""The values of labels whose classes have no name, in lower case."""
 
 
 class FileError(StreamEvalError):
-    """A file cannot be read; the message names the file and the row."""
+    """A file cannot be read; the message names the file and the row.
+
+    Attributes
+    ----------
+    remedy : str
+        A command to run, however long; empty where there is none.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 class Reason(enum.Enum):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import lzma
-import re
 import zipfile
 import zlib
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet
 
-from streameval.cli._chunks import BLOCK_BYTES, RawChunk, check_columns
+from streameval.cli._chunks import PACKED, RawChunk, check_columns
 from streameval.cli._csv import read_table
 from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
 from streameval.cli._ndjson import read_objects
@@ -52,8 +51,10 @@ _UNREADABLE = (
 _PARQUET_BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at once."""
 
-_CSV = (".csv", ".csv.gz")
-_NDJSON = (".ndjson", ".ndjson.gz", ".jsonl", ".jsonl.gz")
+_CSV, _NDJSON = (
+    tuple(each + packed for each in plain for packed in ("", *PACKED))
+    for plain in ((".csv",), (".ndjson", ".jsonl"))
+)
 SUFFIXES = (*_CSV, *_NDJSON, ".parquet", ".npz")
 KINDS = {"Parquet": (".parquet",), "NDJSON": _NDJSON, "CSV": _CSV}
 """The kinds of files that a directory may have, by their suffixes."""
@@ -65,7 +66,9 @@ def kind_of(path: Path) -> str | None:
     return next((kind for kind, suffixes in KINDS.items() if name.endswith(suffixes)), None)
 
 
-def read_columns(path: Path, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
+def read_columns(
+    path: Path, names: Sequence[str], *, skip: bool = False, delimiter: str = ","
+) -> Iterator[RawChunk]:
     """Yield the chunks of a file.
 
     Parameters
@@ -77,6 +80,8 @@ def read_columns(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
     skip : bool
         Whether to leave out rows of text from which no columns can be read, and to return them
         apart. The other kinds have no such rows.
+    delimiter : str
+        One character, which separates the values of CSV.
 
     Raises
     ------
@@ -85,7 +90,7 @@ def read_columns(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
     """
     name = path.name.lower()
     if name.endswith(_CSV):
-        chunks = read_table(path, names, skip=skip)
+        chunks = read_table(path, names, skip=skip, delimiter=delimiter)
     elif name.endswith(_NDJSON):
         chunks = read_objects(path, names, skip=skip)
     elif name.endswith(".parquet"):
@@ -101,12 +106,8 @@ def read_columns(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of a library's error, reworded where it would mislead."""
+    """Return the message of a library's error."""
     reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
-    if "straddles two block boundaries" in reason:
-        return f"a row is longer than {BLOCK_BYTES >> 20} MiB: is a quote left open?"
-    # Arrow counts the header as a row.
-    reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
     return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
 
 
@@ -119,7 +120,13 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         total, done = max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK, columns=list(names)):
             done += batch.num_rows
-            yield RawChunk({name: batch.column(name) for name in names}, done / total)
+            columns = {name: _plain(batch.column(name)) for name in names}
+            yield RawChunk(columns, done / total)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without its dictionary, which may have values that no row has."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:

@@ -77,7 +77,7 @@ def read_good_rows(
     readers = column_readers(layout)
     for part in files_of(path):
         before = 0
-        for chunk in part.read(layout.columns, skip=True):
+        for chunk in part.read(layout.columns, skip=True, delimiter=layout.delimiter):
             count = len(chunk.columns[layout.columns[0]])
             reading = _Chunk(part.path, chunk, count, before)
             before += count

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ from streameval.client import AccessError, AlreadyExistsError, FencedError, NotF
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._wire import calls
+from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 _MAX_EPOCHS = 64
 """Loads of which all rows were refused, and that were begun again, are at most one less."""
 
+_DEFAULT_RETENTION = timedelta(days=30)
 _TIMEOUT_S = 10.0
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,6 +55,10 @@ class LoadResult:
         Log revision that includes all its rows.
     known_rows : int
         Rows that were durable before this process.
+    sent_labels : int
+        Labels by id that this process sent.
+    joined : int
+        How many labels met a prediction meanwhile, those of other senders included.
     refusals : list of str
         For each refused batch its rows, and why they do not count.
     refused_rows : int
@@ -58,6 +66,8 @@ class LoadResult:
 
     revision: int = 0
     known_rows: int = 0
+    sent_labels: int = 0
+    joined: int = 0
     refusals: list[str] = field(default_factory=list)
     refused_rows: int = 0
 
@@ -80,15 +90,56 @@ class Load:
     Parameters
     ----------
     transport : Transport
+    address : str
+        Of the server, for commands in messages.
     stream : str
     name : str
         From `load_name`.
     """
 
-    def __init__(self, transport: Transport, stream: str, name: str) -> None:
+    def __init__(self, transport: Transport, address: str, stream: str, name: str) -> None:
         self._transport = transport
+        self._address = address
         self._stream = stream
         self._name = name
+
+    def check(
+        self, settings: Mapping[str, Any], oldest: tuple[Any, Path] | None, *, create: bool
+    ) -> None:
+        """Refuse rows that the stream would refuse, while nothing is created. O(1).
+
+        Parameters
+        ----------
+        settings : mapping
+            Those with which the stream is made unless it exists.
+        oldest : tuple of datetime64 and Path, optional
+            The earliest event time, and the file that has it.
+        create : bool
+            Whether the user said that the stream is to be made.
+
+        Raises
+        ------
+        StreamEvalError
+            With the command to run first.
+        """
+        try:
+            info = self._info()
+        except NotFoundError:
+            if oldest is not None:
+                kept = settings.get("retention", _DEFAULT_RETENTION)
+                keys = _segment_options(settings.get("segment_keys", ()))
+                if "cluster_key" in settings:
+                    keys += ["--cluster-key", settings["cluster_key"]]
+                command = [] if create else ["create", *keys]
+                self._check_retention(oldest, kept, time.time_ns() // 1000, command)
+            return
+        known = set(info.settings.segment_keys)
+        lacking = [each for each in settings.get("segment_keys", ()) if each not in known]
+        if lacking and not create:
+            raise StreamEvalError(
+                f"no row was pushed: segment key {lacking[0]!r} is not declared by {self._stream}: "
+                f"run {self._command('update', *_segment_options(lacking))}"
+            )
 
     def create(self, settings: Mapping[str, Any]) -> None:
         """Create the stream; a repetition by the same load finds it created.
@@ -135,6 +186,7 @@ class Load:
         pieces: Iterable[Piece],
         *,
         oldest: tuple[Any, Path] | None,
+        joins: bool,
         on_piece: Callable[[Piece], None],
     ) -> LoadResult:
         """Send the pieces that are not durable yet; return once all are.
@@ -145,6 +197,8 @@ class Load:
             All pieces, from the first.
         oldest : tuple of datetime64 and Path, optional
             The earliest event time, and the file that has it.
+        joins : bool
+            Whether there are labels by id, so that those which meet a prediction are counted.
         on_piece : callable
             Called with each piece, sent or not.
 
@@ -158,8 +212,12 @@ class Load:
         try:
             first = upload.durable_sequence
             if not first and oldest is not None:
-                _check_retention(oldest, info, upload.time_us)
-            return self._send(upload, first, pieces, on_piece)
+                self._check_retention(oldest, info.settings.retention, upload.time_us, ["update"])
+            before = self._met(0) if joins else 0
+            result = self._send(upload, first, pieces, on_piece)
+            if result.sent_labels:
+                result.joined = self._met(result.revision) - before
+            return result
         finally:
             upload.close()
 
@@ -183,6 +241,7 @@ class Load:
                 upload.put(batch)
                 if sequence == 1:
                     self._refuse_all(upload)
+                result.sent_labels += piece.labels
             else:
                 result.known_rows += piece.rows
                 if sequence == durable and not upload.check(batch):
@@ -240,8 +299,47 @@ class Load:
                 "off: its token needs the scope query beside ingest"
             ) from None
 
+    def _met(self, revision: int) -> int:
+        """Return how many labels have met a prediction at a revision or later."""
+        selection = Selection(stream=self._stream)
+        call = calls.snapshot(
+            selection, revision, ["auc_roc"], level=0.95, anytime=False, projection=False
+        )
+        coverage = self._ask(call).coverage
+        counters = self._info().counters
+        assert counters is not None  # in every answer to GetStream
+        joined = 0 if coverage is None else coverage.labelled
+        return int(joined) + counters.duplicate_labels + counters.relabelled
+
+    def _command(self, command: str, *options: str) -> str:
+        """Return a command on the stream, as it can be pasted."""
+        return shlex.join(["streameval", "streams", command, self._address, self._stream, *options])
+
+    def _check_retention(
+        self, oldest: tuple[Any, Path], retention: timedelta, now_us: int, command: list[str]
+    ) -> None:
+        """Refuse rows older than a retention; no command is the one that the user gave."""
+        at, path = oldest
+        now = _EPOCH_START + timedelta(microseconds=now_us)
+        first = _EPOCH_START + timedelta(microseconds=int(at.astype("datetime64[us]").astype(int)))
+        if first >= now - retention:
+            return
+        # A month more: time goes on until the rows are pushed.
+        span = f"{(now - first + timedelta(days=30)) // timedelta(days=365) + 1}y"
+        remedy = f"run {self._command(*command, '--retention', span)}"
+        if not command:
+            remedy = f"give --retention {span}"
+        raise StreamEvalError(
+            f"{path}: event time must not be older than retention, got {first.isoformat()}, kept "
+            f"since {(now - retention).isoformat()}: {remedy}, or leave the rows out"
+        )
+
     def _ask(self, call: calls.Call[Any]) -> Any:
         return self._transport.ask(call, _TIMEOUT_S)
+
+
+def _segment_options(keys: Iterable[str]) -> list[str]:
+    return [part for key in keys for part in ("--segment", key)]
 
 
 def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: LoadResult) -> None:
@@ -256,15 +354,3 @@ def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: L
             result.refused_rows += piece.rows
             place = f"{piece.path}: rows {piece.first_row} to {piece.last_row}"
             result.refusals.append(f"{place}: {refused[sequence]}")
-
-
-def _check_retention(oldest: tuple[Any, Path], info: StreamInfo, now_us: int) -> None:
-    time, path = oldest
-    kept = _EPOCH_START + timedelta(microseconds=now_us) - info.settings.retention
-    first = _EPOCH_START + timedelta(microseconds=int(time.astype("datetime64[us]").astype(int)))
-    if first < kept:
-        raise StreamEvalError(
-            f"{path}: event time must not be older than retention, got {first.isoformat()}, kept "
-            f"since {kept.isoformat()}: give the stream a longer retention ('streameval streams "
-            "update --retention 10y'), or leave the rows out"
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.text_file import read_toml
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import AsJson
 
@@ -75,12 +75,9 @@ def _mappings(file: Path) -> list[PayloadMapping]:
     from streameval.payloads import mappings_of  # noqa: PLC0415 - slow to import
 
     try:
-        tables = tomllib.loads(file.read_text("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise StreamEvalError(f"{file}: it is not TOML: {error}") from None
-    if "ingest" not in tables:
-        raise StreamEvalError(f"{file}: it has no [[ingest]] table, which is a mapping")
-    try:
+        tables = read_toml(file)
+        if "ingest" not in tables:
+            raise StreamEvalError(f"{file}: it has no [[ingest]] table, which is a mapping")
         return mappings_of(tables["ingest"])
     except ValueError as error:
         raise StreamEvalError(f"{file}: {error}") from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
+from streameval.cli._options import parse_time
 from streameval.cli._output import out, print_json
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def add(address: str, stream: str, text: str, at: str | None, *, as_json: bool) -> None:
     """Make a mark and print it."""
-    time = None if at is None else _time(at, "--at")
+    time = None if at is None else parse_time(at, "--at")
     with connect(address) as client:
         made = client.create_mark(stream, text, at=time)
     if as_json:
@@ -28,8 +27,8 @@ def print_marks(
     address: str, stream: str, start: str | None, end: str | None, *, as_json: bool
 ) -> None:
     """Print a stream's marks, one a line, or as a list in JSON."""
-    first = None if start is None else _time(start, "--from")
-    last = None if end is None else _time(end, "--to")
+    first = None if start is None else parse_time(start, "--from")
+    last = None if end is None else parse_time(end, "--to")
     with connect(address) as client:
         found = client.list_marks(stream, start=first, end=last)
     if as_json:
@@ -51,13 +50,3 @@ def delete(address: str, stream: str, number: int) -> None:
 def _print(mark: StreamMark) -> None:
     line = f"{mark.number}  {mark.time:%Y-%m-%d %H:%M:%S}  {mark.text}"
     out.print(line, soft_wrap=True, markup=False)
-
-
-def _time(text: str, option: str) -> datetime:
-    """Read a time in ISO 8601; without an offset it is UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"{option} {text!r}: give a time, as 2026-01-31T12:00:00Z"
-        raise StreamEvalError(message) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

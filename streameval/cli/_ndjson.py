@@ -91,7 +91,8 @@ def _lines(path: Path, source: pa.NativeFile) -> Iterator[bytes]:
 def _object(line: bytes, row: int) -> dict[str, Any]:
     """Return the object of a line; raise ValueError or TypeError where it has none."""
     try:
-        value = json.loads(line.decode("utf-8-sig" if row == 1 else "utf-8"))
+        text = line.decode("utf-8-sig" if row == 1 else "utf-8")
+        value = json.loads(text, parse_float=_Float)
     # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
@@ -100,8 +101,22 @@ def _object(line: bytes, row: int) -> dict[str, Any]:
     return value
 
 
+class _Float(float):
+    """A number with a point or an exponent, and how it is written.
+
+    Its text is an integer's where it is exactly one: so 17.0 is the id 17, and two ids of more
+    digits than a float has stay two.
+    """
+
+    def __init__(self, written: str) -> None:
+        is_whole = self.is_integer() and abs(self) < 1 << 53
+        self.text = str(int(self)) if is_whole else written
+
+
 def _text(value: Any) -> str | None:
     """Return a value as CSV would have it; JSON for nested ones."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, _Float):
+        return value.text
     return json.dumps(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,22 @@ class Format(StrEnum):
     LIST = "list"
     ROC = "roc"
     PR = "pr"
+
+
+class DecimalSign(StrEnum):
+    """What stands before the decimals of a number."""
+
+    POINT = "."
+    COMMA = ","
+
+
+class TimeUnit(StrEnum):
+    """The units of times that are numbers."""
+
+    S = "s"
+    MS = "ms"
+    US = "us"
+    NS = "ns"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -73,6 +90,27 @@ Rejects = Annotated[
     ),
 ]
 
+Delimiter = Annotated[
+    str,
+    typer.Option(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="What separates the values of a CSV file: ',', ';', '|' or '\\t'.",
+    ),
+]
+Decimal = Annotated[
+    DecimalSign,
+    typer.Option("--decimal", help="What stands before the decimals of numbers in a text file."),
+]
+TimeUnitOption = Annotated[
+    TimeUnit | None,
+    typer.Option(
+        "--time-unit",
+        help="Unit of times that are numbers since 1970. [default: s, and what is no likely time "
+        "in it is refused]",
+    ),
+]
+
 Size = Annotated[int, typer.Option(min=1, help="How many predictions to label.")]
 SampleMetric = Annotated[
     str, typer.Option("--metric", help="What the labels are to narrow most, for instance auc_roc.")
@@ -96,6 +134,25 @@ From = Annotated[
     typer.Option("--from", metavar="TIME", help="A span in place of --window: ISO 8601."),
 ]
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Its end.")]
+
+
+def parse_delimiter(text: str) -> str:
+    r"""Read the delimiter of a CSV file: one character, or ``\t`` for a tab."""
+    delimiter = "\t" if text in ("\\t", "tab") else text
+    if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
+        raise StreamEvalError(f"--delimiter must be one character, such as ';', got {text!r}")
+    return delimiter
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """Read a time as files and mappings have it."""
+    from streameval._common.times import read_time_us  # noqa: PLC0415 - imports numpy
+
+    try:
+        time_us = read_time_us(text, "", option, option="a number of {}")
+    except ValueError as error:
+        raise StreamEvalError(str(error)) from None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
 
 
 def parse_segment(text: str | None) -> tuple[str, str] | None:

@@ -32,7 +32,16 @@ REASONS = {
     "NO_COSTS": "no costs",
 }
 
-out = Console(highlight=False)
+_NO_LIMIT = 100_000
+
+
+def console() -> Console:
+    """Return a console of standard output; in a pipe, tables are as wide as their names."""
+    is_limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if is_limited else _NO_LIMIT)
+
+
+out = console()
 err = Console(stderr=True, highlight=False)
 
 

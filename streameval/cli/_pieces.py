@@ -61,8 +61,10 @@ class Piece:
         How many rows of the file; those with a weight of 0 are not in `columns`.
     columns : Columns
         Checked, for one batch.
-    oldest : datetime64 or None
-        The earliest event time; None without times.
+    positives, labels : int
+        How many labels are positive, and how many are of rows of their own, by id.
+    oldest, newest : datetime64 or None
+        The earliest and the latest event time; None without times.
     progress : float
         Share of all files that has been read, in [0, 1].
     """
@@ -72,7 +74,10 @@ class Piece:
     last_row: int
     rows: int
     columns: Columns
+    positives: int
+    labels: int
     oldest: np.datetime64 | None
+    newest: np.datetime64 | None
     progress: float
 
 
@@ -152,9 +157,18 @@ class _RowChecks(CaseVerbs, IdVerbs):
             yield from self.pieces(rows.between(0, middle))
             yield from self.pieces(rows.between(middle, rows.count))
             return
-        oldest = rows.times.min() if rows.times.size else None
-        first, last = int(rows.numbers[0]), int(rows.numbers[-1])
-        yield Piece(rows.path, first, last, rows.count, columns, oldest, rows.progress)
+        yield Piece(
+            rows.path,
+            int(rows.numbers[0]),
+            int(rows.numbers[-1]),
+            rows.count,
+            columns,
+            positives=int(rows.labels.sum()),
+            labels=rows.count if self._layout.score is None else 0,
+            oldest=rows.times.min() if rows.times.size else None,
+            newest=rows.times.max() if rows.times.size else None,
+            progress=rows.progress,
+        )
 
     def checked_by(self, rejects: RejectedRows) -> Callable[[Rows], None]:
         """Return what raises RowError for the first row that a stream or `rejects` refuses."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
@@ -14,7 +17,6 @@ from streameval.cli._load_bar import load_bar
 from streameval.cli._output import err, out
 from streameval.cli._pieces import read_pieces
 from streameval.cli._rejects import RejectsFile
-from streameval.cli._rows import Layout
 from streameval.cli._stream_admin import parse_settings
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from streameval.cli._load_bar import LoadProgress
     from streameval.cli._pieces import Piece
     from streameval.cli._rejects import RejectedRows
+    from streameval.cli._rows import Layout
 
 
 def push(
@@ -39,10 +42,12 @@ def push(
     settings: Mapping[str, Any] | None = None,
     source: str | None = None,
     rejects: Path | None = None,
+    allow_no_positives: bool = False,
+    allow_no_joins: bool = False,
 ) -> bool:
     """Check files completely, then push what is not durable; return once all of it is.
 
-    Returns whether every row of the files counts.
+    Returns whether every row of the files counts, and is as one expects of a push.
 
     Parameters
     ----------
@@ -59,7 +64,11 @@ def push(
         Name of the load; by default that of the files' paths and columns.
     rejects : Path, optional
         File of the rows that cannot be counted; without it, the first one is an error.
+    allow_no_positives, allow_no_joins : bool
+        Whether a push may have labels of which none is positive (otherwise nothing is sent), and
+        labels by id of which none meets a prediction.
     """
+    begun_s = time.monotonic()
     given = parse_settings(**(settings or {}))
     if given and not create:
         raise StreamEvalError(
@@ -71,20 +80,21 @@ def push(
     if rejects is not None:
         file_of_rejects = RejectsFile(rejects, [path for path, _ in files])
     with _first_pass(file_of_rejects) as rejected:
-        counts, oldest = _check(files, stream, rejected)
-    if rejected is not None and rejected.counts and not any(counts):
+        checked = [_check(path, columns, stream, rejected) for path, columns in files]
+    if rejected is not None and rejected.counts and not any(each.rows for each in checked):
         raise StreamEvalError(
             f"no row was pushed: all {rejected.counts.total():,} are in {rejects}, the first for: "
             f"{next(iter(rejected.first.values()))}"
         )
-    declared: dict[str, Any] = {}
-    if layout.segments:
-        declared["segment_keys"] = layout.segments
-    if layout.cluster is not None:
-        declared["cluster_key"] = layout.cluster
+    if not allow_no_positives and _lacks_positives(files, checked):
+        return False
+    keys = {"segment_keys": layout.segments, "cluster_key": layout.cluster}
+    declared = {name: value for name, value in keys.items() if value}
     connection = transport(to)
     try:
-        load = Load(connection, stream, load_name(stream, files, source))
+        load = Load(connection, to, stream, load_name(stream, files, source))
+        oldest = min((each.oldest for each in checked if each.oldest is not None), default=None)
+        load.check({**given, **declared}, oldest, create=create)
         if create:
             load.create({**given, **declared})
         else:
@@ -94,6 +104,7 @@ def push(
             result = load.send(
                 _pieces(files, stream, progress, again),
                 oldest=oldest,
+                joins=labels is not None,
                 on_piece=progress.count,
             )
     finally:
@@ -105,31 +116,93 @@ def push(
                 "command again"
             )
         _report_rejects(rejected, rejects)
-    _report(files, counts, stream, result)
-    return rejected is None or not rejected.counts
+    _report(files, checked, stream, result)
+    total = 0 if rejected is None else rejected.counts.total()
+    _report_facts(checked, result, total, time.monotonic() - begun_s)
+    look = shlex.join(["streameval", "query", to, stream])
+    out.print(f"look at it: {look}", soft_wrap=True, markup=False)
+    if result.sent_labels and not result.joined and not allow_no_joins:
+        _warn(
+            f"none of {result.sent_labels:,} labels has met a prediction of {stream}: are their "
+            "ids those of the predictions? They wait for predictions that come later: if that is "
+            "meant, give --allow-no-joins"
+        )
+        return False
+    return not total
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What a file or directory has.
+
+    Attributes
+    ----------
+    rows, positives : int
+        How many rows, and positive labels.
+    oldest : tuple of datetime64 and Path, or None
+        The earliest event time, and the file that has it.
+    newest : datetime64 or None
+        The latest event time.
+    """
+
+    rows: int = 0
+    positives: int = 0
+    oldest: tuple[Any, Path] | None = None
+    newest: Any = None
+
+
+def _lacks_positives(files: list[tuple[Path, Layout]], checked: list[_Checked]) -> bool:
+    """Return whether there are labels and none is positive; say so."""
+    pairs = zip(checked, files, strict=True)
+    labelled = [each for each, (_, columns) in pairs if columns.label is not None]
+    rows = sum(each.rows for each in labelled)
+    if not rows or any(each.positives for each in labelled):
+        return False
+    _warn(
+        f"no row was pushed: none of {rows:,} labels is positive. If that is so, give "
+        "--allow-no-positives; else name the positive class with --positive, or the column with "
+        "--label"
+    )
+    return True
+
+
+def _warn(message: str) -> None:
+    err.print(f"streameval: {message}", soft_wrap=True, markup=False)
 
 
 def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows | None]:
     return nullcontext() if file is None else file.writing()
 
 
-def _check(
-    files: list[tuple[Path, Layout]], stream: str, rejected: RejectedRows | None
-) -> tuple[list[int], tuple[Any, Path] | None]:
-    """Read everything; return each file's rows, and the earliest event time with its file."""
-    counts = []
-    oldest: tuple[Any, Path] | None = None
-    for path, columns in files:
-        rows = 0
-        with load_bar(f"checking {path.name}") as progress:
-            for piece in read_pieces(path, columns, stream, rejected):
-                rows += piece.rows
-                progress.count(piece)
-                progress.show(piece.progress)
-                if piece.oldest is not None and (oldest is None or piece.oldest < oldest[0]):
-                    oldest = piece.oldest, piece.path
-        counts.append(rows)
-    return counts, oldest
+def _check(path: Path, columns: Layout, stream: str, rejected: RejectedRows | None) -> _Checked:
+    """Read a whole file or directory."""
+    found = _Checked()
+    with load_bar(f"checking {path.name}") as progress:
+        for piece in read_pieces(path, columns, stream, rejected):
+            found.rows += piece.rows
+            found.positives += piece.positives
+            progress.count(piece)
+            progress.show(piece.progress)
+            if piece.oldest is not None and piece.newest is not None:
+                oldest = piece.oldest, piece.path
+                found.oldest = min(found.oldest or oldest, oldest)
+                found.newest = max(found.newest or piece.newest, piece.newest)
+    return found
+
+
+def _report_facts(
+    checked: list[_Checked], result: LoadResult, rejected: int, took_s: float
+) -> None:
+    """Print the span, what the labels are, what does not count, and the seconds."""
+    times = [time for each in checked if each.oldest for time in (each.oldest[0], each.newest)]
+    facts = [f"{sum(each.positives for each in checked):,} positives"]
+    if times:
+        start, end = (str(each.astype("datetime64[s]")) for each in (min(times), max(times)))
+        facts.insert(0, f"from {start}Z to {end}Z")
+    if result.sent_labels:
+        facts.append(f"{result.joined:,} of {result.sent_labels:,} labels joined")
+    facts += [f"{rejected:,} rejected", f"{took_s:.1f} s"]
+    out.print(", ".join(facts), soft_wrap=True)
 
 
 def _pieces(
@@ -159,22 +232,24 @@ def _report_rejects(rejected: RejectedRows, file: Path | None) -> None:
 
 
 def _report(
-    files: list[tuple[Path, Layout]], counts: list[int], stream: str, result: LoadResult
+    files: list[tuple[Path, Layout]], checked: list[_Checked], stream: str, result: LoadResult
 ) -> None:
     """Print what is durable; raise what was refused."""
     if result.known_rows:
         out.print(f"{result.known_rows:,} rows were durable before", soft_wrap=True)
     if result.refusals:
+        total = sum(each.rows for each in checked)
         raise StreamEvalError(
-            f"{result.refused_rows:,} of {sum(counts):,} rows do not count, and all others do: "
+            f"{result.refused_rows:,} of {total:,} rows do not count, and all others do: "
             f"{result.refusals[0]}; push them again as another load: --source NAME"
         )
-    for (path, columns), rows in zip(files, counts, strict=True):
+    for (path, columns), found in zip(files, checked, strict=True):
         what = (
             "cases" if columns.id is None else "labels" if columns.score is None else "predictions"
         )
         out.print(
-            f"{rows:,} {what} of {path} are durable in {stream} at revision {result.revision}",
+            f"{found.rows:,} {what} of {path} are durable in {stream} at revision "
+            f"{result.revision}",
             soft_wrap=True,
         )
 
@@ -191,30 +266,10 @@ def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple
         raise StreamEvalError("--weight and --label-probability belong to labels: give --labels")
     files = []
     if file is not None:
-        label = layout.label if layout.id is None else None
-        files.append(
-            (
-                file,
-                Layout(
-                    score=layout.score,
-                    label=label,
-                    id=layout.id,
-                    time=layout.time,
-                    segments=layout.segments,
-                    positive=layout.positive,
-                    cluster=layout.cluster,
-                    weight=None if label is None else layout.weight,
-                    label_probability=None if label is None else layout.label_probability,
-                ),
-            )
-        )
+        columns = replace(layout, label=None) if layout.id is not None else layout
+        if columns.label is None:
+            columns = replace(columns, weight=None, label_probability=None)
+        files.append((file, columns))
     if labels is not None:
-        joined = Layout(
-            label=layout.label,
-            id=layout.id,
-            positive=layout.positive,
-            weight=layout.weight,
-            label_probability=layout.label_probability,
-        )
-        files.append((labels, joined))
+        files.append((labels, replace(layout, score=None, time=None, segments=(), cluster=None)))
     return files

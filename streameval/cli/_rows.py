@@ -18,6 +18,7 @@ from streameval.cli._columns import (
     Place,
     read_clusters,
     read_groups,
+    read_ids,
     read_scores,
     read_text,
     read_times,
@@ -47,8 +48,12 @@ class Layout:
         Names of the columns to group by, whose values may be missing.
     weight, label_probability, cluster : str or None
         Names of columns.
-    positive : str or None
-        The label of the positive class; None for 0/1/true/false.
+    positive, negative : str or None
+        The labels of the classes; None for 1 and 0, and for the first other value.
+    delimiter, decimal : str
+        Of CSV: what separates its values, and what stands before the decimals of its numbers.
+    time_unit : str
+        Of times that are numbers; empty is not declared.
     """
 
     score: str | None = None
@@ -58,9 +63,13 @@ class Layout:
     segments: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     positive: str | None = None
+    negative: str | None = None
     weight: str | None = None
     label_probability: str | None = None
     cluster: str | None = None
+    delimiter: str = ","
+    decimal: str = "."
+    time_unit: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -166,7 +175,7 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
     readers = column_readers(layout)
     for part in files_of(path):
         before = 0
-        for chunk in part.read(layout.columns):
+        for chunk in part.read(layout.columns, delimiter=layout.delimiter):
             count = len(chunk.columns[layout.columns[0]])
             place = Place(part.path, np.arange(before + 1, before + count + 1, dtype=np.int64))
             yield interpret(chunk.columns, readers, place, progress=chunk.progress)
@@ -183,7 +192,7 @@ def column_readers(layout: Layout) -> list[ColumnReader]:
     Labels are read last: so the class that the first of them declares is that of a row which is
     good otherwise.
     """
-    labels = LabelReader(layout.positive)
+    labels = LabelReader(layout.positive, layout.negative, layout.decimal)
 
     def column(columns: Mapping[str, pa.Array], name: str | None) -> pa.Array:
         return pa.array([], pa.string()) if name is None else columns[name]
@@ -199,18 +208,26 @@ def column_readers(layout: Layout) -> list[ColumnReader]:
         return {"clusters": None if name is None else read_clusters(columns[name], place)}
 
     return [
-        lambda columns, place: {"scores": read_scores(column(columns, layout.score), place)},
         lambda columns, place: {
-            "ids": read_text(column(columns, layout.id), "id", Reason.ID, place)
+            "scores": read_scores(column(columns, layout.score), place, layout.decimal)
         },
-        lambda columns, place: {"times": read_times(column(columns, layout.time), place)},
+        lambda columns, place: {"ids": read_ids(column(columns, layout.id), place)},
+        lambda columns, place: {
+            "times": read_times(
+                column(columns, layout.time), place, layout.time or "time", layout.time_unit
+            )
+        },
         read_all_segments,
         lambda columns, place: {
             "by": {key: read_groups(columns[key], key, place) for key in layout.by}
         },
         read_all_clusters,
         lambda columns, place: read_weighting(
-            columns, place, weight=layout.weight, label_probability=layout.label_probability
+            columns,
+            place,
+            decimal=layout.decimal,
+            weight=layout.weight,
+            label_probability=layout.label_probability,
         ),
         lambda columns, place: {"labels": labels.read(column(columns, layout.label), place)},
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -13,7 +12,7 @@ from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
-from streameval.cli._options import parse_segment
+from streameval.cli._options import parse_segment, parse_time
 from streameval.cli._output import out, print_json
 from streameval.client._wire.selection import Selection
 
@@ -76,7 +75,7 @@ class SampleOptions:
             return Selection(stream=stream, window=window, segment=parse_segment(self.segment))
         if window is not None:
             raise StreamEvalError("give --window, or --from and --to")
-        span = (_time(self.start, "--from"), _time(self.end, "--to"))
+        span = (parse_time(self.start, "--from"), parse_time(self.end, "--to"))
         return Selection(stream=stream, window=span, segment=parse_segment(self.segment))
 
     def write(self, stream: str, sample: StreamLabelSample) -> None:
@@ -134,14 +133,3 @@ def print_sample(stream: str, sample: StreamLabelSample) -> None:
         )
     for warning in sample.warnings:
         out.print(f"note: {warning}", soft_wrap=True, markup=False)
-
-
-def _time(text: str, option: str) -> datetime:
-    """Read a time in ISO 8601; without an offset it is UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise StreamEvalError(
-            f"{option} {text!r}: use a time such as 2026-01-31T12:00:00Z"
-        ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

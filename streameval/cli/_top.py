@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
+from streameval.cli import _output
 from streameval.cli._connect import transport
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading, read, read_complete
 from streameval.cli._list_table import FrameState, frame
@@ -49,7 +50,7 @@ _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 
 def top(address: str, query: ListQuery, *, every_s: float, once: bool) -> None:
     """Show streams until the user quits; print them once if the output is not a terminal."""
-    console = Console(highlight=False)
+    console = _output.console()
     with closing(transport(address)) as server:
         if once or not console.is_terminal:
             reading = read_complete(server, query)

@@ -161,7 +161,10 @@ def test_evaluate_by_prints_a_table(tmp_path: Path) -> None:
             ["--by", "label", "--plot", "a.png"],
             "--plot draws the curves of all rows: leave --by out",
         ),
-        (["--positive", "2"], "scores.csv: row 2: label '0' is neither '2' nor '1'"),
+        (
+            ["--positive", "2"],
+            "leave such rows out, or replace the value",
+        ),
     ],
 )
 def test_evaluate_refuses_in_one_line(table: Path, arguments: list[str], message: str) -> None:

@@ -98,7 +98,7 @@ def test_named_positive_class(tmp_path: Path, name: str) -> None:
         (["0.5", "high"], [0, 1], None, "row 2: score 'high' is not a number"),
         (["0.5", ""], [0, 1], None, "row 2: score '' is not a number"),
         (["0.5", "-inf"], [0, 1], None, "row 2: score must be finite, got -inf"),
-        ([1, 2, 3], [0, 1, 2], None, "row 3: label '2' is none of 0, 1, true, false"),
+        ([1, 2, 3], [0, 1, 2], None, "row 3: label must be true, false, 0 or 1, got '2'"),
         ([1, 2, 3], ["a", "b", "c"], "b", "row 3: label 'c' is neither 'b' nor 'a'"),
     ],
 )
@@ -192,7 +192,7 @@ def test_npz_of_other_machines(tmp_path: Path) -> None:
         ('{"score": 1e999, "label": 1}', "row 3: score must be finite, got inf"),
         ('{"score": null, "label": 1}', "row 3: score is missing"),
         ('{"score": 1}', "row 3: label is missing"),
-        ('{"score": 1, "label": 2}', "row 3: label '2' is none of 0, 1, true, false"),
+        ('{"score": 1, "label": 2}', "row 3: label must be true, false, 0 or 1, got '2'"),
         ('{"score": {"a": 1}, "label": 1}', "row 3: score '{\"a\": 1}' is not a number"),
         ("[1, 1]", r"row 3: it is not a JSON object, {...}"),
         ('{"score": 1, ', "row 3: it is not JSON: "),
@@ -316,13 +316,15 @@ def test_times_are_read_one_by_one(tmp_path: Path, kind: pa.DataType) -> None:
     second = "2023-11-14T22:13:20.000000"
     midnight = "2023-11-14T00:00:00.000000"
     assert times_of(list(good), kind) == [second] * 3 + [midnight, "2023-11-14T22:13:20.500000"]
-    with pytest.raises(FileError, match="row 3: time 'soon' is not a time"):
+    with pytest.raises(FileError, match="row 3: at must be a time, got 'soon'"):
         times_of([*good[:2], "soon"], kind)
     for bad in ("0", "1969-12-31"):
-        with pytest.raises(FileError, match=f"row 2: time must be after 1970 .*, got '{bad}'"):
+        with pytest.raises(FileError, match=f"row 2: at must be after 1970, got '{bad}'"):
             times_of([good[0], bad], kind)
     nanoseconds = 1_700_000_000_000_000_001
-    with pytest.raises(FileError, match=f"row 1: time must be .* in seconds, got {nanoseconds}"):
+    with pytest.raises(
+        FileError, match=f"row 1: at must .* in s .*, got {nanoseconds}: give --time-unit ns"
+    ):
         times_of([nanoseconds], pa.int64())
-    with pytest.raises(FileError, match="row 2: time must be after 1970 and in seconds, got nan"):
+    with pytest.raises(FileError, match="row 2: at must be a time, got nan"):
         times_of([1.7e9, float("nan")], pa.float64())

@@ -106,7 +106,7 @@ def test_the_file_comes_back(address: str, tmp_path: Path) -> None:
     columns = ("--id", "id", "--label", "label", "--label-probability", "label_probability")
     printed = run("push", "--labels", filled, *columns, "--to", address, "--stream", "back")
     assert printed.startswith("80 labels of ")
-    revision = int(printed.split()[-1])
+    revision = int(printed.splitlines()[0].split()[-1])
     answer = json.loads(run("query", address, "back", "--json"))
     assert answer["revision"] == revision
     assert answer["num_positive_ref"] + answer["num_negative_ref"] == 180
@@ -138,7 +138,10 @@ def test_json_and_the_same_draw_from_the_data_directory(address: str, data: Path
     [
         (("--ids",), "--ids needs --json, or give --csv FILE: the table has no ids"),
         (("--from", "2026-01-01"), "give both --from and --to"),
-        (("--from", "x", "--to", "y"), "--from 'x': use a time such as 2026-01-31T12:00:00Z"),
+        (
+            ("--from", "x", "--to", "y"),
+            "--from must be a time, got 'x': write ISO 8601",
+        ),
         (
             ("--from", "2026-01-01", "--to", "2026-01-02", "--window", "1d"),
             "give --window, or --from and --to",

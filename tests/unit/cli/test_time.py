@@ -67,7 +67,7 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
     first = run("push", predictions, *columns, *to)
     assert first.exit_code == 0, first.output
     assert "48 predictions of" in first.stdout
-    before = int(first.stdout.split()[-1])
+    before = int(first.stdout.splitlines()[0].split()[-1])
     assert figures("query", address, "orders/v1")["num_cases"] == 0
     second = run("push", "--labels", labels, *columns, *to)
     assert second.exit_code == 0, second.output
