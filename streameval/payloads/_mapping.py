@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.labels import Labels
+from streameval._common.labels import Labels, class_of
 from streameval._common.names import MAX_STREAM_NAME, new_stream_name_problem, segment_key_problem
 from streameval._common.times import TIME_UNITS
 from streameval._common.values import quoted, shown
@@ -175,6 +175,9 @@ class PayloadMapping:
             raise InvalidInputError(problem, field="stream")
         if bool(self.classes) != (CLASS in placeholders):
             message = "classes and a stream with {class} in its name need each other"
+            raise InvalidInputError(message, field="classes")
+        if len({class_of(each) for each in self.classes}) < len(self.classes):
+            message = f"classes has two names of one value: {shown(list(self.classes))}"
             raise InvalidInputError(message, field="classes")
         if self.classes and (self.class_ is not None or self.positive is not None):
             message = "classes count every class: give no class and no positive beside them"

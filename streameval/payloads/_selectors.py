@@ -141,17 +141,17 @@ class _RowValues(visitor.TreeInterpreter):
 
 
 def plain_path(node: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """Return a parsed expression of fields, places and ``||`` as a function; None for others."""
+    """Return an expression of fields, places, lists and ``||`` as a function; None for others."""
     steps = _steps(node)
     if steps is not None:
         return partial(_walk, steps)
     kind, children = node["type"], node["children"]
-    if kind not in ("subexpression", "index_expression", "first_value"):
+    if kind not in _PLAIN:
         return None
     parts = [part for part in map(plain_path, children) if part is not None]
     if len(parts) < len(children):
         return None
-    return partial(_either if kind == "first_value" else _along, parts)
+    return partial(_PLAIN[kind], parts)
 
 
 def _steps(node: Mapping[str, Any]) -> tuple[str | int, ...] | None:
@@ -198,6 +198,19 @@ def _either(choices: Sequence[Callable[[Any], Any]], value: Any) -> Any:
         if not _is_absent(found):
             break
     return found
+
+
+def _list(parts: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    return None if value is None else [part(value) for part in parts]
+
+
+_PLAIN = {
+    "subexpression": _along,
+    "index_expression": _along,
+    "first_value": _either,
+    "multi_select_list": _list,
+}
+"""What evaluates the nodes that are plain if their children are."""
 
 
 def _is_absent(value: Any) -> bool:

@@ -277,6 +277,11 @@ def test_events_of_other_types_are_ignored() -> None:
         ({"class": True}, "class", "class must be a place or a name"),
         ({"positive": []}, "positive", "positive must be a label, got []"),
         ({"positive": "a", "negative": "a"}, "negative", "are one class"),
+        (
+            {"stream": "{class}", "classes": ["1", "1.0"]},
+            "classes",
+            "classes has two names of one value: ['1', '1.0']",
+        ),
         ({"negative": "a"}, "negative", "negative is the other class: give positive too"),
         ({"segments": {"a b": "body.x"}}, "segments", "a segment key must be"),
         ({"segments": {"a": ""}}, "segments.a", "must be a JMESPath expression"),
@@ -452,6 +457,25 @@ def test_only_the_classes_are_labels(value: Any) -> None:
     assert not found.rows
     found = read_rows(plain(positive="fraud", negative="legit"), Event(body))
     assert [row.label for row in found.rows] == ([False] if value == "legit " else [])
+
+
+@pytest.mark.parametrize(
+    ("label", "positives"),
+    [
+        *(("dog", [0, 1, 0]), ("7", [0, 0, 1]), (7, [0, 0, 1]), (7.0, [0, 0, 1])),
+        *((" 7.0 ", [0, 0, 1]), (0, [1, 0, 0]), ("1", [0, 1, 0]), (1.0, [0, 1, 0])),
+        *(("Dog", None), ("", None), (float("nan"), None), ("N/A", None), (3, None), (-1, None)),
+        *((0.5, None), ("bird", None), ({}, None)),
+    ],
+)
+def test_the_label_of_a_class(label: Any, positives: list[int] | None) -> None:
+    """A name as a value, else a place; nothing else is a class."""
+    fan = plain(stream="{class}", classes=["cat", "dog", "7"])
+    found = read_rows(fan, Event({"id": "a", "label": label}))
+    if positives is None:
+        assert {each.reason for each in found.refusals} == {Reason.LABEL}
+    else:
+        assert [row.label for row in found.rows] == [each == 1 for each in positives]
 
 
 def test_no_label_leaves_the_prediction() -> None:
