@@ -25,6 +25,9 @@ def sent(core: ServerCore, at: int, **rows) -> None:
     request = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows))
     call.ingest_batch(request.SerializeToString(), at)
     core.committer.step(at).deliver()
+    while core.committer.queued:  # until the applier has counted what it deferred
+        core.applier.finish()
+        core.committer.step(at).deliver()
     call.response()
     core.applier.finish()
 
