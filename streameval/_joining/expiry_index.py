@@ -72,6 +72,8 @@ class ExpiryIndex(ABC):
     def __init__(self) -> None:
         self.due: BucketArray = np.empty(0, dtype=np.uint32)
         self._buckets: SortedDict[int, _Bucket] = SortedDict()
+        # The first bucket: each batch asks for it several times.
+        self._oldest: int | None = None
         # Memory of all buckets, updated with every change: there may be one for each id.
         self._bucket_bytes = 0
         # Upper bound on the stale entries of all buckets.
@@ -114,7 +116,7 @@ class ExpiryIndex(ABC):
 
     def oldest_bucket(self) -> int | None:
         """Return the first bucket, whose slots may all be stale; None without any. O(1)."""
-        return self._buckets.peekitem(0)[0] if self._buckets else None
+        return self._oldest
 
     def pop_due(self, before: int, max_slots: int = sys.maxsize) -> SlotArray:
         """Unschedule and return the slots in buckets below `before`, oldest bucket first.
@@ -166,11 +168,14 @@ class ExpiryIndex(ABC):
         if bucket is None:
             bucket = self._buckets[due] = _Bucket()
             self._bucket_bytes += bucket.memory_bytes
+            if self._oldest is None or due < self._oldest:
+                self._oldest = due
         return bucket
 
     def _pop_bucket(self, at: int = 0) -> tuple[int, _Bucket]:
         """Remove the bucket at an index in their order, and return it. O(log buckets)."""
         due, bucket = self._buckets.popitem(at)
+        self._oldest = self._buckets.peekitem(0)[0] if self._buckets else None
         self._bucket_bytes -= bucket.memory_bytes
         return due, bucket
 
@@ -226,6 +231,7 @@ class ExpiryIndex(ABC):
         other._stale = self._stale
         other._stale_before_sweep = self._stale_before_sweep
         other._swept_to = self._swept_to
+        other._oldest = self._oldest
         for due, bucket in self._buckets.items():
             twin = other._buckets[due] = _Bucket()
             twin.slots = bucket.slots[:]
@@ -237,6 +243,7 @@ class ExpiryIndex(ABC):
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
             assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
+        assert self._oldest == min(self._buckets, default=None)
         bucket_bytes = sum(bucket.memory_bytes for bucket in self._buckets.values())
         assert self._bucket_bytes == bucket_bytes, (self._bucket_bytes, bucket_bytes)
         entries = sum(len(bucket.slots) for bucket in self._buckets.values())

@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 _EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
 _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
+# Plain integers: looking up a member of an enumeration takes longer than comparing it.
+_TTL_AFTER_EVENT, _TTL_AFTER_NOW = int(Due.TTL_AFTER_EVENT), int(Due.TTL_AFTER_NOW)
+_SCHEDULED = (_TTL_AFTER_EVENT, _TTL_AFTER_NOW, int(Due.RELABEL_TTL_AFTER_NOW))
+_NO_SLOTS = np.empty(0, dtype=np.int64)
+
 _IS_LABEL = np.isin(np.arange(len(Op)), range(Op.LABEL_NEGATIVE, Op.RETRACT))
 _HAS_LABEL = np.isin(np.arange(Rules.STATES), range(LABELLED_NEGATIVE, EARLY_POSITIVE + 1))
 _REPEAT_OF = np.array(
@@ -262,7 +267,9 @@ class Joiner:
         rounds, rest = split_rounds(rows)
         for distinct in rounds:
             parts += [self._join_distinct(distinct), self.advance(self.now_us)]
-        parts += [*self._join_in_order(rest), self.settle()]
+        if rest is not None:
+            parts += self._join_in_order(rest)
+        parts.append(self.settle())
         return Effects.concat(parts)
 
     def _join_distinct(self, rows: Operations) -> Effects:
@@ -271,7 +278,8 @@ class Joiner:
         table, rules = self.table, self._rules
         slots = table.find(ids)
         known = slots >= 0
-        if known.all():
+        all_known = known.all()
+        if all_known:
             states = table.state[slots]
         else:
             states = np.full(len(ids), UNKNOWN, dtype=np.uint8)
@@ -284,14 +292,14 @@ class Joiner:
         after = rules.after[rule]
         self.tally += np.bincount(rules.counter[rule], minlength=self.tally.size)
 
-        new = np.flatnonzero(~known & (after != UNKNOWN))
+        new = _NO_SLOTS if all_known else (~known & (after != UNKNOWN)).nonzero()[0]
         if new.size:
             all_new = new.size == len(ids)
             slots[new] = table.add(ids if all_new else [ids[row] for row in new.tolist()])
         if at_us is not None:
             early = (ops == Op.PREDICT) & _IS_EARLY[states]
             at_us = np.where(early, table.event_us[slots], at_us)
-        stored = np.flatnonzero(rules.stores[rule])
+        stored = rules.stores[rule].nonzero()[0]
         if stored.size:
             at = slots[stored]
             table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
@@ -406,7 +414,7 @@ class Joiner:
     def _effects_at(
         self, slots: SlotArray, kinds: KindArray, at_us: IntArray | None = None
     ) -> Effects:
-        rows = np.flatnonzero(kinds != NO_EFFECT)
+        rows = (kinds != NO_EFFECT).nonzero()[0]
         if not rows.size:
             return NO_EFFECTS
         if rows.size < slots.size:
@@ -425,23 +433,24 @@ class Joiner:
         )
 
     def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
-        for due in (Due.TTL_AFTER_EVENT, Due.TTL_AFTER_NOW, Due.RELABEL_TTL_AFTER_NOW):
-            chosen = slots[dues == due]
-            if not chosen.size:
+        rows = np.bincount(dues, minlength=len(Due)).tolist()
+        for due in _SCHEDULED:
+            if not rows[due]:
                 continue
-            if due == Due.TTL_AFTER_EVENT:
+            chosen = slots if rows[due] == slots.size else slots[dues == due]
+            if due == _TTL_AFTER_EVENT:
                 due_us = self.table.event_us[chosen] + self.settings.ttl_us
-                buckets = np.clip(due_us // self._bucket_us, 0, LAST_BUCKET)
+                buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), LAST_BUCKET)
             else:
                 buckets = np.full(chosen.size, self._due_bucket(due, 0))
             self.table.schedule(chosen, buckets.astype(np.uint32))
 
-    def _due_bucket(self, due: Due, event_us: int) -> int:
+    def _due_bucket(self, due: int, event_us: int) -> int:
         settings = self.settings
-        if due == Due.TTL_AFTER_EVENT:
+        if due == _TTL_AFTER_EVENT:
             due_us = event_us + settings.ttl_us
         else:
-            ttl_us = settings.ttl_us if due == Due.TTL_AFTER_NOW else settings.relabel_ttl_us
+            ttl_us = settings.ttl_us if due == _TTL_AFTER_NOW else settings.relabel_ttl_us
             due_us = self.now_us + ttl_us
         return min(max(due_us // self._bucket_us, 0), LAST_BUCKET)
 

@@ -46,8 +46,8 @@ class Operations(NamedTuple):
         )
 
 
-def split_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
-    """Cut a batch into rounds of distinct ids, and a rest to be applied in order.
+def split_rounds(rows: Operations) -> tuple[list[Operations], Operations | None]:
+    """Cut a batch into rounds of distinct ids, and a rest to be applied in order, if any.
 
     Round k has the k-th operation of each id, so the rows of an id keep their order and
     rounds never grow. Rounds of at most `_MAX_SCALAR_ROWS` rows make the rest.
@@ -55,7 +55,7 @@ def split_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
     if len(rows.ids) <= _MAX_SCALAR_ROWS:
         return [], rows
     if len(set(rows.ids)) == len(rows.ids):
-        return [rows], rows.at([])
+        return [rows], None
     num_rounds: dict[bytes, int] = {}
     rounds: list[list[int]] = []
     for row, id_ in enumerate(rows.ids):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -180,8 +181,9 @@ class Rules:
     stores: BoolArray = field(init=False)
 
     @classmethod
+    @lru_cache(maxsize=16)
     def of(cls, settings: JoinSettings) -> Rules:
-        """Return the rules under these settings."""
+        """Return the rules under these settings; streams with equal ones share them."""
         known = _rules(settings)
         return cls(tuple(known.get((op, state)) for op in Op for state in range(cls.STATES)))
 

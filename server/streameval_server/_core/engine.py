@@ -256,11 +256,10 @@ class Engine:
         return state
 
     def _update_sizes(self, touched: dict[str, None]) -> None:
-        """Reschedule and measure the streams that changed and still exist."""
+        """Measure the streams that changed and still exist."""
         for name in touched:
             state = self._streams.get(name) or self.pairs.get(name)
             if state is not None:
-                self._schedule(name, state)
                 self._measure(name, state)
         touched.clear()
 

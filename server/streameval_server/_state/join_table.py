@@ -176,6 +176,7 @@ class TrackedTable(JoinTable):
         slots = self.used()
         due_us = (self.due[slots].astype(np.int64) + 1) * old_us - 1
         self._buckets.clear()
+        self._oldest = None
         self._bucket_bytes = 0
         self.due[slots] = UNLISTED_BUCKET
         self.schedule(slots, np.clip(due_us // new_us, 0, LAST_BUCKET).astype(np.uint32))
