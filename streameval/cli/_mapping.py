@@ -182,15 +182,17 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
     rows = [
         (number, row) for number, (_, extraction) in enumerate(found) for row in extraction.rows
     ]
-    sampling = [
+    optional = [
         name
-        for name in ("weight", "cluster")
+        for name in ("weight", "cluster", "label_time_us")
         if any(getattr(row, name) is not None for _, row in rows)
     ]
     names = ("stream", "id", "score", "label", "time", "segments")
-    table = Table("event", *names, *sampling, box=None)
+    table = Table("event", *names, *(name.removesuffix("_us") for name in optional), box=None)
     for number, row in rows:
-        columns = _columns(row) | {name: getattr(row, name) for name in sampling}
+        columns = _columns(row) | {name: getattr(row, name) for name in optional}
+        if "label_time_us" in columns:
+            columns["label_time_us"] = _time_text(row.label_time_us)
         table.add_row(str(number), *(_shown(each) for each in columns.values()))
     if table.row_count:
         out.print(table)
@@ -226,17 +228,20 @@ def _print_json(found: list[tuple[int, Extraction]]) -> None:
     )
 
 
+def _time_text(time_us: int | None) -> str | None:
+    if time_us is None:
+        return None
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="seconds")
+
+
 def _columns(row: PayloadRow) -> dict[str, object]:
-    time = None
-    if row.time_us is not None:
-        time = datetime.fromtimestamp(row.time_us / 1e6, UTC).isoformat(timespec="seconds")
     segments = " ".join(f"{key}={value}" for key, value in row.segments.items() if value)
     return {
         "stream": row.stream,
         "id": row.id,
         "score": row.score,
         "label": row.label,
-        "time": time,
+        "time": _time_text(row.time_us),
         "segments": segments,
     }
 

@@ -213,7 +213,7 @@ class _Reading:
         first, size = rows[0], len(rows)
         if size == 1 or first.score is None:
             return False
-        streams, ids, scores, labels, times, segments, _, clusters = zip(*rows, strict=True)
+        streams, ids, scores, labels, times, segments, _, clusters, _ = zip(*rows, strict=True)
         is_alike = (
             streams.count(first.stream) == times.count(first.time_us) == size
             and labels.count(None) == clusters.count(None) == size
@@ -240,7 +240,7 @@ class _Reading:
             # Columns are whole: rows that lack one do not share a batch with others.
             key: tuple[object, ...] = (row.stream, is_labels)
             if is_labels:
-                key += (time_us is not None,)
+                key += (row.label_time_us is not None or time_us is not None,)
             else:
                 has_time = row.time_us is not None or time_us is not None
                 key += (has_time, row.cluster is not None, *row.segments)

@@ -74,6 +74,7 @@ class RowBatch:
         if self.is_labels:
             self.values.append(row.label)
             self.weights.append(row.weight)
+            time_us = time_us if row.label_time_us is None else row.label_time_us
             if time_us is not None:
                 self.times.append(time_us)
             return

@@ -190,7 +190,7 @@ class _EventRows:
             and all(map(isfinite, scores))
         ):
             ids = [f"{id_}/{row}" for row in range(size)]
-            shared = map(repeat, (None, time_us, segments, None, None))
+            shared = map(repeat, (None, time_us, segments, None, None, None))
             found.rows += map(_new_row, zip(repeat(stream), ids, scores, *shared, strict=False))
             return True
         for row, value in enumerate(scores):
@@ -231,6 +231,8 @@ class _EventRows:
             shared["cluster"] = self._cluster(values["cluster"])
         if label is not None:
             shared["weight"] = weight_of(values.get("weight"), values.get("label_probability"))
+            if values.get("label_time") is not None:
+                shared["label_time_us"] = time_of(values["label_time"], mapping.time_unit)
         if not mapping.classes:
             yield PayloadRow(
                 stream=self._stream(),

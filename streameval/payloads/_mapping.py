@@ -24,7 +24,7 @@ CLASS = "class"
 
 _SELECTORS = (
     *("score", "label", "id", "time", "when", "class_names"),
-    *("weight", "label_probability", "cluster"),
+    *("weight", "label_probability", "label_time", "cluster"),
 )
 """The keys of one expression each."""
 
@@ -59,6 +59,9 @@ class PayloadMapping:
         Selectors of a label's weight, a multiple of 2**-16, and of the probability with which
         its row was chosen to be labelled: the weight is divided by it. What they do not select
         is 1; of a row without a label they are not read.
+    label_time : str
+        Selector of the time at which a label became known, as `time`: its delay is measured to
+        it. Without it, or where it selects nothing, the time at which the server gets it.
     cluster : str
         Selector of the cluster of a prediction, a text or an integer, for a stream that declares
         clusters: every prediction then needs one.
@@ -118,6 +121,7 @@ class PayloadMapping:
     segments: Mapping[str, str] = field(default_factory=dict)
     weight: str = ""
     label_probability: str = ""
+    label_time: str = ""
     cluster: str = ""
     types: Sequence[str] = ()
     when: str = ""
@@ -299,8 +303,10 @@ def _parts_of(stream: object) -> tuple[tuple[str, str | None], ...]:
 def _check_sampling(expressions: Mapping[str, str]) -> None:
     """Refuse weights and clusters of rows that take none."""
     weights = [name for name in ("weight", "label_probability") if name in expressions]
-    if weights and "label" not in expressions:
-        raise InvalidInputError(f"{weights[0]} belongs to a label: give a label", field=weights[0])
+    of_labels = weights + ["label_time"] * ("label_time" in expressions)
+    if of_labels and "label" not in expressions:
+        text = f"{of_labels[0]} belongs to a label: give a label"
+        raise InvalidInputError(text, field=of_labels[0])
     if "cluster" not in expressions:
         return
     if "score" not in expressions:

@@ -90,6 +90,8 @@ class PayloadRow(NamedTuple):
         is 1, and for a prediction alone.
     cluster : str or None
         Key of the prediction's cluster; None for a label alone, and without clusters.
+    label_time_us : int or None
+        When the label became known, in microseconds since 1970.
     """
 
     stream: str
@@ -100,6 +102,7 @@ class PayloadRow(NamedTuple):
     segments: Mapping[str, str] = NO_SEGMENTS
     weight: float | None = None
     cluster: str | None = None
+    label_time_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def read_single_row(mapping: PayloadMapping, selected: Mapping[str, Any]) -> Pay
     >>> mapping = PayloadMapping.of({"preset": "ndjson", "stream": "s"})
     >>> read_single_row(mapping, {"score": [0.5], "id": "a"})
     PayloadRow(stream='s', id='a', score=0.5, label=None, time_us=None, segments={}, weight=None, \
-cluster=None)
+cluster=None, label_time_us=None)
     >>> read_single_row(mapping, {"score": "0.5", "id": "a"})
     """
     id_, score = selected["id"], selected.get("score")

@@ -107,3 +107,25 @@ def test_a_structured_event_whose_stream_is_no_name() -> None:
     mappings = [PayloadMapping.of({**NDJSON, "stream": "{model}"})]
     piece = read_piece([Structured(json.dumps(event).encode())], mappings)
     assert [each.reason for each in piece.refused[0]] == ["stream"]
+
+
+@pytest.mark.parametrize("key", [None, "body.known"])
+def test_labels_have_times(key: str | None) -> None:
+    """Those of their messages, or their own; the source's time is the earliest message's."""
+    keys = NDJSON if key is None else {**NDJSON, "label_time": key, "time_unit": "ms"}
+    bodies = [{"id": "a", "score": 0.5, "label": 1}, {"id": "b", "label": 0, "known": 3}, {"id": 7}]
+    texts = [json.dumps(each).encode() for each in bodies]
+    messages: Any = [StubMessage(text, 9 - place) for place, text in enumerate(texts)]
+    piece = read_piece(messages, [PayloadMapping.of(keys)], max_skew_us=2_000)
+    predictions, labels = piece.batches
+    assert labels.message(1).labels.label_times_us == [9_000, 8_000 if key is None else 3_000]
+    assert predictions.message(1).predictions.event_times_us == [9_000]
+    assert {each.message(1).source_time_us for each in piece.batches} == {5_000}
+
+
+def test_without_times_the_server_has_the_time() -> None:
+    text = json.dumps({"id": "a", "score": 0.5, "label": 1}).encode()
+    messages: Any = [StubMessage(text, 0)]
+    predictions, labels = read_piece(messages, [PayloadMapping.of(NDJSON)]).batches
+    assert not labels.message(1).labels.label_times_us
+    assert predictions.message(1).source_time_us == labels.message(1).source_time_us == 0

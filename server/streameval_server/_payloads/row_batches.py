@@ -36,13 +36,15 @@ def batch_of_rows(
         Which of the rows' values it has. A row with a score and a label is in one of each.
     rows : sequence of PayloadRow
     now_us : int
-        The time of the predictions that have none.
+        The time of the predictions and of the labels that have none.
     """
-    _, ids, scores, row_labels, times, segments, weights, clusters = zip(*rows, strict=True)
+    _, ids, scores, row_labels, times, segments, weights, clusters, known = zip(*rows, strict=True)
     if kind is RowKind.LABELS:
         labels = ingest_pb2.Labels(ids=ids, positives=[label is True for label in row_labels])
         if any(weight is not None for weight in weights):
             labels.weights.extend(1.0 if weight is None else weight for weight in weights)
+        if known.count(None) < len(known):
+            labels.label_times_us.extend(now_us if time is None else time for time in known)
         return ingest_pb2.Batch(stream=stream, labels=labels)
     predictions = ingest_pb2.Predictions(ids=ids, scores=scores, segments=_columns(segments))
     # Where some have none the server refuses the batch, and its halves with them.

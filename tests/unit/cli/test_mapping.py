@@ -40,7 +40,7 @@ EVENT = {
     "namespace": "eu",
     "data": {"id": "a", "outputs": [{"shape": [2, 2], "data": [0.9, 0.1, 0.5, "x"]}]},
 }
-WITHOUT = {"segments": {}, "weight": None, "cluster": None}
+WITHOUT = {"segments": {}, "weight": None, "cluster": None, "label_time_us": None}
 LABEL = {"groundTruthData": {"data": "1"}, "eventMetadata": {"eventId": "a/0"}}
 
 
@@ -71,14 +71,14 @@ def test_row_by_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "title", "shown"),
     [('weight = "body.w"\nlabel_probability = "body.p"', "weight", "4.0"),
+     ('label_time = "body.known"', "label_time", "2026-01-02T03:04:05+00:00"),
      ('cluster = "body.user"', "cluster", "u1")],
 )  # fmt: skip
-def test_weights_and_clusters_have_columns(
-    tmp_path: Path, keys: str, title: str, shown: str
-) -> None:
+def test_what_few_rows_have_has_columns(tmp_path: Path, keys: str, title: str, shown: str) -> None:
     """Where a row has one."""
     sample = tmp_path / "sample.json"
     line = {"id": "a", "score": 0.5, "label": 1, "w": 2, "p": 0.5, "user": "u1"}
+    line["known"] = "2026-01-02T03:04:05Z"
     sample.write_text(json.dumps(line))
     configuration = f'[[ingest]]\npreset = "ndjson"\nstream = "s"\n{keys}\n'
     result = attempt(tmp_path, sample, configuration=configuration)

@@ -220,6 +220,20 @@ def test_a_refusal_says_what_and_why(
     assert not found.rows
 
 
+def test_labels_have_a_time_of_their_own() -> None:
+    """In the unit of the mapping; a prediction alone has none, and a wrong one is refused."""
+    timed = plain(time="body.made", label_time="body.known", time_unit="ms")
+    body = {"id": "a", "score": [0.1, 0.2], "label": [1, None], "made": 5_000, "known": 7_000}
+    rows = read_rows(timed, Event(body)).rows
+    assert [row.time_us for row in rows] == [5_000_000] * 2
+    assert [row.label_time_us for row in rows] == [7_000_000, None]
+    (row,) = read_rows(timed, Event({"id": "a", "label": 1})).rows
+    assert row.label_time_us is None
+    found = read_rows(timed, Event({"id": "a", "label": 1, "known": "soon"}))
+    assert [each.reason for each in found.refusals] == [Reason.TIME]
+    assert not found.rows
+
+
 def test_weights_belong_to_labels_and_clusters_to_scores() -> None:
     """One value a row or one for all; a weight is divided by its label probability."""
     weighted = plain(weight="body.w", label_probability="body.p")
@@ -288,6 +302,7 @@ def test_events_of_other_types_are_ignored() -> None:
         ({"types": "x"}, "types", "types must be a list"),
         ({"label": "", "weight": "body.w"}, "weight", "weight belongs to a label"),
         ({"label": "", "label_probability": "body.p"}, "label_probability", "belongs to a label"),
+        ({"label": "", "label_time": "body.t"}, "label_time", "belongs to a label"),
         ({"score": "", "cluster": "body.c"}, "cluster", "a cluster belongs to a score"),
         ({"weight": "body.w", "cluster": "body.c"}, "cluster", "takes no weights"),
         ({"cluster": "body["}, "cluster", "cluster is not a JMESPath expression"),
