@@ -120,7 +120,10 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         )
 
     def stream(self, name: str) -> AsyncStream:
-        """Return the verbs of one stream, without a call to the server."""
+        """Return the verbs of one stream, without a call to the server; as `Client.stream`.
+
+        With several servers, the first use of a stream blocks the event loop for one call.
+        """
         return AsyncStream(self._servers.for_stream(name), name)
 
     def shards(self, name: str) -> list[AsyncStream]:

@@ -34,9 +34,10 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
     ----------
     address : str or sequence of str
         ``host:port``. The connection opens with the first call, so the server
-        need not run yet. With several servers, each stream lives on one of them,
-        chosen by rendezvous hashing of its name and the addresses: all clients
-        with the same addresses, in any order, choose the same server.
+        need not run yet. With several servers, each stream lives on one of them: the
+        one that has it already, else one chosen by rendezvous hashing of its name and
+        the addresses. All clients with the same addresses, in any order, choose the same
+        server, and a server that is added gets new streams only.
     token : str or callable, optional
         Sent with each call as a bearer token. A callable is called for each
         call and returns the token: ``token=Path("token").read_text`` follows a
@@ -146,6 +147,9 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
 
     def stream(self, name: str) -> Stream:
         """Return the verbs of one stream, without a call to the server.
+
+        With several servers, the first use of a stream asks them which has it, for at most a
+        second each; the token then needs the scope query.
 
         Parameters
         ----------

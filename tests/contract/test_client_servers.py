@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -86,16 +87,64 @@ def test_shards_of_one_stream_are_one_exact_answer(addresses: list[str]) -> None
     assert whole.interval("auc_pr") == expected.interval("auc_pr")
 
 
-def test_stream_that_moved_is_still_whole(addresses: list[str]) -> None:
-    """Cases from before a server was added stay on their server and are added up."""
+@pytest.mark.parametrize("asyncio_too", [False, True])
+def test_a_server_that_is_added_strands_no_ids(addresses: list[str], asyncio_too: bool) -> None:
+    """Predictions of a client with two servers meet labels of one with three, in any order."""
+    names = [f"added/{asyncio_too}/{number}" for number in range(60)]
+    with Client(addresses[:2]) as before:
+        for name in names:
+            before.stream(name).log("id", 0.5)
+
+    async def label() -> None:
+        async with AsyncClient(addresses[::-1]) as client:
+            for name in names:
+                client.stream(name).label("id", True)
+
+    if asyncio_too:
+        asyncio.run(label())
+    else:
+        with Client(addresses[::-1]) as after:
+            for name in names:
+                after.stream(name).label("id", True)
+    with Client(addresses) as reader:
+        assert [reader.stream(name).snapshot().num_cases for name in names] == [1] * 60
+        new = {f"new/{asyncio_too}/{number}" for number in range(60)}
+        for name in new:
+            reader.stream(name).add_case(True, 0.5)
+        reader.flush()
+    with Client(addresses[2]) as alone:
+        mine = {info.name for info in alone.list_streams(f"new/{asyncio_too}/")}
+        assert mine == {name for name in new if owner(name, addresses) == addresses[2]}
+
+
+def test_a_server_that_cannot_be_asked_is_named(
+    addresses: list[str], free_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new stream goes to its owner, with a warning; a stream that a server has, without."""
+    caplog.set_level(logging.WARNING, "streameval.client")
+    servers = [*addresses[:2], free_address]
+    name = next(n for n in (f"away/{i}" for i in range(99)) if owner(n, servers) == addresses[0])
+    with Client(servers) as client:
+        assert client.stream(name).name == name
+        (warning,) = [each.message for each in caplog.records if "does not say" in each.message]
+        assert free_address in warning
+        assert name in warning
+        caplog.clear()
+        with Client(addresses[1]) as other:
+            other.stream(f"{name}/there").add_case(True, 0.5)
+        assert client.stream(f"{name}/there").snapshot().num_cases == 1
+
+
+def test_stream_with_two_parts_is_still_whole(addresses: list[str]) -> None:
+    """Cases of one stream on two servers are added up."""
     name = next(n for n in (f"moved/{i}" for i in range(99)) if owner(n, addresses) == addresses[2])
     with Client(addresses[:2]) as before:
         labels, scores = cases(7)
         before.stream(name).add_cases(labels=labels, scores=scores)
-    with Client(addresses) as after:
+    with Client(addresses[2]) as other:
         labels, scores = cases(8)
-        after.stream(name).add_cases(labels=labels, scores=scores)
-        after.flush()
+        other.stream(name).add_cases(labels=labels, scores=scores)
+    with Client(addresses) as after:
         assert after.stream(name).evaluator().num_cases == 500
         assert after.evaluator(name).auc_pr() == counted(cases(7), cases(8)).auc_pr()
 

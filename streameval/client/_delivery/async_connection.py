@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.async_transport import AsyncTransport
     from streameval.client._wire.calls import Call
+    from streameval.client._wire.transport import Transport
     from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
@@ -75,6 +76,8 @@ class AsyncConnection(BaseConnection):
         )
         self.delivery = Delivery(self.buffer, producer, self.address)
         self.worker.delivery = self.delivery
+        # For the calls of `ask_now`, which block.
+        self._asking: Transport | None = None
         _open.add(self)
 
     def record_revision(self, revision: int) -> None:
@@ -85,6 +88,11 @@ class AsyncConnection(BaseConnection):
 
     async def ask(self, call: Call[A]) -> A:
         return await self.transport.ask(call, self.timeout_s)
+
+    def ask_now(self, call: Call[A], timeout_s: float) -> A:
+        if self._asking is None:
+            self._asking = self.transport.blocking()
+        return self._asking.ask(call, timeout_s)
 
     async def flush(self, timeout_s: float | None) -> int:
         return await self.worker.flush(timeout_s)
@@ -100,6 +108,8 @@ class AsyncConnection(BaseConnection):
     async def _stop(self) -> None:
         await self.worker.stop()
         await self.transport.close()
+        if self._asking is not None:
+            self._asking.close()
         _open.discard(self)
 
     def warn_of_unsent_rows(self) -> None:

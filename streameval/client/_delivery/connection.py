@@ -142,6 +142,10 @@ class BaseConnection:
         """Make a call; return its result."""
         raise NotImplementedError
 
+    def ask_now(self, call: Call[A], timeout_s: float) -> A:
+        """Make a short call and block the calling thread meanwhile; return its result."""
+        raise NotImplementedError
+
     async def ask_pages(self, pages: PagedCall[A]) -> A:
         """Make the calls of all pages; return their result."""
         try:
@@ -259,6 +263,9 @@ class Connection(BaseConnection):
 
     async def ask(self, call: Call[A]) -> A:
         return self.transport.ask(call, self.timeout_s)
+
+    def ask_now(self, call: Call[A], timeout_s: float) -> A:
+        return self.transport.ask(call, timeout_s)
 
     async def flush(self, timeout_s: float | None) -> int:
         return self.worker.flush(timeout_s)

@@ -11,9 +11,9 @@ from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval.client._buffer.checks import check_stream_name
 from streameval.client._delivery.connection import BaseConnection
-from streameval.client._delivery.routing import owner
+from streameval.client._delivery.routing import Places
 from streameval.client._delivery.statistics import total_statistics
-from streameval.client._errors import NotFoundError
+from streameval.client._errors import InvalidRequestError, NotFoundError
 from streameval.client._wire import calls
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import PagedCall
     from streameval.client._wire.selection import Selection
+
+_LOOK_UP_S = 1.0
+"""How long a look-up of a stream waits for one server."""
 
 A = TypeVar("A")
 C = TypeVar("C", bound=BaseConnection)
@@ -40,13 +43,21 @@ class Servers(Generic[C]):
 
     def __init__(self, connections: Mapping[str, C]) -> None:
         self._connections = dict(connections)
+        self._places = Places(tuple(connections), self._has_stream)
 
     def __iter__(self) -> Iterator[C]:
         return iter(self._connections.values())
 
     def for_stream(self, stream: str) -> C:
-        """Return the connection to the server that has a stream."""
-        return self._connections[owner(stream, tuple(self._connections))]
+        """Return the connection to the server that has a stream; see `Places.server_of`."""
+        return self._connections[self._places.server_of(stream)]
+
+    def _has_stream(self, address: str, stream: str) -> bool:
+        try:
+            self._connections[address].ask_now(calls.get_stream(stream), _LOOK_UP_S)
+        except (NotFoundError, InvalidRequestError):
+            return False
+        return True
 
     def for_both(self, a: Selection, b: Selection) -> C:
         """Return the connection to the server that has both sides, or refuse them."""

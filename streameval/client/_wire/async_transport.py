@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from streameval.client._errors import ClosedError
-from streameval.client._wire.transport import BaseTransport
+from streameval.client._wire.transport import BaseTransport, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -33,6 +33,10 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         # Cancelled by `close`. A channel finds its calls by the frames of tasks, and that of
         # grpcio 1.81 not those that a generator awaits.
         self._streams: set[grpc.aio.Call] = set()
+
+    def blocking(self) -> Transport:
+        """Return a transport to the same server for calls that block."""
+        return Transport(self.address, self._credentials)
 
     def ingest(self) -> Any:
         """Open an Ingest stream; return its call."""

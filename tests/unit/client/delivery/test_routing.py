@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from streameval import InvalidInputError
-from streameval.client import Client
-from streameval.client._delivery.routing import check_addresses, owner
+from streameval.client import Client, UnavailableError
+from streameval.client._delivery.routing import Places, check_addresses, owner
 
 SERVERS = [f"eval-{i}.example:50051" for i in range(5)]
 STREAMS = [f"model-{i}/v{i % 7}" for i in range(20_000)]
@@ -72,3 +72,55 @@ def test_refused_addresses(given: list[object], text: str) -> None:
 def test_one_address_stays_one() -> None:
     """A string is one address, not a sequence of characters."""
     assert check_addresses("localhost:1") == ("localhost:1",)
+
+
+class Servers:
+    """Stands in for servers that have streams, or are away."""
+
+    def __init__(self, streams: dict[str, str]) -> None:
+        self.streams = streams
+        self.away: set[str] = set()
+        self.asked: list[str] = []
+        self.now_s = 100.0
+
+    def has_stream(self, address: str, stream: str) -> bool:
+        self.asked.append(address)
+        if address in self.away:
+            raise UnavailableError("away")
+        return self.streams.get(stream) == address
+
+    def places(self) -> Places:
+        return Places(SERVERS, self.has_stream, now_s=lambda: self.now_s)
+
+
+def test_a_stream_stays_where_it_is_and_is_looked_up_once() -> None:
+    """The owner is asked first; a stream that no server has goes to its owner."""
+    first = owner("s", SERVERS)
+    other = next(each for each in SERVERS if each != first)
+    for place, most in ((first, 1), (other, len(SERVERS)), (None, len(SERVERS))):
+        servers = Servers({} if place is None else {"s": place})
+        places = servers.places()
+        assert [places.server_of("s") for _ in range(3)] == [place or first] * 3
+        assert servers.asked[0] == first
+        assert len(servers.asked) <= most
+
+
+def test_a_server_that_is_away_is_asked_again_later() -> None:
+    """Until it answers, a stream that no other server has is taken for new, and not remembered."""
+    first = owner("s", SERVERS)
+    other = next(each for each in SERVERS if each != first)
+    servers = Servers({"s": other})
+    servers.away.add(other)
+    places = servers.places()
+    assert [places.server_of("s") for _ in range(2)] == [first] * 2
+    assert servers.asked.count(other) == 1
+    servers.away.clear()
+    servers.now_s += 10
+    assert places.server_of("s") == other
+
+
+def test_one_server_is_never_asked() -> None:
+    """Its streams are on it."""
+    servers = Servers({})
+    assert Places(["a:1"], servers.has_stream).server_of("s") == "a:1"
+    assert not servers.asked
