@@ -2,7 +2,7 @@
 
 Made from the table of routes and the contract's descriptors, so it cannot differ from them.
 Messages of answers contain every field that JSON always has; the same messages in a body,
-named ``...Input``, require none.
+named ``...Input``, require those that the server demands.
 """
 
 from __future__ import annotations
@@ -29,6 +29,25 @@ if TYPE_CHECKING:
     Schema = dict[str, Any]
 
 _WITH_BODY = frozenset({"POST", "PATCH"})
+
+_SPAN = ("selection.between.startTime", "selection.between.endTime")
+_DEMANDED: dict[str, tuple[str, ...]] = {
+    "AcknowledgeAlarm": ("number",),
+    "CompareStreams": ("a.stream", "b.stream"),
+    "CreateMark": ("text",),
+    "CreatePair": ("pair",),
+    "CreateStream": ("stream",),
+    "DeleteMark": ("number",),
+    "DeletePair": ("a", "b"),
+    "GetCurve": ("kind",),
+    "GetPair": ("a", "b"),
+    "GetPairComparison": ("a", "b"),
+    "ListPairComparisons": ("a", "b", "step", *_SPAN),
+    "ListWindows": ("step", *_SPAN),
+    "SampleForLabels": ("size",),
+    "UpdateStream": ("updateMask",),
+}
+"""By method, the fields beyond the path without which the server refuses each request."""
 
 _UINT32: Schema = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
 _INT64: Schema = {"type": "string", "pattern": r"^-?[0-9]{1,19}$"}
@@ -108,11 +127,16 @@ def description() -> bytes:
         method = descriptor_pool.Default().FindMethodByName(route.method.replace("/", "."))
         operation = _operation(route, answers, method.output_type)
         request = method.input_type
+        demanded = _DEMANDED.get(method.name, ())
         if route.verb in _WITH_BODY:
             content = {"application/json": {"schema": bodies.schema_of(request)}}
             operation["requestBody"] = {"required": True, "content": content}
+            if demanded:  # a request is of one method, so the others' schemas stay as they are
+                bodies.schemas[f"{request.name}Input"]["required"] = list(demanded)
         else:
-            operation["parameters"] += _parameters(request, route.name, answers)
+            for parameter in _parameters(request, route.name, answers):
+                required = {"required": True} if parameter["name"] in demanded else {}
+                operation["parameters"].append(parameter | required)
         paths.setdefault(route.path, {})[route.verb.lower()] = operation
     return json.dumps(
         {
@@ -122,7 +146,8 @@ def description() -> bytes:
                 "version": __version__,
                 "description": "Metrics of binary scorers: the gRPC contract as JSON over HTTP.",
             },
-            "servers": [{"url": "/"}],
+            # Relative to this document, which a proxy may serve below a prefix.
+            "servers": [{"url": "."}],
             # A server without tokens asks for none.
             "security": [{"token": []}, {}],
             "paths": paths,
