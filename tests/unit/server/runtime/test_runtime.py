@@ -33,6 +33,7 @@ from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import Doorbell
+from streameval_server._queries.stream_summaries import StreamSummaries
 from streameval_server._runtime import runtime
 from streameval_server._runtime.runtime import Runtime
 from streameval_server._state import counts
@@ -436,6 +437,8 @@ def test_panes_that_a_query_counted_are_packed_though_no_rows_follow(
             packed.set()
 
     monkeypatch.setattr(Engine, "count", counting)
+    # The background's queries for the list of streams would come first, and wake it too.
+    monkeypatch.setattr(StreamSummaries, "step", lambda _summaries: 3_600.0)
 
     async def scenario() -> None:
         async with running(Settings(listen="127.0.0.1:0", memory=True)) as (server, channel):
