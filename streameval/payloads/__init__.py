@@ -10,6 +10,7 @@ from streameval.payloads._body import (
     MAX_UNPACKED_BYTES,
     TooLongError,
     UnknownEncodingError,
+    check_parts,
     unpack,
 )
 from streameval.payloads._event import (
@@ -49,6 +50,7 @@ __all__ = [
     "UnknownEncodingError",
     "UnreadableEvent",
     "check_fields",
+    "check_parts",
     "fields_of",
     "is_cloud_event",
     "iter_events",

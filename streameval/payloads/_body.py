@@ -184,7 +184,7 @@ def load_json(body: bytes | str) -> Any:
     refused, and not its neighbours: an integer of thousands of digits is infinite, and what is
     nested more deeply than the stack allows is a text that says so.
     """
-    _check_parts(body)
+    check_parts(body)
     try:
         text = body if type(body) is str else body.decode()  # type: ignore[union-attr]  # bytes
         value, end = DECODER.raw_decode(text)
@@ -253,7 +253,7 @@ def _load_shallow(body: bytes | str) -> Any:
         raise InvalidInputError(message, field="body") from None
 
 
-def _check_parts(body: bytes | str) -> None:
+def check_parts(body: bytes | str) -> None:
     """Refuse a text of JSON whose value may take too much memory, before it is read. O(body)."""
     if len(body) <= MAX_JSON_PARTS:
         return

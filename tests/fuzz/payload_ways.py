@@ -96,7 +96,7 @@ def read(way: str, headers: Mapping[str, str], content: bytes, mapping: PayloadM
 
 def _read_lines(content: bytes, mapping: PayloadMapping) -> str:
     rows = 0
-    for line in content.splitlines():
+    for line in filter(None, content.splitlines()):
         try:
             events = read_events({}, line, wanted_types([mapping]))
         except InvalidInputError:

@@ -6,9 +6,15 @@ import gzip
 import json
 import logging
 import re
+import signal
+import subprocess
+import sys
+import time
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psutil
 import pytest
 
 pytest.importorskip("jmespath", reason="needs the extra payloads")
@@ -17,9 +23,11 @@ from streameval.client import Client
 from streameval.payloads import PayloadMapping
 from streameval_server import Settings
 from streameval_server.testing import running_service
+from tests.fuzz.payload_attacks import EVENT, LOGS, attacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 MAPPING = PayloadMapping.of(
     {"stream": "fraud", "types": ["scored"], "score": "body.p", "id": "body.id"}
@@ -233,3 +241,69 @@ def test_a_single_event_of_another_type(served: tuple[httpx.Client, Client]) -> 
     answer = http.post("/v1/cloudevents", headers=head, content=b"\x00\xff tensor")
     assert (answer.status_code, answer.json()["ignored"]) == (200, 1)
     assert counted(http) == {"ignored": 1}
+
+
+HTTP_ATTACKS = [each for each in attacks(100_000) if each.way in (EVENT, LOGS)]
+PATHS = {EVENT: "/v1/cloudevents", LOGS: "/v1/logs"}
+
+
+def test_no_attack_is_answered_by_what_senders_repeat(served: tuple[httpx.Client, Client]) -> None:
+    """Not by 500 or 503, which would send it again for ever; and the next request counts."""
+    http, _ = served
+    for each in HTTP_ATTACKS:
+        headers = dict(each.headers)
+        answer = http.post(PATHS[each.way], headers=headers, content=each.body)
+        assert answer.status_code in (200, 400, 413, 422), (each.name, answer.text)
+    before = counted(http)["counted"]
+    path, headers, body = cloud_events([("scored", {"id": "last", "p": 0.25}, {})])
+    assert http.post(path, headers=headers, content=body).status_code == 200
+    assert counted(http)["counted"] == before + 1
+
+
+def test_a_stop_does_not_wait_for_what_is_read(tmp_path: Path) -> None:
+    """Bodies of 8 MiB are in the parsers and wait for them; the process ends within 10 s."""
+    config = tmp_path / "streameval.toml"
+    config.write_text(
+        'listen = "127.0.0.1:0"\nhttp = "127.0.0.1:0"\nmemory = true\n'
+        '[[ingest]]\nstream = "s"\nid = "body.id"\nscore = "body.q"\n'
+        'class = "z"\nclass_names = "body.names"\n'
+    )
+    command = [sys.executable, "-m", "streameval_server", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        assert it.stdout is not None
+        it.stdout.readline()
+        url = it.stdout.readline().split()[-1].rstrip("/")
+        batch = f"[{','.join([event(40_000)] * 12)}]"
+        answers: list[int | str] = []
+        senders = [Thread(target=post, args=(url, batch, answers)) for _ in range(6)]
+        for each in senders:
+            each.start()
+        while psutil.Process(it.pid).cpu_times().user < 1.5:
+            assert it.poll() is None
+        began = time.monotonic()
+        it.send_signal(signal.SIGTERM)
+        _, said = it.communicate(timeout=60)
+        assert time.monotonic() - began < 10
+        for each in senders:
+            each.join()
+    assert it.returncode == 0, said
+    assert "Traceback" not in said
+    # A request that ended with the server is to be sent again.
+    assert set(answers) <= {200, 422, 400, 503, "no answer"}
+
+
+def event(rows: int) -> str:
+    """Return an event of many rows, each of which is looked up in as many names."""
+    data = {"id": "a", "q": [[0]] * rows, "names": ["x"] * rows}
+    head = {"specversion": "1.0", "source": "s", "type": "scored", "id": "1"}
+    return json.dumps({**head, "data": data}, separators=(",", ":"))
+
+
+def post(url: str, body: str, answers: list[int | str]) -> None:
+    """Send a batch, and note the status of its answer."""
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    try:
+        path = f"{url}/v1/cloudevents"
+        answers.append(httpx.post(path, headers=headers, content=body, timeout=90).status_code)
+    except httpx.TransportError:
+        answers.append("no answer")

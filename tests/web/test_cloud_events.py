@@ -18,6 +18,7 @@ from streameval import Evaluator
 from streameval.client import Client
 from streameval.payloads import PayloadMapping
 from streameval_server import Settings
+from streameval_server._payloads.row_budget import RowBudget
 from streameval_server.testing import running_service
 
 if TYPE_CHECKING:
@@ -286,6 +287,21 @@ def test_senders_without_tokens_have_a_rate() -> None:
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
         assert "more than 1 rows a second" in answer.json()["message"]
+
+
+def test_ignored_events_and_refused_bodies_use_up_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event counts, and the time of reading: not the request alone."""
+    seconds: list[float] = []
+    monkeypatch.setattr(RowBudget, "spend_time", lambda _, spent: seconds.append(spent))
+    options = {"intake": "127.0.0.1:0", "intake_streams": ("fraud",), "intake_rows_per_s": 1.0}
+    head = {"specversion": "1.0", "id": "1", "source": "s", "type": "unheard-of"}
+    batch = {"headers": {"content-type": "application/cloudevents-batch+json"}}
+    with server(**options) as (_, _, intake):
+        assert intake is not None
+        assert intake.post("/", **batch, content="[{}" + ",{}" * 100_000 + "]").status_code == 400
+        assert [each > 0.01 for each in seconds] == [True]
+        assert post(intake, {**batch, "content": json.dumps([head] * 100)})["ignored"] == 100
+        assert intake.post("/", **scores(0.5)).status_code == 429
 
 
 def test_concurrent_senders_have_their_own_answers() -> None:

@@ -39,6 +39,7 @@ class RowBudget:
         self._rows_per_s = rows_per_s
         self._monotonic = monotonic
         self._left = self._burst = rows_per_s * _BURST_S
+        self._owed = 0.0
         self._at_s = monotonic()
 
     def check(self) -> None:
@@ -53,6 +54,7 @@ class RowBudget:
         """
         now_s = self._monotonic()
         self._left = min(self._left + (now_s - self._at_s) * self._rows_per_s, self._burst)
+        self._left, self._owed = self._left - self._owed, 0.0
         self._at_s = now_s
         self._refuse_below(1)
         self._left -= 1
@@ -67,6 +69,14 @@ class RowBudget:
         """
         self._refuse_below(0)
         self._left -= max(0, rows - 1)
+
+    def spend_time(self, seconds: float) -> None:
+        """Count processor time that reading a request took, also one that was refused.
+
+        A second of it costs a second of the rate: whatever bodies hold, reading them takes no
+        more than one processor in the long run. The next request waits for it, not this one.
+        """
+        self._owed += seconds * self._rows_per_s
 
     def _refuse_below(self, minimum: int) -> None:
         if self._left < minimum:

@@ -45,8 +45,12 @@ async def _take(
             "ce-specversion, or 'content-type: application/cloudevents+json'",
             reason="CONTENT_TYPE",
         )
-    read = await bodies.parsed(request, partial(_read, intake, headers, bodies.max_body_bytes))
-    permission.spend(len(read.found))
+    read = await bodies.parsed(
+        request,
+        partial(_read, intake, headers, bodies.max_body_bytes),
+        permission.spend_time,
+    )
+    permission.spend(len(read.found) + read.ignored)
     result = await intake.take(read, permission.forbids)
     return Response(
         _result_json(result),

@@ -57,7 +57,7 @@ def make_intake_app(server: Server, settings: Settings, intake: PayloadIntake) -
 
     def admit() -> Permission:
         budget.check()
-        return Permission(forbids, budget.spend)
+        return Permission(forbids, budget.spend, budget.spend_time)
 
     senders = Senders(Rule(open=True), admit)
     events = PayloadEndpoint(CLOUD_EVENTS, intake, runner, bodies, senders)

@@ -46,9 +46,11 @@ async def _take(
         )
     packing = request.headers.get("content-encoding", "")
     read = await bodies.parsed(
-        request, partial(_read, intake, encoding, packing, bodies.max_body_bytes)
+        request,
+        partial(_read, intake, encoding, packing, bodies.max_body_bytes),
+        permission.spend_time,
     )
-    permission.spend(len(read.found))
+    permission.spend(len(read.found) + read.ignored)
     result = await intake.take(read, permission.forbids)
     rejected = len({each.event for each in result.refused})
     body = response_bytes(encoding, rejected, _reasons(result, rejected))

@@ -30,11 +30,15 @@ class Permission(NamedTuple):
     forbids : callable
         Returns why the sender may not write a stream; None when it may.
     spend : callable
-        Called with the number of rows before they are stored; it may raise RequestError.
+        Called with the number of rows and ignored events before rows are stored; it may raise
+        RequestError.
+    spend_time : callable
+        Called with the seconds of processor time in which the body was read or refused.
     """
 
     forbids: Callable[[str], str | None]
     spend: Callable[[int], None]
+    spend_time: Callable[[float], None]
 
 
 class Senders(NamedTuple):
@@ -53,7 +57,11 @@ class Senders(NamedTuple):
 
 
 def _admit_token() -> Permission:
-    return Permission(current_access().forbids, lambda _rows: None)
+    return Permission(current_access().forbids, do_nothing_with, do_nothing_with)
+
+
+def do_nothing_with(_amount: float) -> None:
+    """Spend nothing: a token's rate is not limited."""
 
 
 WITH_TOKENS = Senders(Rule(Scope.INGEST), _admit_token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -80,8 +81,15 @@ class BodyReader:
             )
         return await self.parsed(request, partial(from_json, kind))
 
-    async def parsed(self, request: Request, parse: Callable[[bytes], T]) -> T:
+    async def parsed(
+        self,
+        request: Request,
+        parse: Callable[[bytes], T],
+        spend_time: Callable[[float], None] | None = None,
+    ) -> T:
         """Return what `parse` makes of a body; of a longer one beside the event loop. O(body).
+
+        `spend_time` is called in the event loop with the seconds of processor time that it took.
 
         Raises
         ------
@@ -90,17 +98,28 @@ class BodyReader:
             `parse` raises.
         """
         self._check_length(request)
-        body = bytearray()
+        body, seconds = bytearray(), 0.0
+
+        def timed() -> T:
+            nonlocal seconds
+            began_s = time.thread_time()
+            try:
+                return parse(bytes(body))
+            finally:
+                seconds = time.thread_time() - began_s
+
         try:
             await self._read(request, body)
             # A packed body is as long as it unpacks to.
             size = self.max_body_bytes if _is_packed(request) else len(body)
             if size <= _MAX_INLINE_BYTES:
-                return parse(bytes(body))
+                return timed()
             async with nullcontext() if size <= _MAX_UNQUEUED_BYTES else self._parsing:
-                return await asyncio.to_thread(parse, bytes(body))
+                return await asyncio.to_thread(timed)
         finally:
             self._held_bytes -= len(body)
+            if spend_time is not None:
+                spend_time(seconds)
 
     def _check_length(self, request: Request) -> None:
         """Refuse a body whose length is above the limit, before it is read."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
+from streameval.payloads import check_parts
 from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def from_json(kind: type[M], text: bytes) -> M:
     """
     message = kind()
     try:
+        check_parts(text)
         values = json.loads(text, object_pairs_hook=_object)
         if not isinstance(values, dict):
             raise _malformed(kind, "the body", "it must be an object, {...}")

@@ -72,3 +72,20 @@ def test_requests_that_came_together_are_not_all_stored() -> None:
     budget.spend(1000)
     with pytest.raises(RequestError, match="more than 1 rows a second"):
         budget.spend(1)
+
+
+def test_time_costs_as_much_of_the_rate() -> None:
+    """Also of requests that are refused; a request is not refused for its own."""
+    clock = Clock()
+    budget = RowBudget(100, clock)
+    read_s = 0.0
+    for _ in range(60 * 8):
+        clock.now_s += 1 / 8
+        try:
+            budget.check()
+        except RequestError:
+            continue
+        budget.spend_time(2.5)
+        budget.spend(1)
+        read_s += 2.5
+    assert read_s == pytest.approx(10 + 60, abs=2.6)
