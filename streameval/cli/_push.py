@@ -195,7 +195,8 @@ def _report_facts(
 ) -> None:
     """Print the span, what the labels are, what does not count, and the seconds."""
     times = [time for each in checked if each.oldest for time in (each.oldest[0], each.newest)]
-    facts = [f"{sum(each.positives for each in checked):,} positives"]
+    positives = sum(each.positives for each in checked)
+    facts = [f"{positives:,} positive{'' if positives == 1 else 's'}"]
     if times:
         start, end = (str(each.astype("datetime64[s]")) for each in (min(times), max(times)))
         facts.insert(0, f"from {start}Z to {end}Z")
