@@ -1,5 +1,6 @@
 # make demo    environment, server, a real model's predictions, live AUC-PR; DEMO_STAY=1 leaves it up
-# make test    every test, against the built wheel
+# make quick   unit and structure tests of the checkout as it stands, in a minute: after each edit
+# make test    every test that is not long, against the built wheel: before a commit
 # make check   lint, types, plain words, proto, stubs
 # make docs    the site, in docs/_build/html
 PYTHON ?= python3
@@ -10,6 +11,7 @@ export PYTHONSAFEPATH := 1
 
 SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
+QUICK   := .venv-quick/bin/python
 # Tests that drive containers or Spark, or overload a server, have the machine for themselves.
 # The files of all others are shared out, in the order of tests/conftest.py, to three processes:
 # with two, two cores are idle where both wait for a disk, a browser or a broker.
@@ -17,7 +19,7 @@ PROCESSES := 3
 ALONE   := tests/deploy/test_images.py tests/load tests/spark
 SHARED  := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%) tests
 
-.PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
+.PHONY: demo quick test test-heavy test-nightly check docs stubs bench fuzz wheel clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "streameval needs Python >= 3.11; set PYTHON=")'
@@ -45,14 +47,29 @@ wheel: $(VENV)/.wheel
 demo: $(VENV)/.wheel
 	$(PY) demo
 
+# An environment of its own, in which the checkout is installed editable: nothing is built.
+.venv-quick/.made: pyproject.toml
+	$(PYTHON) -m venv .venv-quick
+	$(QUICK) -m pip install -q --upgrade pip
+	$(QUICK) -m pip install -q -e '.[all]' --group quick
+	touch $@
+
+quick: .venv-quick/.made
+	$(QUICK) -m pytest -p no:cacheprovider -q -n 2 --dist loadfile --no-loadscope-reorder \
+	    -m "not slow and not heavy and not nightly" tests/unit tests/structure
+
 test: $(VENV)/.test
 	$(PYTEST) $(SHARED)
-	$(PYTEST) $(ALONE)
 	$(PYTEST) --doctest-modules --pyargs streameval streameval_server
 
 test-heavy: $(VENV)/.test
-	$(PYTEST) -m heavy --timeout 900 $(SHARED)
-	$(PYTEST) -m heavy --timeout 900 $(ALONE)
+	$(PYTEST) -m "heavy and not nightly" --timeout 900 $(SHARED)
+	$(PYTEST) -m "heavy and not nightly" --timeout 900 $(ALONE)
+
+# What `make test-heavy` runs, and what only repeats it.
+test-nightly: $(VENV)/.test
+	$(PYTEST) -m "heavy or nightly" --timeout 900 $(SHARED)
+	$(PYTEST) -m "heavy or nightly" --timeout 900 $(ALONE)
 
 check: $(VENV)/.check
 	$(VENV)/bin/ruff check .
@@ -80,4 +97,4 @@ fuzz: $(VENV)/.test
 	$(PY) bench/fuzz.py --seconds 300
 
 clean:
-	rm -rf $(VENV) .venv-stubs dist build demo-out
+	rm -rf $(VENV) .venv-quick .venv-stubs dist build demo-out

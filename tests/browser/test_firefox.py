@@ -73,6 +73,7 @@ def test_figures_are_the_snapshots(window: Firefox, served: Served) -> None:
     assert window.run("return typeof window.hacked") == "undefined"
 
 
+@pytest.mark.nightly
 def test_the_list_and_the_comparison(window: Firefox, served: Served) -> None:
     """Rows of streams; two streams with their difference."""
     window.open(served.url("?window=all"))
@@ -82,6 +83,7 @@ def test_the_list_and_the_comparison(window: Firefox, served: Served) -> None:
     window.wait("return document.querySelectorAll('main svg path').length > 3")
 
 
+@pytest.mark.nightly
 def test_charts_and_reports_are_saved(window: Firefox, served: Served, directory: Path) -> None:
     """PNG, SVG and CSV of a chart, and the report."""
     window.open(served.url(f"stream/{STREAM}?window=all"))
@@ -106,6 +108,7 @@ def test_charts_and_reports_are_saved(window: Firefox, served: Served, directory
     assert window.run("return document.querySelectorAll('svg').length") >= 4
 
 
+@pytest.mark.nightly
 def test_the_threshold_by_keyboard(window: Firefox, served: Served) -> None:
     """The slider moves, a target is found, and the dialog asks before it writes."""
     window.open(served.url(f"stream/{STREAM}?window=all"))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import CDPSession, Page
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.nightly
 
 NAME = "open/v1"
 ROUNDS = 2

@@ -76,7 +76,7 @@ def test_one_call_of_each_kind_fails():
     assert set(found.values()) == {1}
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("strace")
 def test_many_calls_of_each_kind_fail():
@@ -175,7 +175,7 @@ def test_syncs_fail_for_a_while(start, disk):
     ill_for_a_while(start, disk, "fdatasync", "error=EIO")
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])

@@ -41,6 +41,7 @@ def swept(*options: str) -> dict[str, int]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.heavy
 def test_killed_at_each_failpoint():
     """Each failpoint is reached and kills the process; the disk fails at each of its own."""
     found = swept("--random", "6")
@@ -51,7 +52,7 @@ def test_killed_at_each_failpoint():
     assert found["random kills"] > 0
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_killed_at_many_times_that_a_failpoint_is_reached():
     """Hundreds of kills and disk errors, and kills at random moments."""

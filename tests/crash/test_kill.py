@@ -206,7 +206,7 @@ def test_killed_under_load(start: Callable[..., Process], disk: Path, seed: int)
     kill_rounds(start, disk, seed, rounds=6)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_killed_under_load_many_times(start: Callable[..., Process], disk: Path, seed: int) -> None:

@@ -132,7 +132,7 @@ def test_killed_while_merging(start: Callable[..., Process], disk: Path, seed: i
     kill_rounds(start, disk, seed, rounds=5)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_killed_while_merging_many_times(start: Callable[..., Process], disk: Path) -> None:
     """The same with many more kills."""

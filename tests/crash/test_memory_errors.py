@@ -24,7 +24,13 @@ TIMES = {
 
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scene", TIMES)
+@pytest.mark.parametrize(
+    "scene",
+    [
+        each if each in {"life", "evaluators"} else pytest.param(each, marks=pytest.mark.nightly)
+        for each in TIMES
+    ],
+)
 def test_failed_allocations_lose_nothing(scene, require_command):
     """An error ends a core, and the next start has each acked row once; or it changed nothing."""
     require_command("cc")

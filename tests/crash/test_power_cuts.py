@@ -26,7 +26,7 @@ def swept(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "times", [10, pytest.param(80, marks=[pytest.mark.heavy, pytest.mark.timeout(300)])]
+    "times", [10, pytest.param(80, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
 def test_a_power_cut_loses_nothing(times):
     """Whatever survives of the unsynced writes: each acked row is there, once."""

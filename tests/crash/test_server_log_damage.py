@@ -198,7 +198,7 @@ def flip(written: LogFiles, memory: Path, name: str, places: Iterable[int], seed
 
 
 def test_a_write_ahead_log_cut_anywhere_is_an_exact_prefix(written, memory):
-    """A sample of all sizes, the last ones among them; `-m heavy` tries each."""
+    """A sample of all sizes, the last ones among them; `-m nightly` tries each."""
     whole = len(written.files["log.db-wal"])
     cut(written, memory, sorted({*range(0, whole, 197), *(whole - back for back in range(20))}))
 
@@ -210,14 +210,14 @@ def test_a_database_cut_anywhere_is_refused(written, memory):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_flipped_byte_is_a_refusal_or_changes_nothing(written, memory, name):
-    """A sample of the bytes that are not zero; `-m heavy` tries every byte."""
+    """A sample of the bytes that are not zero; `-m nightly` tries every byte."""
     data = written.files[name]
     full = [at for at in range(len(data)) if data[at]]
     places = np.random.default_rng(7).choice(full, 150, replace=False).tolist()
     flip(written, memory, name, places, seed=7)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FILES)
 def test_any_flipped_byte_is_a_refusal_or_changes_nothing(small, memory, name):
@@ -225,7 +225,7 @@ def test_any_flipped_byte_is_a_refusal_or_changes_nothing(small, memory, name):
     flip(small, memory, name, range(len(small.files[name])), seed=11)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_files_of_any_size_are_refused_or_an_exact_prefix(small, memory):
     """Each size of both files."""

@@ -299,6 +299,7 @@ def test_the_drift_arrives_at_the_receiver_once(watched: Watched) -> None:
     assert alert["annotations"]["summary"] == f"{STREAM}: placement is worse than its reference"
 
 
+@pytest.mark.nightly
 def test_a_month_without_drift_arrives_at_most_at_the_stated_rate(watched: Watched) -> None:
     """Of streams whose detectors all watch: alarms, repeats included, and messages of them."""
     waiting = watched.query('streameval_alarm_waiting{stream=~"quiet/.*"} == 0')

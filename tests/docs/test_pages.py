@@ -141,6 +141,23 @@ def test_commands_of_robustness_select_tests(command: str) -> None:
         assert any(word in names for word in wanted), command
 
 
+def promises(page: Path) -> list[tuple[str, str, str]]:
+    """Return each promise, its command, and where it runs."""
+    rows = re.findall(r"^\| (.+?) \| .+ \| (.+?) \| ([^|]+) \|$", page.read_text(), re.MULTILINE)
+    return [row for row in rows if row[0] != "promise"]
+
+
+def test_every_promise_says_where_it_runs() -> None:
+    """In `.ci/run`, in `.ci/nightly`, or both; a command with `nightly` tests says so."""
+    page = ROOT / "docs" / "robustness.md"
+    rows = promises(page)
+    assert len(rows) > 60
+    for promise, command, where in rows:
+        assert re.fullmatch(r"(run|nightly)(: [^;]+)?(; (run|nightly)(: [^;]+)?)?", where), promise
+        long = "-m nightly" in command or "python " in command or "or nightly" in command
+        assert not long or "nightly" in where, promise
+
+
 def named_tests(page: Path) -> list[str]:
     """Return the tests that a page names as `file::test`, below tests/."""
     return re.findall(r"`(\S+\.py::test_\w+)`", page.read_text())

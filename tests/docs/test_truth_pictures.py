@@ -48,8 +48,8 @@ def description(name: str) -> str:
     [
         "weights",
         "clusters",
-        pytest.param("labels", marks=pytest.mark.heavy),
-        pytest.param("backtest", marks=pytest.mark.heavy),
+        pytest.param("labels", marks=pytest.mark.nightly),
+        pytest.param("backtest", marks=pytest.mark.nightly),
     ],
 )
 def test_a_picture_is_current(pictures: ModuleType, name: str) -> None:

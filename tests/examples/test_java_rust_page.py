@@ -32,7 +32,7 @@ FILES = {
 }
 """The files of each example, by the blocks of the page that have them."""
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_changed_files(tmp_path, hostile, name):
     assert assault(tmp_path, hostile, name, GOOD[name], 150) > 20
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", KINDS)
 def test_many_changed_files(tmp_path, hostile, name):
     """The same with many more files."""

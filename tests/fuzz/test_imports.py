@@ -72,7 +72,7 @@ def test_altered_exports(target, hostile, exemplars):
     assert taken > 5
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_many_altered_exports(target, hostile, exemplars):
     """The same with many more exports."""
     assault(target, hostile, exemplars, 300)

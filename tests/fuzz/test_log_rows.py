@@ -147,7 +147,7 @@ def test_altered_rows_with_right_checksums(written, memory, hostile, texts):
     assert assault_rows(written, memory, hostile, texts, 100) > 10
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2))
 def test_many_altered_rows(written, memory, hostile, texts, seed):  # noqa: ARG001 - a part of the test's name
     """The same with many more alterations."""
@@ -240,7 +240,7 @@ def test_altered_parts_with_right_checksums(written, memory, hostile):
     assert assault_parts(written, memory, hostile, 60) > 20
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(2))
 def test_many_altered_parts(written, memory, hostile, seed):  # noqa: ARG001 - a part of the test's name
     """The same with many more alterations."""

@@ -56,7 +56,7 @@ def test_any_method_bears_anything(target, hostile, sound, method):
     fire(target, hostile, sound, method, 80)
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_any_method_bears_much_more(target, hostile, sound, method, seed):  # noqa: ARG001 - a part of the test's name
     """The same with other seeds and many more messages."""

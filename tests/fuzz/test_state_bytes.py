@@ -120,7 +120,7 @@ def test_altered_states_are_refused_or_sound(hostile, name):
     assert refused > 100
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", STATES)
 def test_many_more_altered_states(hostile, name):
     """The same with many more states."""

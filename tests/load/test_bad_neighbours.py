@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from .conftest import Process
 
+pytestmark = pytest.mark.heavy
+
 MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--http", "off")
 MIB = 1 << 20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import grpc
+import pytest
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 from streameval_server._core.recovery import open_core
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .conftest import Process
+
+pytestmark = pytest.mark.heavy
 
 MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--http", "off")
 ROWS = 10_000

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from .conftest import Process
 
+pytestmark = pytest.mark.heavy
+
 SLOW_SERVER = str(Path(__file__).parent / "serve_slow.py")
 CAPACITY = 8_000_000
 """Speed of the slow server's disk, in bytes per second."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from .conftest import Process
 
+pytestmark = pytest.mark.heavy
+
 MIB = 1 << 20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.heavy
 PAGE = (ROOT / "docs" / "history.md").read_text()
 
 
+@pytest.mark.nightly
 def test_history_from_a_warehouse(
     newcomer: Newcomer, report: Callable[[str, float], None], free_port: Callable[[], int]
 ) -> None:

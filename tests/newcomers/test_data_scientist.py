@@ -29,6 +29,7 @@ def test_the_front_page(newcomer: Newcomer, report: Callable[[str, float], None]
     assert re.search(r"^0\.\d{3} \(0\.\d{3} to [01]\.\d{3}\)$", printed, re.MULTILINE), printed
 
 
+@pytest.mark.nightly
 def test_five_minutes(newcomer: Newcomer) -> None:
     """The tutorial's blocks print what it shows, with numpy and sortedcontainers only."""
     page = (ROOT / "docs" / "start-embed.md").read_text()
@@ -41,6 +42,7 @@ def test_five_minutes(newcomer: Newcomer) -> None:
     assert names - {"pip", "setuptools"} == {"streameval", "numpy", "sortedcontainers"}
 
 
+@pytest.mark.nightly
 def test_data_frames_and_scikit_learn(newcomer: Newcomer) -> None:
     """With pandas and scikit-learn beside it, as in a notebook."""
     page = (ROOT / "docs" / "start-embed.md").read_text()

@@ -47,6 +47,7 @@ def test_a_server_for_every_model(
         assert re.search(r"AUC-ROC +1\.000000 +0\.9308 to 1\.0000", printed), printed
 
 
+@pytest.mark.nightly
 def test_certificates_and_tokens(
     newcomer: Newcomer, free_port: Callable[[], int], require_command: Callable[[str], str]
 ) -> None:

@@ -56,6 +56,7 @@ def clone(tmp_path: Path, require_command: Callable[[str], str]) -> Path:
     return tmp_path / "clone"
 
 
+@pytest.mark.nightly
 def test_the_page_of_the_demo(
     clone: Path,
     wheel: Path,

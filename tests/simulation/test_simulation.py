@@ -43,7 +43,7 @@ def test_a_few_seeds_hold(seed: int) -> None:
     assert outcome.tally["events"]
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_2000_seeds_hold() -> None:
     """They take at most five minutes on two cores."""
     shown = simulated("--seeds", "0:2000", "--jobs", "2")
@@ -59,7 +59,13 @@ def test_a_seed_is_a_whole_history() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(each, marks=[pytest.mark.nightly] if place % 6 else [], id=each.name)
+        for place, each in enumerate(MUTANTS)
+    ],
+)
 def test_a_known_bug_is_found(mutant: Mutant) -> None:
     """One of 200 seeds finds it."""
     assert mutant.found_at(range(200)) is not None

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.heavy
+
 SCHEMA = "model string, country string, score double, label boolean, minute long"
 WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
 INTEGER = ("auc_roc", "auc_roc_hull", "auc_pr_hull", "prevalence")

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streameval.client import Client
 from streameval_server.testing import running_server
 
 from ..pages import codes
+
+pytestmark = pytest.mark.heavy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 

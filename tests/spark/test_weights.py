@@ -12,6 +12,8 @@ from streameval._metric_registry import SNAPSHOT_NAMES
 
 from .conftest import frame, fraud
 
+pytestmark = pytest.mark.heavy
+
 SCHEMA = "model string, country string, score double, label boolean, minute long, w double, p float"
 NAMES = [*SNAPSHOT_NAMES, "maximum_mcc"]
 

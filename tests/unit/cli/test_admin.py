@@ -110,6 +110,7 @@ def test_a_backup_with_the_address_first_is_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_backup_on_standard_output(tmp_path: Path) -> None:
     """The bytes alone are on stdout, and restore to the same state; what they are is on stderr."""
     with server(tmp_path / "data") as address:
@@ -127,6 +128,7 @@ def test_a_backup_on_standard_output(tmp_path: Path) -> None:
             assert hash_of("--data", tmp_path / f"{number}") == here
 
 
+@pytest.mark.slow
 def test_a_backup_whose_reader_ends_early_fails(tmp_path: Path) -> None:
     """With one line, so that a script does not take the rest for a backup."""
     with server(tmp_path / "data") as address:

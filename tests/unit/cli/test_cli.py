@@ -287,6 +287,7 @@ def words(text: str) -> str:
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
+@pytest.mark.slow
 def test_help_shows_all_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of each option, brackets too; paragraphs fill the lines of a narrow terminal."""
     monkeypatch.setenv("COLUMNS", "80")

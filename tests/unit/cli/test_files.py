@@ -263,6 +263,7 @@ print(rows, pa.default_memory_pool().max_memory())
 """
 
 
+@pytest.mark.slow
 def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     """Of 48 MB of scores in one row group, Arrow holds some pages."""
     rows = 6_000_000

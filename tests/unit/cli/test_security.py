@@ -183,6 +183,7 @@ def test_a_token_in_the_wrong_place_is_not_printed(line: str) -> None:
     assert errors
 
 
+@pytest.mark.slow
 def test_the_server_does_not_print_a_token_in_the_wrong_place() -> None:
     """The command without the cli extra, for an argument and for a value."""
     for arguments in (("sv1.web-1.S3cret",), ("--listen", "sv1.web-1.S3cret")):
@@ -193,6 +194,7 @@ def test_the_server_does_not_print_a_token_in_the_wrong_place() -> None:
         assert "S3cret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_tokens_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
     """The command in the server's message makes a file that the server accepts."""
     tokens = tmp_path / "tokens.toml"

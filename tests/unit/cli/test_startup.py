@@ -146,6 +146,7 @@ def test_the_switch_as_a_variable_is_left_to_the_complete_one(
         ("pyarrow", ["push", __file__, "--to", "127.0.0.1:1", "--stream", "a"], "files"),
     ],
 )
+@pytest.mark.slow
 def test_a_missing_extra_is_one_line(missing: str, arguments: list[str], extra: str) -> None:
     """A command whose libraries are not installed says which extra has them."""
     done = run(
@@ -163,6 +164,7 @@ main()
     assert f"{missing} is missing; pip install 'streameval[{extra}]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_commands_without_files_need_no_pyarrow(tmp_path: Path, address: str) -> None:
     """Without the extra `files`, lists of scores and streams of a server are printed."""
     scores = tmp_path / "scores.txt"

@@ -357,6 +357,7 @@ def test_any_width(width: int) -> None:
         assert any("v12345" in line or width < 20 for line in lines)
 
 
+@pytest.mark.slow
 def test_a_live_screen() -> None:
     """Figures change, keys sort, search and change the window, the terminal is restored."""
     with running_server() as address, terminal("top", address, "--every", "0.2") as screen:
@@ -397,6 +398,7 @@ def test_a_live_screen() -> None:
         assert screen.raw.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h"))
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_and_comes_back() -> None:
     """The last figures stay, with the reason and the time; then updates continue.
 
@@ -421,6 +423,7 @@ def test_a_server_that_goes_and_comes_back() -> None:
         screens.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_yet() -> None:
     """The command waits for it; Ctrl-C ends the command."""
     with running_server() as address:
@@ -431,6 +434,7 @@ def test_a_server_that_is_not_there_yet() -> None:
         assert screen.ended() == 0
 
 
+@pytest.mark.slow
 def test_more_streams_than_lines() -> None:
     """The first ones that fit, and how many there are."""
     with running_server() as address:

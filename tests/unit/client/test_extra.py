@@ -19,6 +19,7 @@ import pytest
         ("streameval.spark", "evaluate", "pyspark", "spark"),
     ],
 )
+@pytest.mark.slow
 def test_the_error_names_the_extra(part: str, name: str, missing: str, extra: str) -> None:
     """It is one that callers expect of an import, and it says what to install."""
     script = f"""

@@ -114,6 +114,7 @@ def brute_ranks(positives: dict, negatives: dict) -> tuple[list[int], list[int]]
 
 @pytest.mark.parametrize("universe", [30, 400, 10**7])
 @pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.slow
 def test_ranks_are_carried_through_small_changes(universe, signed):
     """After each small change the updated ranks equal recomputed ones."""
     rng = np.random.default_rng(universe)

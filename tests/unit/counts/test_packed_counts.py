@@ -65,6 +65,7 @@ def test_packing_keeps_every_score(
     parts=st.lists(st.tuples(CASES, st.integers(1, 20), st.booleans()), min_size=3, max_size=8),
     is_probability=st.booleans(),
 )
+@pytest.mark.slow
 def test_packed_states_have_the_same_sum(
     parts: list[tuple[list[tuple[bool, float, int]], int, bool]], is_probability: bool
 ) -> None:

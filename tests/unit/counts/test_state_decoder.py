@@ -60,6 +60,7 @@ def evaluator(
 
 
 @given(st.lists(KINDS, max_size=12))
+@pytest.mark.slow
 def test_states_are_the_same_as_decoded_one_by_one(kinds: list[tuple]) -> None:
     """Every kind of state, closed again and merged, to the byte."""
     blobs = [evaluator(*kind).to_bytes() for kind in kinds]
@@ -118,6 +119,7 @@ def refusal_among(data: bytes, others: list[bytes]) -> str | None:
 
 
 @pytest.mark.parametrize("index", range(5))
+@pytest.mark.slow
 def test_what_is_refused_alone_is_refused_among_others(index: int) -> None:
     """Behind right checksums, with the same words; and nothing else is refused."""
     rng = np.random.default_rng(index)

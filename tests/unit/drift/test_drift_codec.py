@@ -54,6 +54,7 @@ def test_a_round_trip_at_every_step() -> None:
 
 
 @pytest.mark.parametrize("watch", ALL)
+@pytest.mark.slow
 def test_a_process_takes_at_most_two_kilobytes(watch: str) -> None:
     """After a month of rows, beside the reference's bands; from the sizes with and without it."""
     other = "calibration" if watch != "calibration" else "ranking"

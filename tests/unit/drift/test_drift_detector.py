@@ -22,6 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("watch", ALL)
+@pytest.mark.slow
 def test_no_alarm_where_nothing_changes(watch: str) -> None:
     """Ten days; the evidence stays a small share."""
     made = detector(watch, threshold=0.5 if watch in {"precision", "recall", "flagged"} else None)
@@ -44,6 +45,7 @@ def test_no_alarm_where_nothing_changes(watch: str) -> None:
         ("calibration", {"shift": -1.0}, "rose"),
     ],
 )
+@pytest.mark.slow
 def test_a_change_is_found_and_told(watch: str, change: dict[str, float], direction: str) -> None:
     """Within two days of its beginning at hour 72; the interval holds the new mean."""
     made = detector(watch, threshold=0.5 if watch in {"precision", "recall", "flagged"} else None)
@@ -83,6 +85,7 @@ def test_the_reference_mean_of_ranking_is_average_precision() -> None:
     assert made.alarms[0].reference == pytest.approx(reference().average_precision(), abs=0.01)
 
 
+@pytest.mark.slow
 def test_since_when_and_by_how_much_are_mostly_right() -> None:
     """Of 30 streams the limits hold the beginning in 27 or more, and the new mean in 24 or more."""
     truth = norm.cdf(1.2 / math.sqrt(2))

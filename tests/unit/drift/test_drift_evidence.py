@@ -73,6 +73,7 @@ def test_no_observation_takes_more_than_fifteen_sixteenths(theta: float) -> None
     assert (advanced(0.0, 1.0, bets, theta, 1.0) > 0.06).all()
 
 
+@pytest.mark.slow
 def test_a_million_panes_are_right_to_a_share_of_1e_minus_8() -> None:
     """No overflow, no underflow: against 40 digits, where evidence goes up and down."""
     theta, bet = 0.9, float(bet_of(FRACTIONS[2], 3, 0.9))
@@ -169,7 +170,7 @@ def test_blocks_cover_all_time_and_stay_few() -> None:
     assert (ages[1:-2] / ages[2:-1] < 6).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.nightly
 def test_two_hundred_thousand_panes_of_all_processes_stay_finite() -> None:
     """Four months of minutes, with a segment that stays bad all the time."""
     thetas = np.array([[0.8, 0.5, 0.5], [0.9, 0.0, 0.0]])

@@ -47,6 +47,7 @@ def pane_of(z: np.ndarray, rows: int) -> PaneSums:
 @pytest.mark.parametrize("draw", [coin, rarely_low, spread])
 @pytest.mark.parametrize("rows", [1, 10])
 @pytest.mark.parametrize("theta", [0.3, 0.93])
+@pytest.mark.slow
 def test_the_mean_time_to_a_false_alarm_is_at_least_as_stated(
     draw: Draw, rows: int, theta: float
 ) -> None:
@@ -131,6 +132,7 @@ def test_false_discoveries_are_as_rare_as_stated() -> None:
     assert 0 < np.mean(shares) <= FALSE_DISCOVERY_RATE
 
 
+@pytest.mark.slow
 def test_alarms_of_a_detector_without_a_change_are_fewer_than_stated() -> None:
     """Forty days of streams, with one false alarm in 12 hours allowed: 80."""
     alarms = 0

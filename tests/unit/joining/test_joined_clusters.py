@@ -72,6 +72,7 @@ class Verbs:
 
 @pytest.mark.parametrize("by_columns", [True, False])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_every_case_counts_in_its_predictions_cluster(seed: int, by_columns: bool) -> None:
     """Labels before and after predictions, relabels and retractions, against dicts."""
     rng = np.random.default_rng(seed)

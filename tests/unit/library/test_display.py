@@ -272,6 +272,7 @@ def calibrated(prevalence, cases, gain=1.5, seed=3):
 @pytest.mark.parametrize("display", DISPLAYS)
 @pytest.mark.parametrize(("prevalence", "cases"), [(0.01, 20_000), (0.5, 2_000)])
 @pytest.mark.parametrize("gain", [0.3, 1.5, 3.2])
+@pytest.mark.slow
 def test_the_legend_is_beside_the_axes(display, prevalence, cases, gain):
     """At any prevalence and for any curve the legend is inside the figure and outside the axes."""
     figure = figures.Figure(figsize=(4.8, 5.4), layout="constrained")
@@ -304,6 +305,7 @@ def test_the_legend_of_the_caller_s_axes_is_not_cut(layout):
 
 
 @pytest.mark.parametrize(("prevalence", "scale"), [(0.01, "log"), (0.2, "linear")])
+@pytest.mark.slow
 def test_axes_are_logarithmic_where_positives_are_rare(prevalence, scale):
     """Precision, FPR, threshold and rates: by the prevalence of the first curve drawn."""
     ev = calibrated(prevalence, 5_000)

@@ -159,6 +159,7 @@ LISTED = {metric.name for metric in METRICS if metric.share is None}
 """Names that no other list has. Rates at a threshold are columns of every curve as well."""
 
 
+@pytest.mark.slow
 def test_no_other_list_names_metrics() -> None:
     """No literal of Python or JavaScript holds the names of two metrics."""
     found = [

@@ -78,6 +78,7 @@ def test_two_complementary_classes_are_one() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.slow
 def test_the_variance_is_that_of_repeated_samples(metric: str) -> None:
     """Both means' variance against the scatter of the means of 600 samples.
 

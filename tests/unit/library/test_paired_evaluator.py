@@ -151,6 +151,7 @@ def test_estimates_are_scikit_learns():
 
 
 @pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.slow
 def test_variance_is_that_of_resampled_differences(metric):
     """Resampling the cases gives the same spread."""
     columns = cases(1_500)
@@ -190,6 +191,7 @@ def test_cells_are_enough():
 
 
 @pytest.mark.parametrize("max_cells", [65_536, 256])
+@pytest.mark.slow
 def test_scores_with_a_large_offset_keep_their_coverage(max_cells):
     """Leading bits of 1000 + x are all the same; the pair's own quantiles are not."""
     for held in coverages(1_000, range(150), offset=1000.0, max_cells=max_cells).values():
@@ -449,6 +451,7 @@ def test_ids_of_removed_cases():
     assert pair.num_cases == 1
 
 
+@pytest.mark.slow
 def test_differences_err_as_often_as_they_say():
     """Two models of equal quality differ at the 5 % level in about 5 % of trials."""
     found = dict.fromkeys(COMPARED_NAMES, 0)

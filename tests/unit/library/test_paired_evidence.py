@@ -82,6 +82,7 @@ def test_limits_exclude_zero_where_the_evidence_is_twenty(metric: str) -> None:
     assert sides == {True, False}
 
 
+@pytest.mark.slow
 def test_equal_models_are_seldom_told_apart_at_any_look() -> None:
     """40 streams of equal models, 12 looks each: a fixed interval errs in many, this in few."""
     streams, ever, ever_fixed = 40, 0, 0
@@ -129,6 +130,7 @@ def test_equal_scores_are_evidence_for_equality() -> None:
     assert 1e30 < found.e_value < math.inf
 
 
+@pytest.mark.slow
 def test_columns_in_one_call_are_exact() -> None:
     """Beyond the caps of an evaluator; figures are scikit-learn's, variance that of all pairs."""
     rows = columns(200_000, 1.2, np.random.default_rng(3))

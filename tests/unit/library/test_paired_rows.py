@@ -85,6 +85,7 @@ def moved_by_each(rows: dict[str, np.ndarray], metric: str, weighing: np.ndarray
 
 
 @pytest.mark.parametrize("metric", FIGURES)
+@pytest.mark.slow
 def test_the_variance_of_weighted_cases_is_that_of_single_ones(metric: str) -> None:
     """Sum of (weight times derivative)^2, each class's times n/(n - 1) of effective cases."""
     rows, weighing = columns(), weights(300)
@@ -177,6 +178,7 @@ def test_few_effective_cases_are_refused() -> None:
 
 
 @pytest.mark.parametrize("metric", FIGURES)
+@pytest.mark.slow
 def test_the_effect_of_clusters_is_that_of_sums_of_their_groups(metric: str) -> None:
     """V = B/(B-1) sum (S_g - mean)^2 with S_g from finite differences, over the same of cases."""
     rows = columns()

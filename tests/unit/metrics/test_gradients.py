@@ -234,6 +234,7 @@ def compare(ev, define, gradient):
 
 
 @pytest.mark.parametrize("name", [metric.name for metric in METRICS if metric.gradient])
+@pytest.mark.slow
 def test_gradients_are_the_differences_of_the_definition(name):
     """By every count of every cell: ties, misses, cells of one class, one cell."""
     metric = BY_NAME[name]

@@ -536,6 +536,7 @@ JSON = st.recursive(
 
 @settings(max_examples=400)
 @given(body=JSON, preset=st.sampled_from(sorted(PRESETS)), place=st.none() | st.integers(0, 3))
+@pytest.mark.slow
 def test_nothing_that_is_sent_raises(body: object, preset: str, place: int | None) -> None:
     """Every row is whole, and what is not a row has a reason."""
     keys: dict[str, Any] = {"preset": preset, "types": [], "when": ""}

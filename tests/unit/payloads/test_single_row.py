@@ -70,6 +70,7 @@ def long_way(mapping: PayloadMapping, event: Event) -> Any:
     headers=HEADERS,
     mapping=st.sampled_from([PayloadMapping.of(table) for table in TABLES]),
 )
+@pytest.mark.slow
 def test_both_ways_give_the_same(
     body: Any, headers: dict[str, str], mapping: PayloadMapping
 ) -> None:

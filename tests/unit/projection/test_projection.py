@@ -33,6 +33,7 @@ def noon_joiner(**settings: bool) -> LabelJoiner:
 # -- known truths --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_late_positives_are_projected_to_the_truth() -> None:
     """The mean error of AP falls to a quarter or less, and intervals hold the truth."""
     before, after, held = [], [], []
@@ -227,6 +228,7 @@ def test_rows_and_columns_keep_the_same_delays() -> None:
     single._check()
 
 
+@pytest.mark.slow
 def test_bytes_round_trip_with_the_same_answer() -> None:
     """Bytes, pickles and copies answer as the joiner, and go on alike."""
     joiner, window = joined(12, per_day=250)

@@ -30,6 +30,7 @@ def truth(metric: str) -> float:
 
 
 @pytest.mark.parametrize("metric", ["auc_roc", "average_precision"])
+@pytest.mark.slow
 def test_drawn_labels_are_unbiased_and_covered(metric: str) -> None:
     """The highest scores were reviewed, some of the rest are drawn: 60 windows.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def table(history: list[tuple], between: int = 1000) -> tuple[Effects, np.ndarra
 
 
 @given(history=HISTORY, later=HISTORY, between=st.sampled_from([1, 1000]))
+@pytest.mark.slow
 def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple], between: int) -> None:
     """Evaluators, coverage and bands equal those of single effects, after several tables."""
     evaluators: defaultdict = defaultdict(Evaluator)

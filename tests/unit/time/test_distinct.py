@@ -14,6 +14,7 @@ FAR = st.sampled_from([-(1 << 62), -7, 0, 3, 60_000_000, 1 << 62])
 
 
 @given(values=st.lists(st.one_of(NEAR, FAR), max_size=60))
+@pytest.mark.slow
 def test_equals_numpys_unique(values: list[int]) -> None:
     """Values and places are those of np.unique, whether the values lie close together or not."""
     column = np.array(values, dtype=np.int64)

@@ -124,6 +124,7 @@ def sealed(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.slow
 def test_a_wrong_writer_is_refused_or_sound(name: str) -> None:
     """With a valid checksum, an altered byte is refused or gives a sound state."""
     make, encode, decode = FORMS[name]
@@ -140,6 +141,7 @@ def test_a_wrong_writer_is_refused_or_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.slow
 def test_announced_lengths_take_no_memory(name: str) -> None:
     """An announced length never makes decoding allocate much more than the bytes."""
     make, encode, decode = FORMS[name]

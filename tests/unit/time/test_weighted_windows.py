@@ -70,6 +70,7 @@ def sample(seed: int, size: int, *, pane: timedelta = HOUR) -> WindowedEvaluator
 
 
 @given(events=_events, span=st.integers(1, 10 * 24 * 60))
+@pytest.mark.slow
 def test_a_window_is_the_evaluator_of_its_cases(events: list[tuple], span: int) -> None:
     """Rows or columns, merged panes, and bytes: the sums are exact in any order."""
     windowed = filled(events)
@@ -93,6 +94,7 @@ def test_a_window_is_the_evaluator_of_its_cases(events: list[tuple], span: int) 
 
 
 @given(events=_events)
+@pytest.mark.slow
 def test_removal_undoes(events: list[tuple]) -> None:
     """Removing weighted cases leaves what was there before, to the byte."""
     windowed = filled(events)

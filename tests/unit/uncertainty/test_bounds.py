@@ -124,6 +124,7 @@ FIGURES = [
 @pytest.mark.parametrize(
     ("name", "arguments", "value"), FIGURES, ids=lambda v: v if isinstance(v, str) else ""
 )
+@pytest.mark.slow
 def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, arguments, value):
     """Rigorous: no order exceeds them. Tight: some order attains them up to rounding."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
@@ -173,6 +174,7 @@ PARTS = [
 
 @pytest.mark.parametrize(("cells", "missed"), SMALL)
 @pytest.mark.parametrize(("name", "arguments"), PARTS, ids=str)
+@pytest.mark.slow
 def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arguments):
     """The other arguments of a metric's method are passed on, and keep the guarantee."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
@@ -256,6 +258,7 @@ def test_exact_figures_never_leave_the_bounds(name, settings):
     st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=12),
     st.sampled_from([None, 0.5, 0.01]),
 )
+@pytest.mark.slow
 def test_least_average_precision_is_its_sum(cells, prevalence):
     """The closed form equals the sum over every positive, in fractions."""
     groups = build(cells)

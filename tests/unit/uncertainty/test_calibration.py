@@ -53,6 +53,7 @@ def test_the_interval_is_that_of_the_formula():
 
 
 @pytest.mark.parametrize(("fault", "size"), [(0.0, 300), (0.0, 3_000), (0.15, 300), (0.4, 3_000)])
+@pytest.mark.slow
 def test_intervals_hold_the_truth(fault, size):
     """In at least 94 % of 400 samples (a fixed seed): calibrated, a little off, far off."""
     grid = np.linspace(0, 1, 200_001)

@@ -53,6 +53,7 @@ def tied_and_strict_orders(cells):
     ids=str,
 )
 @pytest.mark.parametrize("misses", [0, 2])
+@pytest.mark.slow
 def test_no_order_of_a_small_example_exceeds_it(name, prevalence, cells, misses):
     """Every order of the cases of each cell, ties included, by enumeration."""
     coarse = Evaluator(resolution=1)
@@ -75,6 +76,7 @@ def test_no_order_of_a_small_example_exceeds_it(name, prevalence, cells, misses)
 
 @AREAS
 @PREVALENCES
+@pytest.mark.slow
 def test_no_sample_exceeds_it(name, prevalence):
     """Random cases of all sizes, resolutions and prevalences."""
     rng = np.random.default_rng(23)

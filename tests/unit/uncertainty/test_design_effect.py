@@ -197,6 +197,7 @@ def test_effects_of_few_blocks_are_applied_from_their_standard_error_on():
         assert effect.is_applied == applied
 
 
+@pytest.mark.slow
 def test_clusters_of_one_case_hardly_widen_intervals():
     """Independent cases, 100 positives: the intervals are at most 5 % wider on average."""
     widths = {(name, groups): [] for name in ("auc_roc", "auc_pr") for groups in (None, 32)}
@@ -274,6 +275,7 @@ def clustered(rng, size, rows, distance=2.0):
     return labels, distance * labels + shift + math.sqrt(0.5) * rng.normal(size=size), clusters
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_where_cases_come_in_clusters():
     """AUC-ROC and recall of known populations; without clusters both are far from 95 %."""
     truth = {
@@ -296,6 +298,7 @@ def test_intervals_hold_the_truth_where_cases_come_in_clusters():
         assert held[name, 32] > 0.91 * 150
 
 
+@pytest.mark.slow
 def test_differences_allow_for_clusters_on_both_sides():
     """No difference in truth: users who are in both parts move both, and others only one."""
     found = {"shared": 0, "apart": 0, "ignored": 0}
@@ -476,6 +479,7 @@ def test_panes_show_the_dependence_inside_them():
     assert math.isnan(next(ev.panes()).interval("auc_pr").least_effect)
 
 
+@pytest.mark.slow
 def test_panes_seldom_warn_of_independent_cases():
     """At most some 1 % of windows, with many and with few cases a pane."""
     warned = 0

@@ -131,6 +131,7 @@ def test_of_many_cases_it_is_the_interval_of_a_mean(costs):
 
 
 @pytest.mark.parametrize("costs", COSTS)
+@pytest.mark.slow
 def test_intervals_hold_the_truth(costs):
     """In 93 to 97 % of 3,000 samples of 400 cases whose rates are known (a fixed seed)."""
     rng = np.random.default_rng(20_011)
@@ -153,6 +154,7 @@ def test_a_sample_without_costly_errors_says_so_by_its_width():
     assert upper > 99 * wilson(0, 1_000)[1] > 0.35
 
 
+@pytest.mark.slow
 def test_anytime_intervals_hold_at_all_looks():
     """In 1,000 runs of 20,000 cases, looked at 40 times, at most 5 % ever miss (a fixed seed)."""
     rng = np.random.default_rng(20_023)
@@ -218,6 +220,7 @@ def test_weights_widen_by_their_squares(costs):
     assert found.design_effect > 1.1
 
 
+@pytest.mark.slow
 def test_weighted_intervals_hold_the_truth():
     """Of labels drawn with known probabilities that depend on the score (a fixed seed)."""
     rng = np.random.default_rng(20_047)
@@ -244,6 +247,7 @@ def test_few_effective_cases_are_refused():
     assert math.isfinite(found.estimate)
 
 
+@pytest.mark.slow
 def test_intervals_of_clusters_hold_the_truth():
     """Five equal cases a cluster: the interval is about sqrt(5) times as wide (a fixed seed)."""
     rng = np.random.default_rng(20_051)
@@ -289,6 +293,7 @@ def test_differences_are_square_and_add():
     assert worst.lower > 1
 
 
+@pytest.mark.slow
 def test_differences_hold_the_truth():
     """In 93 to 97 % of 1,500 pairs of samples of different prevalence (a fixed seed)."""
     rng = np.random.default_rng(20_063)

@@ -53,6 +53,7 @@ def series(rng: np.random.Generator, size: int, place: int, drop: float):
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.slow
 def test_it_is_the_best_split_of_all(level: float) -> None:
     """Step, range, difference and p-value, in fractions; steps without a figure are left out."""
     rng = np.random.default_rng(SEED)
@@ -126,6 +127,7 @@ def test_constant_series_have_seldom_fallen() -> None:
 
 @pytest.mark.parametrize(("drop", "least"), [(1.5, 0.95), (3.0, 0.97)])
 @pytest.mark.parametrize("place", [3, 12, 20])
+@pytest.mark.slow
 def test_the_range_holds_the_step_of_the_drop(place: int, drop: float, least: float) -> None:
     """Of those that are found, on seeds on which nothing was tuned; less 3 standard errors."""
     rng = np.random.default_rng(SEED + 2 + place)

@@ -347,6 +347,7 @@ def bisected(difference: float, limits) -> float:
     return math.exp(low)
 
 
+@pytest.mark.slow
 def test_p_values_are_those_of_a_bisection():
     """To 1e-10 of their value, for large differences and small, from far fewer intervals."""
     rng = np.random.default_rng(41)
@@ -577,6 +578,7 @@ def exact_and_bounded(rng):
         ("average_precision", 0.1),
     ],
 )
+@pytest.mark.slow
 def test_intervals_of_cells_enclose_those_of_exact_scores(name, prevalence):
     """At any level, anytime or not."""
     rng = np.random.default_rng(19)

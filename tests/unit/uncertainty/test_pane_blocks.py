@@ -57,6 +57,7 @@ def brute_force(states: list[State], unit: int) -> tuple[list[float], np.ndarray
 
 @pytest.mark.parametrize("max_scores", [1, 40, 10_000])
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
 def test_blocks_are_the_cases_counted_one_by_one(
     seed: int, max_scores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_f_has_the_interval_of_its_share():
 
 
 @pytest.mark.parametrize("name", RATES)
+@pytest.mark.slow
 def test_intervals_hold_the_truth(name):
     """In 93 to 97 % of 3,000 samples of 400 cases whose rates are known (a fixed seed)."""
     rng = np.random.default_rng(1009)

@@ -36,6 +36,7 @@ def truths(positive, negative):
 
 
 @pytest.mark.parametrize(("df", "shift"), [(3, 4), (5, 4)])
+@pytest.mark.slow
 def test_heavy_tails_keep_their_coverage(df, shift):
     """By the variance of the sample alone AP is held in 0.84 to 0.87 of these."""
     positive, negative = stats.t(df, loc=shift), stats.t(df)

@@ -139,6 +139,7 @@ def test_cells_widen_the_interval() -> None:
 
 
 @pytest.mark.parametrize("design", ["by chance", "by class", "by band"])
+@pytest.mark.slow
 def test_coverage_of_the_known_truth(design: str) -> None:
     """95 % intervals of labels drawn with known probabilities hold the truth in 90 % or more.
 

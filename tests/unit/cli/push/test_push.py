@@ -86,6 +86,7 @@ def by_hand(frame: pd.DataFrame) -> dict[float, tuple[int, int]]:
     }
 
 
+@pytest.mark.slow
 def test_a_push_that_is_killed_goes_on(address: str, directory: Path) -> None:
     """SIGKILL at one moment after the other: the last run sends the rest, and each row is once."""
     command = ("push", str(directory), "--to", address, "--stream", STREAM)
@@ -155,6 +156,7 @@ class _BrokenOffError(BaseException):
     ("kind", "name", "most"),
     [(NumberedUpload, "put", 9), (NumberedUpload, "finish", 2), (Load, "_begin", 1)],
 )
+@pytest.mark.slow
 def test_wherever_a_push_ends(  # noqa: PLR0917 - fixtures
     address: str,
     directory: Path,

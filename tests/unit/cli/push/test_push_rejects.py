@@ -25,6 +25,7 @@ from .bad_rows import (
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "ndjson", "parquet"])
+@pytest.mark.slow
 def test_all_but_the_bad_rows_count(address: str, tmp_path: Path, suffix: str) -> None:
     """Each kind of bad row in directories of each kind of file: in the file, once, with its place.
 

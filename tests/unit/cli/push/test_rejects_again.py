@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@pytest.mark.slow
 def test_a_push_that_is_killed_goes_on(address: str, tmp_path: Path, dirty: Path) -> None:
     """SIGKILL at one moment after the other: the file has each reject once."""
     rejects = tmp_path / "rejects.ndjson"
@@ -66,6 +67,7 @@ class _BrokenOffError(BaseException):
         (RejectsFile, "counting", (1,)),
     ],
 )
+@pytest.mark.slow
 def test_wherever_a_push_ends(  # noqa: PLR0917 - fixtures
     address: str,
     tmp_path: Path,

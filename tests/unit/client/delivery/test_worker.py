@@ -59,6 +59,7 @@ def test_a_token_that_is_wrong_is_reported_at_once() -> None:
             client.close(timeout_s=20)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_acknowledges_holds_nobody_up() -> None:
     """Flush and close end in time; nothing is counted as durable."""
 

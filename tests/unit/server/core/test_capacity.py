@@ -141,6 +141,7 @@ def _spread(rows: int, number: int, stream: str = "attack", *, minutes: int = 18
 
 
 @pytest.mark.parametrize("rows", [300, 3_000])
+@pytest.mark.slow
 def test_a_full_server_exceeds_its_limit_by_a_stated_amount(rows):
     """Thin slices of all panes, queued at once: at most 8 MiB above, counted or not."""
     limit = 48 << 20

@@ -55,6 +55,7 @@ def test_a_copy_is_made_without_a_commit(tmp_path: Path) -> None:
     assert all(thread.name != "wal checkpointer" for thread in threading.enumerate())
 
 
+@pytest.mark.slow
 def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
     """30 MB committed without a pause never make it 8 MiB long, and no row is lost."""
     storage = small(tmp_path / "log.db")

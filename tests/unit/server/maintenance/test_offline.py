@@ -400,6 +400,7 @@ def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
 # --- compact ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
     """The state is bit for bit the same; asking for an earlier one is an error."""
     directory = tmp_path / "data"

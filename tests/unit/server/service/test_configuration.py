@@ -259,6 +259,7 @@ def test_no_secret_is_printed(tmp_path: Path) -> None:
     assert "sv1.web-1." in str(made)
 
 
+@pytest.mark.slow
 def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
     """Python -m streameval_server has the same flags."""
     command = (sys.executable, "-m", "streameval_server", "--print-config")

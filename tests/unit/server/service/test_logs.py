@@ -235,6 +235,7 @@ _UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpi
     [path for package in _PACKAGES for path in sorted(package.rglob("*.py"))],
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
+@pytest.mark.slow
 def test_nothing_that_runs_what_it_reads_is_imported(module: Path) -> None:
     """Neither the server nor the client can unpickle or evaluate received data."""
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):

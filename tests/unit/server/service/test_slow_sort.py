@@ -128,6 +128,7 @@ def test_a_server_inside_another_program_does_not_restart_it(
 @pytest.mark.parametrize(
     "command", [("streameval_server",), ("streameval", "serve")], ids=["module", "command"]
 )
+@pytest.mark.slow
 def test_the_server_says_nothing_then(command: tuple[str, ...], tmp_path: Path) -> None:
     """Its line `starting` has advice on no machine: where there was some, it was taken."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}

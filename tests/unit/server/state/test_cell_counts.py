@@ -369,6 +369,7 @@ def test_a_split_bucket_is_sorted_once():
     assert joins.due_us is None
 
 
+@pytest.mark.slow
 def test_a_split_bucket_may_change():
     """Slots of a split bucket are dropped, reused and rescheduled: each falls due once."""
     rng = np.random.default_rng(8)

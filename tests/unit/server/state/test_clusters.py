@@ -207,6 +207,7 @@ def test_cases_that_wait_are_counted_in_bounded_memory(scores: str, may_repeat: 
 
 @pytest.mark.parametrize("table_bytes", [0, 10**6])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_groups_are_those_of_the_cases(
     seed: int, table_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def run(
 @pytest.mark.parametrize("hours", [0.02, 0.3, 3.2])
 @pytest.mark.parametrize("pane_cells", [16, 16_384])
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_counting_late_gives_the_same_bytes(seed, pane_cells, hours):
     """Read after each entry, in idle time, or never; also where caps make the order matter."""
     afters = (
@@ -123,6 +124,7 @@ def test_labels_that_change_are_counted_in_each_slice_once(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_counting_waiting_rows_grows_nothing(seed):
     """What slices will take is counted when rows arrive, not when a query counts them."""
     rng, state = np.random.default_rng(seed), stream(4)

@@ -112,6 +112,7 @@ def restored(engine: Engine) -> Engine:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 def test_delays_are_those_of_the_librarys_joiner(seed: int) -> None:
     """Of the same rows, pane by pane, byte by byte; expiry and coarser panes included."""
     found = steps(seed)
@@ -127,6 +128,7 @@ def test_delays_are_those_of_the_librarys_joiner(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_neither_grouping_nor_queries_nor_a_checkpoint_make_a_difference(seed: int) -> None:
     """One state: applied at once, singly with a view after each, restored, and from old parts."""
     log = entries(steps(seed))

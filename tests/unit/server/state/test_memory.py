@@ -120,6 +120,7 @@ def all_time(state: StreamState, rng: np.random.Generator) -> None:
         (all_time, 0),
     ],
 )
+@pytest.mark.slow
 def test_a_stream_counts_what_it_takes(fill, keys):
     """Before and after its slices are counted, and with a view whose counts were merged."""
     # What is made once for all streams is not counted by any.
@@ -153,6 +154,7 @@ def _share(state: StreamState) -> float:
 
 
 @pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.slow
 def test_marks_count_what_they_take(refused):
     """Also their refusals, and nothing once the producers are forgotten."""
     text = "x" * 300
@@ -176,6 +178,7 @@ def test_marks_count_what_they_take(refused):
     assert marks.memory_bytes == len(marks) == 0
 
 
+@pytest.mark.slow
 def test_rows_of_closed_panes_wait_together(monkeypatch):
     """They are counted in their slices when these are read, to the same bytes as at once."""
 
@@ -200,6 +203,7 @@ def test_rows_of_closed_panes_wait_together(monkeypatch):
 
 
 @pytest.mark.parametrize("keys", [0, 2])
+@pytest.mark.slow
 def test_closed_panes_are_packed_in_idle_time(keys):
     """The same bytes and answers in less memory; late rows open what they change."""
     state, rng = stream(keys), np.random.default_rng(4)
@@ -224,6 +228,7 @@ def test_closed_panes_are_packed_in_idle_time(keys):
         pane.state._check()
 
 
+@pytest.mark.heavy
 def test_the_memory_of_packed_panes_is_counted():
     """Panes of a few and of many cases, with slices, that were read before."""
     tracemalloc.start()

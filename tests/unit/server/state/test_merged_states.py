@@ -41,6 +41,7 @@ def merged(state: State, other: State) -> State:
 @pytest.mark.parametrize("scale", ["plain", "probability"])
 @pytest.mark.parametrize("bits", [None, 8, 12])
 @pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.slow
 def test_waiting_states_give_the_bytes_of_one_merge_each(scale, bits, cells):
     """Of any resolutions, between cases, removals and readers; memory is what each call says."""
     for seed in range(12):

@@ -244,6 +244,7 @@ def expected_cases(recount: Recount, chosen) -> tuple[Counter, Counter]:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
 def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
     """All time, panes, segments, ids and tallies after random operations on few ids."""
     log = Log(expired="negative" if seed % 2 else "drop", max_cells=16 if seed > 2 else 4_096)
@@ -280,6 +281,7 @@ def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("groups", "weights"), [(0, ()), (8, ()), (0, (UNIT, 3 * UNIT, 0))])
+@pytest.mark.slow
 def test_replay_and_checkpoints_give_the_same_state(
     groups: int, weights: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +321,7 @@ def test_replay_and_checkpoints_give_the_same_state(
                 Engine.restore(Limits(), max(checkpoint_at), 0, LazyParts.holding(damaged))
 
 
+@pytest.mark.slow
 def test_the_evidence_is_noted_at_the_look_that_first_has_enough() -> None:
     """`decided_since` is the first of the looks, one a minute, that all say so."""
     rng = np.random.default_rng(4)

@@ -51,6 +51,7 @@ def by_number(slices) -> dict[int, Evaluator]:
 
 @pytest.mark.parametrize("digits", [3, 9], ids=["few cells", "more than 65,536"])
 @pytest.mark.parametrize("scale", ["plain", "probability"])
+@pytest.mark.slow
 def test_it_counts_what_sorting_counts(monkeypatch, scale, digits):
     """Over several batches, with new cells and values in later ones, on both scales."""
     rng = np.random.default_rng(SEED)

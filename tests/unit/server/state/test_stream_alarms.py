@@ -155,6 +155,7 @@ def detector_of(found: list[tuple[int, object]]) -> DriftDetector:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 def test_it_is_the_librarys_detector_of_the_same_rows(seed: int) -> None:
     """Reference, evidence and alarms; the segment that fell is named."""
     found = cases(seed)
@@ -170,6 +171,7 @@ def test_it_is_the_librarys_detector_of_the_same_rows(seed: int) -> None:
     assert set(named) == {"country=BR"}
 
 
+@pytest.mark.slow
 def test_nothing_rings_without_a_change() -> None:
     engine = Engine(LIMITS)
     engine.apply(log_of(*cases(3, hours=240, falls_at=1_000)))
@@ -208,6 +210,7 @@ def by_id(seed: int, hours: int = 110) -> list[tuple[int, object]]:
 
 
 @pytest.mark.parametrize("maturity", [0, 60])
+@pytest.mark.slow
 def test_labels_by_id_count_once_when_they_come(maturity: int) -> None:
     """A repeated or changed label changes nothing, a retraction takes nothing back."""
     assert SETTINGS.alarms is not None
@@ -264,8 +267,9 @@ def restored(engine: Engine) -> Engine:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in (1, 2, 3))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2, 3))]
 )
+@pytest.mark.slow
 def test_cuts_views_and_restarts_change_nothing(seed: int) -> None:
     """One entry at a time with restarts, all at once, or looked at: the same bytes."""
     rng = random.Random(seed)
@@ -311,6 +315,7 @@ def large_batches(seed: int, *, hours: range) -> list[tuple[int, object]]:
 
 @pytest.mark.parametrize("scale", ["probability", "plain"])
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_when_cases_are_counted_changes_nothing(seed: int, scale: str) -> None:
     """At once, one entry at a time, in idle time, before each answer: the same bytes."""
     rng = random.Random(seed)
@@ -352,6 +357,7 @@ def merged(hour: int, columns: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Mer
     return MergeRows("edge", hour + 1, states, labels.size, labels.size)
 
 
+@pytest.mark.slow
 def test_cases_that_were_aggregated_elsewhere_are_observed() -> None:
     """The same alarms and evidence as of the rows themselves."""
     found = []
@@ -389,6 +395,7 @@ def test_memory_counts_the_panes_that_wait() -> None:
     assert min(before, watched.memory_bytes) > size
 
 
+@pytest.mark.slow
 def test_an_export_carries_the_detector() -> None:
     """Its alarms, what was delivered, and how it goes on."""
     found = cases(1)
@@ -431,6 +438,7 @@ def test_a_reference_that_is_too_small_waits() -> None:
     assert view.reference_us == (START_US, START_US + 9 * DAY_US)
 
 
+@pytest.mark.slow
 def test_labels_are_waited_for() -> None:
     """Where rows come by id the reference waits for label_ttl, unless told otherwise."""
     assert SETTINGS.alarms is not None
@@ -445,6 +453,7 @@ def test_labels_are_waited_for() -> None:
         assert (alarms_of(engine).since_us is not None) is is_watching
 
 
+@pytest.mark.slow
 def test_other_settings_begin_anew() -> None:
     """Of the alarms, or of a threshold that is watched; numbers go on."""
     found = cases(1)

@@ -30,6 +30,7 @@ def units_of(counts: PairCounts) -> tuple[Counter, Counter]:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.slow
 def test_a_pair_with_weights_is_what_a_recount_gives(seed: int) -> None:
     """Cases, their weights and tallies; an id keeps the weight of its first label."""
     log = Log(expired="negative" if seed % 2 else "drop", max_cells=16 if seed > 2 else 4_096)

@@ -178,6 +178,7 @@ def apply(state: StreamState, rows: list[Rows], after: Callable[[int], object]) 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("keys", [0, 2])
+@pytest.mark.slow
 def test_panes_and_slices_are_the_evaluators_of_their_cases(seed: int, keys: int) -> None:
     """After every few batches; whatever was counted at once or left for later."""
     state = stream(keys)
@@ -192,6 +193,7 @@ def test_panes_and_slices_are_the_evaluators_of_their_cases(seed: int, keys: int
 
 @pytest.mark.parametrize("pane_cells", [5, 16_384])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_cuts_and_checkpoints_do_not_show(seed: int, pane_cells: int) -> None:
     """Reading between batches, and going on from a checkpoint or an export: the same bytes."""
     rows = [each for each, _ in rows_of(seed, 2, 30)]
