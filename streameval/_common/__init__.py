@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, Counts, FloatArray, IntArray
     from streameval._common.atomic_file import write_atomically
     from streameval._common.coverage import Coverage
+    from streameval._common.errors import UnknownFormatError
     from streameval._common.frame import Frame, Reader, raise_corrupt
     from streameval._common.grpc_log import silence_grpc_log
     from streameval._common.lazy_module import lazy_exports
@@ -55,6 +56,7 @@ __all__ = [
     "Frame",
     "IntArray",
     "Reader",
+    "UnknownFormatError",
     "declared_key_problem",
     "dot_segment_problem",
     "id_problem",
@@ -90,6 +92,7 @@ _EXPORTS = {
     "OTHER_VALUE": "streameval._common.names",
     "Reader": "streameval._common.frame",
     "TOKEN_PREFIX": "streameval._common.redaction",
+    "UnknownFormatError": "streameval._common.errors",
     "dot_segment_problem": "streameval._common.names",
     "id_problem": "streameval._common.names",
     "is_at_or_below": "streameval._common.names",

@@ -51,5 +51,9 @@ class CorruptStateError(StreamEvalError, ValueError):
     __module__ = "streameval"
 
 
+class UnknownFormatError(CorruptStateError):
+    """Bytes of a format that this version does not know; they may well be sound."""
+
+
 def _rebuild(message: str, field: str, index: int | None) -> InvalidInputError:
     return InvalidInputError(message, field=field, index=index)

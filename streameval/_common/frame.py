@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from streameval._common.errors import CorruptStateError
+from streameval._common.errors import CorruptStateError, UnknownFormatError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,7 +71,7 @@ class Frame:
                 f"not {self.name}: the bytes begin with {magic!r}, not with {self.magic!r}"
             )
         if version != self.version:
-            raise_corrupt(
+            raise UnknownFormatError(
                 f"{self._noun} format {version} is unknown; "
                 f"this version reads format {self._readable}"
             )

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval._common import UnknownFormatError
 from streameval_server._core.applier import Applier
 from streameval_server._core.replay import engine_at_base, replay, restore
 from streameval_server._log.acked_revision import AckedRevisionFile
@@ -102,7 +103,8 @@ def verify(
     Raises
     ------
     StorageError
-        When there is no log there, or a newer version wrote it.
+        When there is no log there, or another version wrote it in a format that this one does
+        not know: what is not supported is not called damaged.
     """
     found = Verification()
     if not path.is_file() or not path.stat().st_size:
@@ -175,6 +177,7 @@ def _verify_content(
         base = read_base(storage)
         engine = engine_at_base(storage, base, limits)
     except CorruptLogError as error:
+        _refuse_unknown(error)
         found.add("log", f"{error}: restore a backup", ok=False)
         return
     start = engine.revision
@@ -223,9 +226,21 @@ def _checkpoint(
         manifest = Manifest.from_bytes(data)
         engine = restore(storage, manifest, limits)
     except CorruptLogError as error:
+        _refuse_unknown(error)
         found.add("checkpoint", f"{error}: a start replays the whole log", ok=False)
         return manifest, None
     return manifest, engine
+
+
+def _refuse_unknown(error: BaseException) -> None:
+    """Raise StorageError where a part is sound, its format only unknown: that is no damage."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UnknownFormatError):
+            raise StorageError(
+                f"{error}: verify it with the release that wrote it, or a newer one"
+            ) from error
+        cause = cause.__cause__
 
 
 def _compare(restored: Engine, replayed_hash: str | None, found: Verification) -> None:
@@ -240,7 +255,8 @@ def _compare(restored: Engine, replayed_hash: str | None, found: Verification) -
         found.add(
             "checkpoint",
             f"revision {revision}: its state is {restored.state_hash()}, and the log gives "
-            f"{replayed_hash}. Were other limits on cells in force when it was written?",
+            f"{replayed_hash}. If its server has other limits on cells, verify it with them: "
+            "--config FILE",
             ok=False,
         )
     else:

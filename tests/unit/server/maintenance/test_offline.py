@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -160,6 +162,39 @@ def test_a_checkpoint_of_another_log_is_found(directory: Path, tmp_path: Path) -
     assert (what, ok) == ("checkpoint", False)
     assert "revision 11: its state is " in detail
     assert f", and the log gives {mine}." in detail
+
+
+def changed_format(path: Path, part: str) -> str:
+    """Give the manifest or a part of the checkpoint another format, soundly; name it."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (data,) = connection.execute("SELECT data FROM manifest").fetchone()
+        fields = json.loads(data[4:])
+        if part == "manifest":
+            fields["format"] += 1
+        else:
+            ((name, old),) = connection.execute(
+                "SELECT part, data FROM part WHERE part GLOB ?", (f"{part}/*",)
+            ).fetchmany(1)
+            at = old.index(b"SEV") + 4
+            new = old[:at] + b"\x63\x00" + old[at + 2 :]
+            connection.execute("UPDATE part SET data = ? WHERE part = ?", (new, name))
+            fields["parts"][name][2] = zlib.crc32(new)
+        body = json.dumps(fields).encode()
+        whole = zlib.crc32(body).to_bytes(4, "little") + body
+        connection.execute("UPDATE manifest SET data = ?", (whole,))
+    return f"format {fields['format']}" if part == "manifest" else "format 99"
+
+
+@pytest.mark.parametrize("part", ["manifest", "pane"])
+def test_a_format_that_is_not_known_is_no_damage(directory: Path, part: str) -> None:
+    """One error with the format and the remedy, and no finding of damage."""
+    path = directory / LOG_NAME
+    wanted = changed_format(path, part)
+    with pytest.raises(StorageError) as caught:
+        verify(path, LIMITS)
+    assert not isinstance(caught.value, CorruptLogError)
+    assert wanted in str(caught.value)
+    assert "the release that wrote it, or a newer one" in str(caught.value)
 
 
 def test_leftovers_do_no_harm(directory: Path) -> None:
