@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+(e[+-]?\d+)?\s*", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?\d{1,400}", re.ASCII)
 _MAX_INTEGER = 2.0**53
@@ -93,6 +94,12 @@ def read_scores(column: pa.Array, place: Place, decimal: str = ".") -> npt.NDArr
     if pa.types.is_boolean(column.type):
         raise place.column_error("score is a boolean; is this the label column?")
     scores = _read_numbers(column, "score", Reason.SCORE, place, decimal)
+    for index in () if pa.types.is_floating(column.type) else _large(scores):
+        value = column[index].as_py()
+        try:
+            check_score(int(value) if _INTEGER.fullmatch(str(value)) else scores[index])
+        except InvalidInputError as error:
+            raise place.row_error(index, Reason.SCORE, str(error)) from None
     finite = np.isfinite(scores)
     if not finite.all():
         bad = int(np.argmin(finite))
@@ -105,6 +112,12 @@ def read_scores(column: pa.Array, place: Place, decimal: str = ".") -> npt.NDArr
         except InvalidInputError as error:
             raise place.row_error(index, Reason.SCORE, str(error)) from None
     return scores
+
+
+def _large(numbers: npt.NDArray[np.float64]) -> list[int]:
+    """Return the places of numbers that may have been other integers."""
+    found: list[int] = np.flatnonzero(np.abs(numbers) >= 1 << 53).tolist()
+    return found
 
 
 def read_weighting(
@@ -150,7 +163,11 @@ def _read_numbers(
             wanted = wanted._replace(
                 values="a number: if commas stand before decimals, give --decimal ,"
             )
-    values = _cast(column, pa.float64(), wanted, place, shown)
+    if pa.types.is_integer(column.type):
+        _refuse_missing(column, name, reason, place)
+        values = column.cast(pa.float64(), safe=False)
+    else:
+        values = _cast(column, pa.float64(), wanted, place, shown)
     numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
     return numbers
 

@@ -1,7 +1,8 @@
-"""Reads NDJSON: one JSON object a line, its keys as columns of text.
+"""Reads NDJSON: one JSON object a line, its keys as columns.
 
-Values become text as CSV has it, so that `_rows` interprets both alike and names the row
-of a bad one. A key that an object lacks, and null, is a missing value.
+A column of numbers or of booleans stays one, as Parquet has it; every other column becomes text
+as CSV has it. So `_rows` interprets all files alike and names the row of a bad value. A key that
+an object lacks, and null, is a missing value.
 """
 
 from __future__ import annotations
@@ -63,10 +64,7 @@ def read_objects(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
             if objects and not is_checked:
                 check_columns(path, names, list(dict.fromkeys(k for each in objects for k in each)))
                 is_checked = True
-            columns = {
-                name: pa.array([_text(each.get(name)) for each in objects], pa.string())
-                for name in names
-            }
+            columns = {name: _column([each.get(name) for each in objects]) for name in names}
             yield RawChunk(
                 columns,
                 raw.tell() / size,
@@ -111,6 +109,20 @@ class _Float(float):
     def __init__(self, written: str) -> None:
         is_whole = self.is_integer() and abs(self) < 1 << 53
         self.text = str(int(self)) if is_whole else written
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Return values as numbers or booleans if all are, and no number is changed; else as text."""
+    kinds = set(map(type, values)) - {type(None)}
+    try:
+        if kinds in ({bool}, {int}):
+            return pa.array(values)
+        is_exact = all(abs(each) < 1 << 53 for each in values if type(each) is int)
+        if kinds and kinds <= {int, float, _Float} and is_exact:
+            return pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, OverflowError):
+        pass  # integers of more than 64 bits
+    return pa.array([_text(each) for each in values], pa.string())
 
 
 def _text(value: Any) -> str | None:

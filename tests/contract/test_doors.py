@@ -32,6 +32,7 @@ from streameval_server.testing import running_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 REFUSED = "refused"
 NAN, INF = float("nan"), float("inf")
@@ -592,3 +593,82 @@ def test_the_adapter_of_torchmetrics() -> None:
         else:
             metric.update(torch.tensor([0.5]), torch.tensor([value], dtype=kind))
             assert metric.evaluator().num_positive_ref == int(wanted)
+
+
+def test_files(tmp_path: Path) -> None:
+    """Lines of JSON, and cells of CSV, where every value is a text."""
+    pytest.importorskip("pyarrow")
+    from streameval.cli._file_values import FileError
+    from streameval.cli._rows import Layout
+    from streameval.cli._rows import read_rows as read_file
+
+    def read(path: Path, kind: str, text: str) -> Any:
+        path.write_text(text, "utf-8", newline="")
+        try:
+            (rows,) = read_file(path, Layout(**{kind: kind}))
+        except FileError:
+            return REFUSED
+        (found,) = {"label": rows.labels, "id": rows.ids, "score": rows.scores}[kind]
+        return {"label": bool, "id": str, "score": lambda each: float(each) + 0.0}[kind](found)
+
+    def lines(kind: str, values: Sequence[Any]) -> list[Any]:
+        path = tmp_path / "rows.ndjson"
+        return [read(path, kind, json.dumps({kind: value}) + "\n") for value in values]
+
+    def cells(kind: str, values: Sequence[Any]) -> list[Any]:
+        path = tmp_path / "rows.csv"
+        quoted = [value.replace('"', '""') for value in values]
+        return [read(path, kind, f'{kind},other\r\n"{value}",x\r\n') for value in quoted]
+
+    # A cell cannot tell a number from its text, an object is its JSON, and the length of ids is
+    # checked where they go.
+    def is_other(kind: str, value: Any) -> bool:
+        if kind == "id":
+            return (
+                value == ""
+                or isinstance(value, dict)
+                or len(str(value).encode("utf-8", "replace")) > 128
+            )
+        return kind == "score" and isinstance(value, str)
+
+    def is_surrogate(value: Any) -> bool:
+        return isinstance(value, str) and value == "\ud800"
+
+    check(lines, json_only=True, without=lambda k, v: is_other(k, v) or is_surrogate(v))
+    check(
+        cells,
+        json_only=True,
+        without=lambda k, v: not isinstance(v, str) or is_other(k, v) or is_surrogate(v),
+    )
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
+def test_typed_columns_of_files(tmp_path: Path, ending: str) -> None:
+    """Ids of floats meet those of integers; a bad one is named by its row."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    from streameval.cli._file_values import FileError
+    from streameval.cli._rows import Layout
+    from streameval.cli._rows import read_rows as read_file
+
+    def read(kind: str, values: list[Any]) -> list[Any]:
+        path = tmp_path / f"rows.{ending}"
+        if ending == "parquet":
+            pq.write_table(pa.table({kind: values}), path)
+        elif ending == "csv":
+            path.write_text("\n".join([kind, *map(str, values)]) + "\n")
+        else:
+            path.write_text("".join(json.dumps({kind: value}) + "\n" for value in values))
+        (rows,) = read_file(path, Layout(**{kind: kind}))
+        return list({"id": rows.ids, "score": rows.scores}[kind])
+
+    assert read("id", [10000001, 10000002]) == ["10000001", "10000002"]
+    if ending != "csv":  # where a float is its text
+        assert read("id", [10000001.0, 10000002.0]) == ["10000001", "10000002"]
+        for bad in (2.0**53, 0.5):
+            with pytest.raises(FileError, match="row 2: id must be a text or an integer"):
+                read("id", [1.0, bad])
+    assert read("score", [1, 2**53]) == [1.0, 2.0**53]
+    with pytest.raises(FileError, match=r"row 2: score must be at most 2\*\*53"):
+        read("score", [1, 2**53 + 1])
