@@ -163,22 +163,31 @@ def _rows(
 def _wrong_rows(rows: list[list[str]], width: int, places: dict[str, int]) -> dict[int, str]:
     """Return what is wrong with each row that has no columns, by its place."""
     wrong = {}
-    for index, row in enumerate(rows):
-        if len(row) != width:
-            wrong[index] = f"Expected {width} columns, got {len(row)}"
-            continue
-        for place in places.values():
-            try:
-                row[place].encode()
-            except UnicodeEncodeError:
-                wrong[index] = f"it is not UTF-8: {_bytes(row[place])!r}"
+    if not set(map(len, rows)) <= {width}:
+        for index, row in enumerate(rows):
+            if len(row) != width:
+                wrong[index] = f"Expected {width} columns, got {len(row)}"
+    for place in places.values():
+        column = [row[place] if len(row) == width else "" for row in rows]
+        if not _is_utf8("".join(column)):
+            for index, value in enumerate(column):
+                if not _is_utf8(value):
+                    wrong[index] = f"it is not UTF-8: {_bytes(value)!r}"
     return wrong
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _columns(
     rows: list[list[str]], wrong: dict[int, str], places: dict[str, int]
 ) -> dict[str, pa.Array]:
-    good = [row for index, row in enumerate(rows) if index not in wrong]
+    good = [row for index, row in enumerate(rows) if index not in wrong] if wrong else rows
     return {
         name: pa.array([row[place] for row in good], pa.string()) for name, place in places.items()
     }
