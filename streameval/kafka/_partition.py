@@ -38,13 +38,17 @@ _log = logging.getLogger(__name__)
 LINGER_S = 0.25
 """How long messages wait for others, so that a slow topic is not one piece a message."""
 
+_MAX_DOUBLINGS = 20
 _PAUSE_S = 1.0
 """Before the server is asked again, after another process was found to have the partition."""
 
-IDLE_S, STALLED_S = 10.0, 30.0
-"""How long a partition without messages, which is not known to be at its end, and one whose
-messages do not become durable hold the others back: less than a server waits for labels before
-it lets predictions expire early."""
+IDLE_S = 10.0
+"""How long a partition without messages, which is not known to be at its end, holds others back."""
+
+STALLED_S = 5.0
+"""In this time others may go twice as far before a partition whose messages do not become durable.
+A server refuses predictions until labels make room, and these may be hours behind them: they
+come within the minute after which it lets predictions expire early, a few at a time."""
 
 STORE = "store"
 """The reason of a row that was read and that its stream refuses."""
@@ -144,7 +148,9 @@ class Partition:
 
     @property
     def low_us(self) -> int | None:
-        """The time of its earliest message that is not durable; None: it holds back no other.
+        """The time before which others are bounded by it; None: it holds back no other.
+
+        That of its earliest message that is not durable, and later while that does not change.
 
         While it is not known, because its first message is yet to come, that is the earliest
         of all times. O(1).
@@ -155,7 +161,8 @@ class Partition:
         if len(waiting) or parts:
             lows = [waiting.low_us, *(each.low_us for each in parts)]
             known = [each for each in lows if each is not None]
-            return min(known) if known and still_s < STALLED_S else None
+            further = 2.0 ** min(still_s / STALLED_S, _MAX_DOUBLINGS) - 1
+            return min(known) + int(further * self._max_skew_us) if known else None
         if waiting.is_at_end or still_s >= IDLE_S:
             return None
         return waiting.after_us

@@ -7,6 +7,7 @@ twice; that it has dropped none is asserted too.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
@@ -14,21 +15,24 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from streameval import Evaluator
 from streameval.client import Client, ClientError
+from streameval_server import Settings
+from streameval_server.testing import running_server
 
 from ..pages import codes
 from .broker import Broker, fetch
-from .conftest import wait_for
+from .conftest import consuming, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -359,3 +363,65 @@ def joined(address: str) -> float | None:
         except ClientError:
             return None
         return snapshot.num_positive_ref + snapshot.num_negative_ref or 0.5
+
+
+def test_what_retention_removes_is_counted(
+    broker: Broker, tmp_path: Path, free_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each message is a row or lost, with its offsets; aborted transactions lose none."""
+    number = 60_000
+    broker.create({"scores": 1, "labels": 1})
+
+    def send(first: int, last: int) -> None:
+        producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 20})
+        for row in range(first, last):
+            producer.produce("scores", b'{"id": "r%d", "score": 0.5}' % row)
+            if row % 10_000 == 0:
+                producer.flush(60)
+        assert producer.flush(60) == 0
+
+    settings = Settings(listen=free_address, data=tmp_path / "data")
+    cluster: Any = SimpleNamespace(brokers=broker.address)
+    with consuming(cluster, free_address) as running:
+        with running_server(settings):
+            send(0, 10)
+            wait_for(lambda: running.rows() == 10, "the first rows")
+            transactions = Producer({"bootstrap.servers": broker.address, "transactional.id": "t"})
+            transactions.init_transactions(30)
+            for row in range(20):
+                transactions.begin_transaction()
+                transactions.produce("labels", b'{"id": "r%d", "label": true}' % row)
+                (transactions.abort_transaction if row % 2 else transactions.commit_transaction)(30)
+            wait_for(lambda: running.rows() == 20, "labels of transactions")
+        # The server is away: the consumer reads on until it has enough, and then waits.
+        send(10, number)
+        wait_for(lambda: running.value("lag_messages", topic="scores", partition="0") > 9, "lag")
+        place = TopicPartition("scores", 0, 50_000)
+        admin = broker.admin()  # kept: it ends its requests when it is dropped
+        for removed in admin.delete_records([place]).values():
+            removed.result(30)
+        with running_server(settings):
+            lost = {"topic": "scores", "partition": "0"}
+            wait_for(
+                lambda: running.rows() + running.value("lost_messages_total", **lost) > number + 9,
+                "each message",
+            )
+            assert running.rows() + running.value("lost_messages_total", **lost) == number + 10
+            assert running.value("lost_messages_total", **lost) > 0
+            assert running.value("lost_messages_total", topic="labels", partition="0") == 0
+    (told,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert re.match(r"scores\[0\]: offsets \d+ to 49999 are lost: the topic removed them", told)
+
+
+def test_an_outage_has_passed_though_no_message_comes(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last line about the broker says so."""
+    broker.create({"scores": 2, "labels": 1})
+    cluster: Any = SimpleNamespace(brokers=broker.address)
+    with running_server() as address, consuming(cluster, address) as running:
+        wait_for(lambda: running.value("assigned_partitions") == 3, "partitions")
+        broker.kill()
+        wait_for(lambda: running.value("troubles_total", cause="broker") > 0, "the outage")
+        broker.start()
+        wait_for(lambda: caplog.messages[-1] == "broker: it has passed", "the end of it")

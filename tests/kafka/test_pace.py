@@ -35,7 +35,7 @@ def reading() -> Partition:
 
 
 def test_what_a_partition_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others wait for its earliest message; at its end, idle or stalled it holds none back."""
+    """Others wait for its earliest message, less and less long; at its end or idle for none."""
     now_s = [1_000.0]
     monkeypatch.setattr(_partition.time, "monotonic", lambda: now_s[0])
     partition = reading()
@@ -45,7 +45,9 @@ def test_what_a_partition_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     partition.add(dated(5_000, 3_000))
     assert partition.low_us == 3_000
     now_s[0] += STALLED_S
-    assert partition.low_us is None
+    assert partition.low_us == 3_000 + 10 * MINUTE_US
+    now_s[0] += 11 * STALLED_S
+    assert partition.low_us == 3_000 + 4_095 * 10 * MINUTE_US  # a month in a minute
     partition.add(dated(9_000, first=2))
     assert partition.low_us == 3_000
     partition._waiting.cut(3)
