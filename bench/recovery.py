@@ -2,6 +2,7 @@
 
     python bench/recovery.py [--quick]
     python bench/recovery.py --streams 10_000   # of 60 cases in 10 panes each, from a checkpoint
+    python bench/recovery.py --streams 10_000 --entries 189_000   # by id, replayed
 
 The benchmark logs `--cases` cases as a server does, in batches of 1,000, without a
 checkpoint. Then it opens the log as a start does: first by a replay of all rows, then,
@@ -12,6 +13,9 @@ values each, spread as well.
 Times are medians of three, with segments of one; the first line shows the time that
 the disk takes to append 4 KiB and sync. The file may still be in the page cache, as
 after a crash of the process; after a crash of the machine it is not.
+
+`--entries` replays batches of 10 predictions, and then of their labels, by turns in all
+streams, 20 ms of log time apart, without a checkpoint.
 """
 
 from __future__ import annotations
@@ -142,6 +146,34 @@ def measure_streams(path: Path, streams: int) -> tuple[float, float]:
     return statistics.median(clock), statistics.median(processor)
 
 
+def measure_replay(path: Path, streams: int, entries: int) -> tuple[float, float]:
+    """Return seconds to replay small batches by id of many streams, of clock and processor."""
+    core = open_core(SqliteStorage(path), NEVER)
+    rng = np.random.default_rng(SEED)
+    for number in range(entries):
+        turn, stream = divmod(number, streams)
+        ids = [f"{stream}-{turn // 2}-{row}" for row in range(10)]
+        batch = ingest_pb2.Batch(stream=f"stream-{stream}")
+        if turn % 2:
+            batch.labels.CopyFrom(ingest_pb2.Labels(ids=ids, positives=(rng.random(10) < 0.2)))
+        else:
+            batch.predictions.CopyFrom(ingest_pb2.Predictions(ids=ids, scores=rng.normal(size=10)))
+        now_us = START_US + 20_000 * number
+        request = ingest_pb2.IngestBatchRequest(batch=batch)
+        UnaryCall(core.committer, NEVER).ingest_batch(request.SerializeToString(), now_us)
+        if number % 200 == 199 or number == entries - 1:
+            core.committer.step(now_us).deliver()
+            core.applier.finish()
+    core.storage.close()
+    begin = time.process_time()
+    core, clock_s = opened(path)
+    processor_s = time.process_time() - begin
+    if core.recovery.replayed != entries:
+        raise SystemExit(f"{core.recovery.replayed} entries were replayed")
+    core.storage.close()
+    return clock_s, processor_s
+
+
 def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
     """Return the measurements of one log."""
     log(path, work, cases)
@@ -169,17 +201,21 @@ def main() -> None:
     print_host_at_exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, help="only that many streams, from a checkpoint")
+    parser.add_argument("--entries", type=int, help="with --streams: replay that many by id")
     parser.add_argument("--quick", action="store_true", help="1 M cases")
     parser.add_argument("--cases", type=int, default=10_000_000, help="cases in each log")
     arguments = parser.parse_args()
     cases = 1_000_000 if arguments.quick else arguments.cases
     if arguments.streams:
+        how = "from a checkpoint"
         with scratch() as directory:
-            clock_s, processor_s = measure_streams(directory / "streams", arguments.streams)
-        print(
-            f"{arguments.streams:,} streams from a checkpoint: {clock_s:.2f} s, "
-            f"{processor_s:.2f} s of the processor"
-        )
+            path, streams = directory / "streams", arguments.streams
+            if arguments.entries:
+                how = f"replayed from {arguments.entries:,} entries by id"
+                clock_s, processor_s = measure_replay(path, streams, arguments.entries)
+            else:
+                clock_s, processor_s = measure_streams(path, streams)
+        print(f"{streams:,} streams {how}: {clock_s:.2f} s, {processor_s:.2f} s of the processor")
         return
     works = {"doubles": Work("", ROWS), "bytes": Work("", ROWS, packed=True)}
     with scratch() as directory:

@@ -48,6 +48,8 @@ _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 # Plain integers: looking up a member of an enumeration takes longer than comparing it.
 _TTL_AFTER_EVENT, _TTL_AFTER_NOW = int(Due.TTL_AFTER_EVENT), int(Due.TTL_AFTER_NOW)
 _SCHEDULED = (_TTL_AFTER_EVENT, _TTL_AFTER_NOW, int(Due.RELABEL_TTL_AFTER_NOW))
+_PREDICT, _LABEL_NEGATIVE = int(Op.PREDICT), int(Op.LABEL_NEGATIVE)
+_FULL_NEGATIVE = int(Op.FULL_NEGATIVE)
 _NO_SLOTS = np.empty(0, dtype=np.int64)
 
 _IS_LABEL = np.isin(np.arange(len(Op)), range(Op.LABEL_NEGATIVE, Op.RETRACT))
@@ -154,7 +156,7 @@ class Joiner:
             Whether labels that wait for these predictions came with `at_us`, which is then
             when they became known, instead of now.
         """
-        ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
+        ops = np.full(len(ids), _PREDICT, dtype=np.uint8)
         if codes is None:
             codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
         if clusters is not None:
@@ -196,7 +198,7 @@ class Joiner:
             prediction keeps it as its event time, unless that is given.
         """
         ops = positives.astype(np.uint8)
-        ops += int(Op.LABEL_NEGATIVE if scores is None else Op.FULL_NEGATIVE)
+        ops += _LABEL_NEGATIVE if scores is None else _FULL_NEGATIVE
         if scores is None:
             scores = np.full(len(ids), np.nan)
         if event_us is None:
@@ -297,7 +299,7 @@ class Joiner:
             all_new = new.size == len(ids)
             slots[new] = table.add(ids if all_new else [ids[row] for row in new.tolist()])
         if at_us is not None:
-            early = (ops == Op.PREDICT) & _IS_EARLY[states]
+            early = (ops == _PREDICT) & _IS_EARLY[states]
             at_us = np.where(early, table.event_us[slots], at_us)
         stored = rules.stores[rule].nonzero()[0]
         if stored.size:
@@ -441,9 +443,10 @@ class Joiner:
             if due == _TTL_AFTER_EVENT:
                 due_us = self.table.event_us[chosen] + self.settings.ttl_us
                 buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), LAST_BUCKET)
+                buckets = buckets.astype(np.uint32)
             else:
-                buckets = np.full(chosen.size, self._due_bucket(due, 0))
-            self.table.schedule(chosen, buckets.astype(np.uint32))
+                buckets = np.full(chosen.size, self._due_bucket(due, 0), dtype=np.uint32)
+            self.table.schedule(chosen, buckets)
 
     def _due_bucket(self, due: int, event_us: int) -> int:
         settings = self.settings

@@ -90,10 +90,13 @@ class JoinTable(ExpiryIndex):
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, to within a few percent. O(1)."""
-        columns = (self.state, self.score, self.event_us, self.due, self.codes)
         units_bytes = 0 if self.units is None else self.units.nbytes
         return (
-            sum(column.nbytes for column in columns)
+            self.state.nbytes
+            + self.score.nbytes
+            + self.event_us.nbytes
+            + self.due.nbytes
+            + self.codes.nbytes
             + units_bytes
             + sys.getsizeof(self._free)
             + self._ids.memory_bytes
