@@ -43,7 +43,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         The most rows that may be added and not yet durable: 9 bytes each, some
         120 with an id. Rows beyond it are dropped and counted. A producer that is
         faster than the server should await `flush` from time to time.
-    batch_rows, linger_s, timeout_s
+    batch_rows, linger_s, timeout_s, close_timeout_s
         As of `Client`.
 
     Raises
@@ -89,8 +89,9 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         batch_rows: int = 10_000,
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
+        close_timeout_s: float = 5.0,
     ) -> None:
-        check_seconds(linger_s=linger_s, timeout_s=timeout_s)
+        check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         check_settings(
             when_full="drop",
             producer=producer,
@@ -106,6 +107,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
                 batch_rows=batch_rows,
                 linger_s=linger_s,
                 timeout_s=timeout_s,
+                close_timeout_s=close_timeout_s,
             )
 
         super().__init__(

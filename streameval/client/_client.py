@@ -68,9 +68,10 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         Fewer rows wait this long for more, in seconds.
     timeout_s : float
         Deadline of queries and of the management of streams, in seconds.
-    exit_timeout_s : float
-        How long a client that was not closed may delay the end of its process
-        to send its pending rows, in seconds.
+    close_timeout_s : float
+        How long `close` waits while no row becomes durable, in seconds; and how long a
+        client that was not closed may delay the end of its process to send its rows.
+        What is left then is lost, and a warning says how many rows.
 
     Raises
     ------
@@ -112,9 +113,9 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         batch_rows: int = 10_000,
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
-        exit_timeout_s: float = 2.0,
+        close_timeout_s: float = 5.0,
     ) -> None:
-        check_seconds(linger_s=linger_s, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s)
+        check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         check_settings(
             when_full=when_full,
             producer=producer,
@@ -131,7 +132,7 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
                 batch_rows=batch_rows,
                 linger_s=linger_s,
                 timeout_s=timeout_s,
-                exit_timeout_s=exit_timeout_s,
+                close_timeout_s=close_timeout_s,
             )
 
         super().__init__(

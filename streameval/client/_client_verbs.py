@@ -369,7 +369,8 @@ class ClientVerbs(PairVerbs[C]):
         Parameters
         ----------
         timeout_s : float or None
-            The longest wait for the flush, in seconds; None waits without limit.
+            The longest wait for the flush, in seconds; None waits for as long as rows become
+            durable. It ends after the client's `close_timeout_s` in which none did.
 
         Raises
         ------

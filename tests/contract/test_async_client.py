@@ -62,7 +62,7 @@ def test_the_twins_have_the_same_verbs(twin: type, kind: type) -> None:
             (p.name, p.kind, p.default) for p in theirs.values()
         ]
     ours = inspect.signature(AsyncClient).parameters.keys()
-    assert inspect.signature(Client).parameters.keys() - ours == {"when_full", "exit_timeout_s"}
+    assert inspect.signature(Client).parameters.keys() - ours == {"when_full"}
 
 
 def test_reads_its_own_writes(address: str) -> None:

@@ -250,7 +250,7 @@ def test_an_error_inside_with_is_not_masked(free_address: str) -> None:
     """An error inside a with statement is raised, although rows could not be sent."""
 
     def use() -> None:
-        with Client(free_address, exit_timeout_s=0.05) as client:
+        with Client(free_address, close_timeout_s=0.05) as client:
             client.stream("in/side").add_case(True, 1.0)
             raise ZeroDivisionError
 
@@ -367,9 +367,9 @@ def test_the_callers_columns_are_copied(free_address: str) -> None:
             "linger_s must be finite seconds and not negative, got -1.0",
         ),
         (
-            {"exit_timeout_s": float("nan")},
-            "exit_timeout_s",
-            "exit_timeout_s must be finite seconds and not negative, got nan",
+            {"close_timeout_s": float("nan")},
+            "close_timeout_s",
+            "close_timeout_s must be finite seconds and not negative, got nan",
         ),
         ({"batch_rows": 1.5}, "batch_rows", "batch_rows must be a whole number, got 1.5"),
         ({"batch_rows": 0}, "batch_rows", "batch_rows must be at least 1, got 0"),

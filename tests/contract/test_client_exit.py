@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import logging
 import os
 import subprocess
 import sys
 import textwrap
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from streameval.client import Client
+from streameval.client import AsyncClient, Client, DeadlineError
+from streameval.client._delivery import delivery as delivery_module
+from streameval.client._delivery.delivery import FlushWait
+from streameval_server._model.server_settings import Settings
+from streameval_server.testing import running_server
 
 
 def run_script(address: str, code: str) -> subprocess.CompletedProcess[str]:
@@ -102,10 +110,78 @@ def test_exit_needs_no_new_threads(address: str) -> None:
 def test_exit_does_not_wait_for_ever(free_address: str) -> None:
     """Without a server the end of the process is delayed briefly, and a warning is logged."""
     code = """
-    Client(address, exit_timeout_s=0.2).stream("at/exit").add_case(True, 1.0)
+    Client(address, close_timeout_s=0.2).stream("at/exit").add_case(True, 1.0)
     """
     began = time.monotonic()
     done = run_script(free_address, code)
     assert done.returncode == 0
     assert "1 row not durable after 0.2 s" in done.stderr
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_closing_says_how_many_rows_are_lost(
+    free_address: str, caplog: pytest.LogCaptureFixture, kind: type[Client | AsyncClient]
+) -> None:
+    """Without a server `close` takes `close_timeout_s`, whatever its own time-out is."""
+    caplog.set_level(logging.WARNING, "streameval.client")
+    assert inspect.signature(kind).parameters["close_timeout_s"].default == 5.0
+
+    async def close_async() -> None:
+        client = AsyncClient(free_address, close_timeout_s=0.2)
+        client.stream("a").add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, 0.3])
+        await client.close(timeout_s=None)
+
+    def close() -> None:
+        client = Client(free_address, close_timeout_s=0.2)
+        client.stream("a").add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, 0.3])
+        client.close(timeout_s=None)
+
+    with pytest.raises(DeadlineError, match=r"3 rows not durable after 0\.2 s"):
+        close() if kind is Client else asyncio.run(close_async())
+    messages = [record.message for record in caplog.records]
+    assert messages[-1] == f"streameval client of {free_address}: 3 rows lost"
+    assert sum("lost the server" in message for message in messages) == 1
+
+
+def test_closing_waits_while_rows_become_durable() -> None:
+    """Only a time in which none does counts towards `close_timeout_s`."""
+    clock = [0.0]
+    sender = SimpleNamespace(settled_rows=0, error=None)
+    delivery = SimpleNamespace(
+        sender=sender, flush_timeout=lambda limit_s, _: DeadlineError(f"after {limit_s}")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delivery_module.time, "monotonic", lambda: clock[0])
+        wait = FlushWait(delivery, 100, 30.0, 5.0)
+        for clock[0], sender.settled_rows in ((4.0, 10), (8.0, 20), (12.0, 30)):
+            assert wait.left_s() == 5.0
+        clock[0] = 16.0
+        assert wait.left_s() == 1.0
+        clock[0] = 17.0
+        with pytest.raises(DeadlineError, match=r"after 5\.0"):
+            wait.left_s()
+        sender.settled_rows, clock[0] = 40, 29.0
+        assert wait.left_s() == 1.0
+        clock[0] = 30.0
+        with pytest.raises(DeadlineError, match=r"after 30\.0"):
+            wait.left_s()
+
+
+def test_a_server_that_is_lost_and_comes_back_is_logged_once(
+    free_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line when it is lost, however often the client tries, and one when it is back."""
+    caplog.set_level(logging.WARNING, "streameval.client")
+
+    def lines(text: str) -> int:
+        return sum(text in record.message for record in caplog.records)
+
+    with Client(free_address) as client:
+        client.stream("a").add_case(True, 0.5)
+        deadline = time.monotonic() + 30
+        while client.statistics().connections < 4:
+            assert time.monotonic() < deadline
+        with running_server(Settings(listen=free_address, memory=True)):
+            client.flush()
+            assert (lines("lost the server"), lines("the server is back")) == (1, 1)

@@ -19,7 +19,8 @@ import grpc
 
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.connection import BaseConnection
-from streameval.client._delivery.delivery import Delivery
+from streameval.client._delivery.delivery import Delivery, FlushWait
+from streameval.client._delivery.statistics import count
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.async_transport import is_cancelling
 from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
@@ -38,9 +39,6 @@ A = TypeVar("A")
 
 _log = logging.getLogger("streameval.client")
 
-_EXIT_TIMEOUT_S = 2.0
-"""How long a client may flush when an exception ends its ``async with`` block."""
-
 
 class AsyncConnection(BaseConnection):
     """The connection of an `AsyncClient`; its coroutines wait on the event loop.
@@ -50,7 +48,7 @@ class AsyncConnection(BaseConnection):
     transport : AsyncTransport
     producer : str or None
         A new UUID when None.
-    max_buffered_rows, batch_rows, linger_s, timeout_s
+    max_buffered_rows, batch_rows, linger_s, timeout_s, close_timeout_s
         As of `AsyncClient`.
     """
 
@@ -63,8 +61,9 @@ class AsyncConnection(BaseConnection):
         batch_rows: int,
         linger_s: float,
         timeout_s: float,
+        close_timeout_s: float,
     ) -> None:
-        super().__init__(transport.address, timeout_s=timeout_s, exit_timeout_s=_EXIT_TIMEOUT_S)
+        super().__init__(transport.address, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         self.transport = transport
         self.worker = AsyncWorker(transport, linger_s=linger_s, timeout_s=timeout_s)
         self.buffer = Buffer(
@@ -94,8 +93,8 @@ class AsyncConnection(BaseConnection):
             self._asking = self.transport.blocking()
         return self._asking.ask(call, timeout_s)
 
-    async def flush(self, timeout_s: float | None) -> int:
-        return await self.worker.flush(timeout_s)
+    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
+        return await self.worker.flush(timeout_s, stall_s)
 
     async def _send_merge(
         self, upload: Upload, timeout_s: float | None
@@ -117,10 +116,9 @@ class AsyncConnection(BaseConnection):
         left = self.delivery.statistics().pending
         if left:
             _log.warning(
-                "streameval client of %s: %d rows were not sent: close an AsyncClient before "
-                "its event loop ends",
+                "streameval client of %s: %s lost: close an AsyncClient before its event loop ends",
                 self.address,
-                left,
+                count(left, "row"),
             )
 
 
@@ -198,18 +196,14 @@ class AsyncWorker:
 
     # --- Called by other tasks ------------------------------------------------------------------
 
-    async def flush(self, timeout_s: float | None) -> int:
-        """Wait until all rows added so far are settled; see `Client.flush`."""
+    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
+        """Wait until all rows added so far are settled; as `Worker.flush`."""
         self.start()
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         target = self.delivery.begin_flush()
         self._rows.notify()
-        known = self.delivery.sender.error
-        while (revision := self.delivery.flush_result(target, known)) is None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise self.delivery.flush_timeout(timeout_s, target)
-            await self._changed.wait(left)
+        wait = FlushWait(self.delivery, target, timeout_s, stall_s)
+        while (revision := wait.result()) is None:
+            await self._changed.wait(wait.left_s())
         return revision
 
     async def stop(self) -> None:

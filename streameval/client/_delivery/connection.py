@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
+from streameval.client._delivery.statistics import count
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
 
@@ -119,10 +120,10 @@ class BaseConnection:
     buffer: Buffer
     delivery: Delivery
 
-    def __init__(self, address: str, *, timeout_s: float, exit_timeout_s: float) -> None:
+    def __init__(self, address: str, *, timeout_s: float, close_timeout_s: float) -> None:
         self.address = address
         self.timeout_s = timeout_s
-        self.exit_timeout_s = exit_timeout_s
+        self.close_timeout_s = close_timeout_s
         self._closed = False
 
     @property
@@ -172,8 +173,8 @@ class BaseConnection:
             self.record_revision(response.revision)
             return response.revision
 
-    async def flush(self, timeout_s: float | None) -> int:
-        """Wait until all rows added so far are settled; see `Client.flush`."""
+    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
+        """Wait until all rows added so far are settled; see `Worker.flush`."""
         raise NotImplementedError
 
     async def close(self, timeout_s: float | None) -> None:
@@ -183,14 +184,17 @@ class BaseConnection:
         self._closed = True
         self.buffer.close("the client is closed")
         try:
-            await self.flush(timeout_s)
+            await self.flush(timeout_s, self.close_timeout_s)
         finally:
             await self._stop()
+            left = self.statistics().pending
+            if left:
+                _log.warning("streameval client of %s: %s lost", self.address, count(left, "row"))
 
     async def close_quietly(self) -> None:
         """Close and log errors instead of raising them: an exception is on its way already."""
         try:
-            await self.close(self.exit_timeout_s)
+            await self.close(self.close_timeout_s)
         except ClientError as error:
             _log.warning("streameval client of %s: %s", self.address, error)
 
@@ -215,7 +219,7 @@ class Connection(BaseConnection):
     transport : Transport
     producer : str or None
         A new UUID when None, and in each forked child.
-    when_full, max_buffered_rows, batch_rows, linger_s, timeout_s, exit_timeout_s
+    when_full, max_buffered_rows, batch_rows, linger_s, timeout_s, close_timeout_s
         As of `Client`.
     """
 
@@ -229,9 +233,9 @@ class Connection(BaseConnection):
         batch_rows: int,
         linger_s: float,
         timeout_s: float,
-        exit_timeout_s: float,
+        close_timeout_s: float,
     ) -> None:
-        super().__init__(transport.address, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s)
+        super().__init__(transport.address, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         self.transport = transport
         self._linger_s = linger_s
         self.buffer = Buffer(
@@ -267,8 +271,8 @@ class Connection(BaseConnection):
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         return self.transport.ask(call, timeout_s)
 
-    async def flush(self, timeout_s: float | None) -> int:
-        return self.worker.flush(timeout_s)
+    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
+        return self.worker.flush(timeout_s, stall_s)
 
     async def _send_merge(
         self, upload: Upload, timeout_s: float | None

@@ -69,6 +69,7 @@ class Delivery:
         )
         self._address = address
         self._opened_s = 0.0
+        self._is_lost = False  # as the log says
         # What flushes have raised, and what the log has.
         self._raised_losses = _LossReport()
         self._logged_losses = _LossReport()
@@ -131,12 +132,23 @@ class Delivery:
         self.sender.receive(response, self.buffer.clock_ns() // 1_000)
         if self.sender.held_rows and self.buffer.is_full:
             self.sender.refuse_held()
+        if self._is_lost and self.sender.phase is Phase.READY:
+            self._is_lost = False
+            _log.warning("streameval client of %s: the server is back", self._address)
         return self.sender.phase is Phase.READY
 
     def disconnected(self, error: ClientError | None, now_s: float) -> bool:
         """Record that the connection has ended; return whether to open another one."""
+        # A cut that the next connection makes good is no outage.
+        is_outage = self.sender.phase is Phase.OPENING and error is not None
         self.sender.disconnected(error, now_s)
-        return self.sender.phase is not Phase.FENCED
+        if self.sender.phase is Phase.FENCED:
+            return False
+        has_rows = self.sender.pending or self.buffer.has_rows()
+        if is_outage and has_rows and not self._is_lost:
+            self._is_lost = True
+            _log.warning("streameval client of %s: lost the server: %s", self._address, error)
+        return True
 
     def discard(self) -> None:
         """Drop the buffer's rows and all later ones: this producer is fenced."""
@@ -216,6 +228,58 @@ class Delivery:
         if lost is not None:
             self._next_log_s = now_s + _MIN_LOG_INTERVAL_S
             _log.warning("streameval client of %s: %s", self._address, lost)
+
+
+class FlushWait:
+    """A flush that waits: whether it is done, and for how long it may go on.
+
+    Parameters
+    ----------
+    delivery : Delivery
+    target : int
+        How many rows must be settled.
+    timeout_s, stall_s : float or None
+        The longest wait, and the longest time in which no row is settled.
+    """
+
+    def __init__(
+        self, delivery: Delivery, target: int, timeout_s: float | None, stall_s: float | None
+    ) -> None:
+        self._delivery, self._target = delivery, target
+        self._timeout_s, self._stall_s = timeout_s, stall_s
+        self._known = delivery.sender.error
+        self._settled = delivery.sender.settled_rows
+        self._begun_s = self._moved_s = time.monotonic()
+
+    def result(self) -> int | None:
+        """Return the revision when it is done, None before. Raises as `Delivery.flush_result`."""
+        return self._delivery.flush_result(self._target, self._known)
+
+    def left_s(self) -> float | None:
+        """Return how long to wait for a change; None means until there is one.
+
+        Raises
+        ------
+        DeadlineError
+            When it has waited long enough.
+        """
+        now_s = time.monotonic()
+        if self._settled != self._delivery.sender.settled_rows:
+            self._settled, self._moved_s = self._delivery.sender.settled_rows, now_s
+        left = [
+            (begun_s + limit_s - now_s, limit_s)
+            for begun_s, limit_s in (
+                (self._begun_s, self._timeout_s),
+                (self._moved_s, self._stall_s),
+            )
+            if limit_s is not None
+        ]
+        if not left:
+            return None
+        shortest_s, limit_s = min(left)
+        if shortest_s <= 0:
+            raise self._delivery.flush_timeout(limit_s, self._target)
+        return shortest_s
 
 
 class _LossReport:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from streameval.client._delivery.delivery import FlushWait
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 from streameval.v1 import ingest_pb2
@@ -73,19 +74,18 @@ class Worker:
         with self._lock:
             return self._delivery.statistics()
 
-    def flush(self, timeout_s: float | None) -> int:
-        """Wait until all rows added so far are settled; see `Client.flush`."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
+        """Wait until all rows added so far are settled; see `Client.flush`.
+
+        At most `timeout_s`, and `stall_s` while no row is settled.
+        """
         with self._lock:
             target = self._delivery.begin_flush()
         self.buffer.wake()
         with self._lock:
-            known = self._sender.error
-            while (revision := self._delivery.flush_result(target, known)) is None:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise self._delivery.flush_timeout(timeout_s, target)
-                self._changed.wait(left)
+            wait = FlushWait(self._delivery, target, timeout_s, stall_s)
+            while (revision := wait.result()) is None:
+                self._changed.wait(wait.left_s())
             return revision
 
     def stop(self, timeout_s: float) -> None:
