@@ -26,13 +26,16 @@ from streameval.payloads import (
     wanted_types,
 )
 from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._batch.decode import check_times
 from streameval_server._model.errors import (
     BODY_TOO_LONG,
     RETRY_AFTER_S,
     Code,
+    RefusedError,
     RequestError,
     too_long,
 )
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._payloads.row_batches import RowKind, batch_of_rows
 from streameval_server._payloads.row_collector import RowCollector
 from streameval_server._runtime.open_calls import stopping_error
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streameval.payloads import Event, PayloadMapping, PayloadRow
-    from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._runtime.runtime import Runtime
 
     _Item = tuple[int, PayloadMapping, PayloadRow]
@@ -138,19 +140,22 @@ class _StreamRows:
     settings : StreamSettings or None
         Of the stream; None where it does not exist: its first row creates it, so it takes
         clusters and weights.
+    runtime
+        Its limits and its clock say which times the stream takes.
     """
 
-    def __init__(self, stream: str, settings: StreamSettings | None) -> None:
+    def __init__(self, stream: str, settings: StreamSettings | None, runtime: Runtime) -> None:
         self._stream = stream
         self._settings = settings
+        self._runtime = runtime
         self._scores: dict[str, float] = {}
         self.scored: list[_Item] = []
         self.labelled: list[_Item] = []
 
-    def add(self, item: _Item) -> tuple[Reason, str] | None:
-        """Take a row, or return why it is refused."""
+    def add(self, item: _Item) -> tuple[str, str] | None:
+        """Take a row, or return why it is refused: the reason and a message."""
         row = item[2]
-        unfit = self._unfit(row)
+        unfit = self._unfit(row) or self._untimely(row)
         if unfit is not None:
             return unfit
         if row.score is not None:
@@ -160,13 +165,30 @@ class _StreamRows:
                     f"id {row.id!r} has several rows with different scores in this request: "
                     "select an id that each row has for itself"
                 )
-                return Reason.ID, message
+                return Reason.ID.value, message
             self.scored.append(item)
         if row.label is not None:
             self.labelled.append(item)
         return None
 
-    def _unfit(self, row: PayloadRow) -> tuple[Reason, str] | None:
+    def _untimely(self, row: PayloadRow) -> tuple[str, str] | None:
+        """Return why the stream takes no row of this time; None when it does.
+
+        A batch would be refused for it and halved until such rows stand alone, which costs each
+        of them two batches.
+        """
+        if row.score is None or row.time_us is None:
+            return None
+        now_us, disputed_us = self._runtime.now_us(), self._runtime.core.committer.disputed_us
+        clocks_us = (now_us, now_us if disputed_us is None else disputed_us)
+        settings = self._settings or StreamSettings()
+        try:
+            check_times(row.time_us, "time", clocks_us, self._runtime.limits, settings)
+        except RefusedError as error:
+            return STORE, str(error)
+        return None
+
+    def _unfit(self, row: PayloadRow) -> tuple[str, str] | None:
         """Return why a row's cluster or weight does not fit the stream; None when they do."""
         settings = self._settings
         if settings is None:
@@ -175,14 +197,14 @@ class _StreamRows:
             if row.cluster is None:
                 return None
             message = f"stream {self._stream} declares no clusters: leave the mapping's cluster out"
-            return Reason.CLUSTER, message
+            return Reason.CLUSTER.value, message
         if row.score is not None and row.cluster is None:
             key = f", by {settings.cluster_key}" if settings.cluster_key else ""
             message = f"stream {self._stream} declares clusters{key}: give the mapping a cluster"
-            return Reason.CLUSTER, message
+            return Reason.CLUSTER.value, message
         if row.weight is not None:
             message = f"stream {self._stream} declares clusters, so its labels take no weights"
-            return Reason.WEIGHT, message
+            return Reason.WEIGHT.value, message
         return None
 
 
@@ -318,12 +340,14 @@ class PayloadIntake:
                 if problem is not None:
                     raise RequestError(Code.PERMISSION_DENIED, problem, reason="STREAM_FORBIDDEN")
                 facts = self._runtime.core.committer.catalog.get(each.stream)
-                group = _StreamRows(each.stream, None if facts is None else facts.settings)
+                group = _StreamRows(
+                    each.stream, None if facts is None else facts.settings, self._runtime
+                )
                 groups[each.stream] = group
             unfit = group.add((place, mapping, each))
             if unfit is not None:
                 reason, message = unfit
-                refused.append((mapping, Refused(place, reason.value, message, id=each.id)))
+                refused.append((mapping, Refused(place, reason, message, id=each.id)))
         result = IntakeResult(ignored=read.ignored)
         self._ignore(result.ignored)
         for mapping, why in refused:

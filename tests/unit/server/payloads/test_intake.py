@@ -12,6 +12,7 @@ pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval.payloads import Event, PayloadMapping
 from streameval.v1 import ingest_pb2
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.limits import Limits
 from streameval_server._payloads import intake as module
 from streameval_server._payloads.intake import IntakeResult, PayloadIntake
 
@@ -26,7 +27,9 @@ class Disk:
 
     def __init__(self, error: RequestError | None = None) -> None:
         self.is_durable = asyncio.Event()
-        self.core = SimpleNamespace(committer=SimpleNamespace(catalog={}))
+        self.core = SimpleNamespace(committer=SimpleNamespace(catalog={}, disputed_us=None))
+        self.limits = Limits()
+        self.batches = 0
         self.calls = SimpleNamespace(stopping=False)
         self._error = error
 
@@ -34,6 +37,7 @@ class Disk:
         return 1
 
     async def settled(self, _submit: Callable[[Any], Any]) -> ingest_pb2.IngestBatchResponse:
+        self.batches += 1
         await self.is_durable.wait()
         if self._error is not None:
             raise self._error
@@ -123,3 +127,21 @@ def test_reading_ends_with_the_server_and_with_its_time(monkeypatch: pytest.Monk
         intake.read(coming(stop))
     assert (caught.value.code, caught.value.retry_after_s) == (Code.UNAVAILABLE, 1.0)
     assert read == [0, 1, 2, 3, 4]
+
+
+def test_rows_of_a_wrong_time_make_no_batches() -> None:
+    """A batch with them would be halved until each stands alone: two batches for each."""
+
+    async def run() -> None:
+        disk = Disk()
+        disk.is_durable.set()
+        intake = PayloadIntake([LINES], disk, auto_create=True)
+        body = {"score": 0.5, "time": "2100-01-01T00:00:00Z"}
+        late = [Event({**body, "id": str(number)}) for number in range(100)]
+        read = intake.read([*late, Event({"id": "good", "score": 0.5})])
+        result = await intake.take(read, lambda _stream: None)
+        assert (result.rows, len(result.refused), disk.batches) == (1, 100, 1)
+        message = "event time must not lie in the future, got 2100-01-01T00:00:00+00:00"
+        assert {(each.reason, each.message) for each in result.refused} == {("store", message)}
+
+    asyncio.run(run())
