@@ -200,8 +200,9 @@ def _event(given: Any, resource: Mapping[str, Any], scope: str) -> Event:
         scope=scope,
         time_ns=_nanoseconds(record, "timeUnixNano")
         or _nanoseconds(record, "observedTimeUnixNano"),
-        trace_id=_text(record, "traceId"),
-        span_id=_text(record, "spanId"),
+        # In either case: as an id, one span is one text in both encodings.
+        trace_id=_text(record, "traceId").lower(),
+        span_id=_text(record, "spanId").lower(),
     )
 
 

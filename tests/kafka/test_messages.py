@@ -76,7 +76,10 @@ def test_structured_cloud_events() -> None:
 
 @pytest.mark.parametrize("headers", [[], [("traceparent", b"00-1")], None])
 def test_structured_cloud_events_without_a_content_type(headers: list | None) -> None:
-    """They are known by the attributes that an event has; the payload alone is a payload."""
+    """They are known by the attributes that an event has; the payload alone is a payload.
+
+    Met in cloudevents/spec#812, sdk-go#1113, sdk-java#370 and #422 (Knative's sink).
+    """
     event = {**CE, "data": V2}
     assert rows(KSERVE, headers, json.dumps(event).encode()) == EXPECTED
     (read,) = read_message("t", b"k", headers, json.dumps(event).encode(), {"another type"})
@@ -93,7 +96,8 @@ PLAIN = {"preset": "ndjson", "stream": "s"}
 @pytest.mark.parametrize(
     "frame",
     [
-        b"\0\0\0\0\1",  # Confluent, JSON Schema
+        b"\0\0\0\0\1",  # Confluent, JSON Schema: provectus/kafka-ui#643
+        b"\0\0\0\1\x86",  # pact-jvm#1503
         b"\0\xff\xff\xff\xff",
         b"\0\0\0\0{",  # a schema's number may look like JSON
         b"\0\0\0\0\0\0\0\0\1",  # Apicurio, a number of eight bytes
@@ -112,7 +116,12 @@ def test_json_in_the_frame_of_a_schema_registry(frame: bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"\0\0\0\0\1\x06sr1\xcd\xcc\xec?", "5 bytes of a schema registry's frame"),  # Avro
+        # Avro: stream-reactor#844, kafkajs/confluent-schema-registry#146
+        (b"\0\0\0\0\1\x06sr1\xcd\xcc\xec?", "5 bytes of a schema registry's frame"),
+        (
+            b"\0\2\xb8\xb0\x8b\x80\xe0\xb7",
+            "5 bytes of a schema registry's frame",
+        ),  # Apicurio/apicurio-registry#4199
         (b"\0\0\0\0\1\0\n\x03sr1", "5 bytes of a schema registry's frame"),  # Protobuf
         (b"\0\0\0\0\1{", "5 bytes of a schema registry's frame"),
         (b"\3\5" + b"u" * 16 + b"\x78\x9c", "is not JSON"),  # Glue, packed

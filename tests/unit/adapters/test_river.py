@@ -267,6 +267,16 @@ def test_a_decision_is_a_score_of_one_or_zero(make, pos_val: Any, other: Any) ->
         metric.update(pos_val, None)
 
 
+def test_members_of_a_forest(river, make, require) -> None:
+    """ARFClassifier does the same (online-ml/river#1273)."""
+    forest = require("river.forest")
+    classifier = forest.ARFClassifier(n_models=3, seed=1, metric=make(metric="auc_roc"))
+    for x, y in river.datasets.Phishing().take(120):
+        classifier.predict_proba_one(x)
+        classifier.learn_one(x, y)
+    assert classifier.predict_proba_one(x)
+
+
 def test_members_of_an_ensemble(river, make, require) -> None:
     """SRPClassifier clones its metric for each member, and weighs their votes by it."""
     ensemble = require("river.ensemble")

@@ -365,7 +365,10 @@ CONVERSIONS = ["bfloat16", "float16", "float32", "half", "float", "double", "set
 
 @pytest.mark.parametrize("conversion", CONVERSIONS)
 def test_the_state_keeps_its_type(torch, make, feed, conversion: str) -> None:
-    """Of a model that is converted with the metric in it: rounded scores would tie."""
+    """Of a model that is converted with the metric in it: rounded scores would tie.
+
+    Met in torchmetrics#484, #1561 and #2314 (DeepSpeed), eora-ai/torchok#103 (bfloat16).
+    """
     rows = [(scores + 1e-9 * np.arange(scores.size), labels) for scores, labels in batches()]
     model = torch.nn.ModuleDict({"net": torch.nn.Linear(1, 1), "area": make(metric="auc_roc")})
     area = model["area"]

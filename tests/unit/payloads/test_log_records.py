@@ -19,6 +19,9 @@ def read(*records: Any, **sender: Any) -> list[Event | UnreadableEvent]:
 
 @pytest.mark.parametrize(
     ("value", "found"),
+    # Met in public reports: opentelemetry-collector-contrib#44217 (integers as texts),
+    # Necmttn/ax#850 (integers as numbers), opentelemetry-proto#476 and remote_logger#22 (names of
+    # the proto), opentelemetry-collector#7008 (empty messages).
     [
         ({"doubleValue": None}, None),
         ({"stringValue": None, "doubleValue": 0.5}, 0.5),
@@ -69,6 +72,8 @@ def test_fields_that_are_null_are_absent() -> None:
 
 @pytest.mark.parametrize(
     ("record", "message"),
+    # Met in public reports: anthropics/claude-code#82365 ({} for a number, which cost the batch),
+    # Logflare#3683 (one bad id cost the batch), contrib#35739 (JSON that is no OTLP).
     [
         ({"body": 7}, "a value must be an object, got 7"),
         ({"body": {"intValue": "x"}}, "intValue must be an integer, got 'x'"),
@@ -97,6 +102,14 @@ def test_a_bad_record_costs_itself(record: Any, message: str) -> None:
     assert before == after == Event(1)
     assert isinstance(bad, UnreadableEvent)
     assert message in bad.message
+
+
+def test_ids_of_spans_are_hexadecimal_in_either_case() -> None:
+    """As the collector writes them (opentelemetry-proto#579), so that one span is one id."""
+    (event,) = read({"traceId": "5B8EFFF798038103D269B633813FC60C", "spanId": "EEE19B7EC3C1B174"})
+    assert event == Event(
+        None, {"traceid": "5b8efff798038103d269b633813fc60c", "spanid": "eee19b7ec3c1b174"}
+    )
 
 
 def test_a_bad_resource_costs_its_records() -> None:

@@ -1,4 +1,8 @@
-"""Tensors as bytes behind the JSON of a response, as Triton and KServe write them."""
+"""Tensors as bytes behind the JSON of a response, as Triton and KServe write them.
+
+Met in kserve#2672 (the logger shows riddles) and #3685, triton-inference-server#633, #1822, #4244
+and #4722, openvino's model_server#1529 and #1762.
+"""
 
 from __future__ import annotations
 

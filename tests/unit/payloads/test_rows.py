@@ -341,6 +341,9 @@ WRONG_SHAPE = [(None, Reason.LENGTH)]
 
 @pytest.mark.parametrize(
     ("data", "shape", "class_", "expected"),
+    # Met in public reports: MLServer#185 and seldon-core#3156 (nested data), MLServer#2197 and
+    # #1625 ([N, 1] for [N]), seldon-core#5188 (a shape that is not the data's), triton#2870 (flat
+    # data), triton#5035 (a batch as [N] or [N, 1]), triton#3711 (-1 in a configuration's shape).
     [
         ([0.9, 0.2, 0.7], [3], 1, NO_CLASS),
         ([0.9, 0.2, 0.7], [3, 1], 1, NO_CLASS),
@@ -391,6 +394,8 @@ def test_the_first_output_may_be_another() -> None:
 
 @pytest.mark.parametrize(
     ("predictions", "expected"),
+    # Met in public reports: kserve#374 and #1100 (classes or probabilities), kubeflow/kale#394
+    # (classes), seldon-core#145 (one dimension for two), kserve#3377 (a scalar for a list).
     [
         ([0.9, 0.2, 0.7], NO_CLASS),
         ([[0.9, 0.2], [0.7, 0.3]], [("e1/0", 0.2), ("e1/1", 0.3)]),

@@ -121,7 +121,11 @@ def test_the_paths_of_presets_are_plain() -> None:
     ],
 )
 def test_false_and_places_are_kept(expression: str, body: Any, found: Any) -> None:
-    """Nothing of a row is lost to `||` or to a list; what is missing is no label."""
+    """Nothing of a row is lost to `||` or to a list; what is missing is no label.
+
+    Met in kyverno#9743, kyverno/website#1164, jmespath.py#83 and #281 (0.0), jqlang/jq#2042 and
+    #1275 (empty texts), lowdefy#819.
+    """
     assert Selector(expression, "label").select(Event(body)._asdict()) == found
 
 
