@@ -157,7 +157,7 @@ def test_calls_leave_a_line_without_what_they_were_about(
         labels = ingest_pb2.Labels(ids=[secret, secret * 9], positives=[True, True])
         predictions = ingest_pb2.Predictions(ids=[secret, secret], scores=[float("nan"), 0.5])
         cases = ingest_pb2.Cases(
-            scores=[0.5],
+            scores=[float("nan")],
             positives=[True],
             segments=[ingest_pb2.SegmentColumn(key=secret, values=[secret], codes=[0])],
         )
