@@ -42,6 +42,9 @@ _MAX_EPOCHS = 64
 
 _DEFAULT_RETENTION = timedelta(days=30)
 _TIMEOUT_S = 10.0
+_VISIBLE_TIMEOUT_S = 120.0
+"""How long rows that are durable may take until they are counted."""
+
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -305,7 +308,7 @@ class Load:
         call = calls.snapshot(
             selection, revision, ["auc_roc"], level=0.95, anytime=False, projection=False
         )
-        coverage = self._ask(call).coverage
+        coverage = self._transport.ask(call, _VISIBLE_TIMEOUT_S).coverage
         counters = self._info().counters
         assert counters is not None  # in every answer to GetStream
         joined = 0 if coverage is None else coverage.labelled

@@ -71,10 +71,7 @@ def push(
     begun_s = time.monotonic()
     given = parse_settings(**(settings or {}))
     if given and not create:
-        raise StreamEvalError(
-            f"--{next(iter(given))} needs --create; a stream that exists "
-            "changes by 'streameval streams update'"
-        )
+        raise StreamEvalError(_settings_refusal(settings or {}, to, stream))
     files = _files(file, layout, labels)
     file_of_rejects = None
     if rejects is not None:
@@ -168,6 +165,16 @@ def _lacks_positives(files: list[tuple[Path, Layout]], checked: list[_Checked]) 
 
 def _warn(message: str) -> None:
     err.print(f"streameval: {message}", soft_wrap=True, markup=False)
+
+
+def _settings_refusal(settings: Mapping[str, Any], to: str, stream: str) -> str:
+    """Return why settings need --create, with what changes the first one of an existing stream."""
+    name, value = next((name, value) for name, value in settings.items() if value is not None)
+    message = f"--{name} needs --create"
+    if name != "retention":
+        return f"{message}: a stream that exists keeps its {name}"
+    command = ["streameval", "streams", "update", to, stream, f"--{name}", str(value)]
+    return f"{message}; if the stream exists, run {shlex.join(command)}"
 
 
 def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows | None]:

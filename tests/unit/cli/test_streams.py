@@ -210,4 +210,7 @@ def test_settings_of_push_need_create(address: str, history: Path) -> None:
     """A setting that would be ignored is refused."""
     code, _, errors = run("push", history, "--to", address, "--stream", "h/3", "--pane", "1h")
     assert code == 2
-    assert "--pane needs --create" in errors
+    assert "--pane needs --create: a stream that exists keeps its pane" in errors
+    _, _, errors = run("push", history, "--to", address, "--stream", "h/3", "--retention", "2y")
+    remedy = f"streameval streams update {address} h/3 --retention 2y"
+    assert errors.endswith(f"--retention needs --create; if the stream exists, run {remedy}\n")
