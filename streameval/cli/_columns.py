@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_INTEGER = re.compile(r"\s*[+-]?\d{1,400}\s*", re.ASCII)
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+(e[+-]?\d+)?\s*", re.IGNORECASE)
-_INTEGER = re.compile(r"[+-]?\d{1,400}", re.ASCII)
-_MAX_INTEGER = 2.0**53
 _WHOLE = r"^\d{1,18}$"
 _ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?$"
 
@@ -104,13 +102,6 @@ def read_scores(column: pa.Array, place: Place, decimal: str = ".") -> npt.NDArr
     if not finite.all():
         bad = int(np.argmin(finite))
         raise place.row_error(bad, Reason.SCORE, f"score must be finite, got {scores[bad]}")
-    for index in np.flatnonzero(np.abs(scores) >= _MAX_INTEGER).tolist():
-        value = str(column[index].as_py()).strip()
-        try:
-            # An integer that a float does not keep would tie with others.
-            check_score(int(value) if _INTEGER.fullmatch(value) else float(scores[index]))
-        except InvalidInputError as error:
-            raise place.row_error(index, Reason.SCORE, str(error)) from None
     return scores
 
 
@@ -152,9 +143,7 @@ def _read_numbers(
 ) -> npt.NDArray[np.float64]:
     """Return numbers; those that are text have one decimal sign, and may have blanks around."""
     wanted, shown = _Wanted(name, "a number", reason), column
-    if pa.types.is_integer(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    elif _is_text(column):
+    if _is_text(column):
         column = pc.utf8_trim_whitespace(column.cast(pa.string()))
         if decimal == ",":
             # A point may separate thousands here: a value that has one is no number.
