@@ -49,6 +49,9 @@ _STOP_S = 10.0
 _LAG_EVERY_S = 1.0
 _MAX_WORKERS = 64
 
+_NO_ROOM = "PENDING_FULL"
+"""The reason of a server that waits for labels: others are to go further."""
+
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - its name
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
 
@@ -75,6 +78,7 @@ class KafkaConsumer:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._paused: set[tuple[str, int]] = set()
         self._cluster = ""
+        self._was_server_away = False
         self._asking: Future[None] | None = None
         quiet = logging.getLogger("streameval.kafka.librdkafka")
         quiet.setLevel(logging.CRITICAL)  # its errors reach `_on_error`, which tells them once
@@ -163,6 +167,11 @@ class KafkaConsumer:
         The slowest is bounded by the second slowest only, which is not before it. So one of
         them always goes on.
         """
+        if self._was_server_away:
+            # All wait for it alike: that is no reason for one to go further than others.
+            self._was_server_away = False
+            for each in self._partitions.values():
+                each.touch()
         found = {key: each.low_us for key, each in self._partitions.items()}
         lows = sorted((low_us, key) for key, low_us in found.items() if low_us is not None)
         for key, partition in self._partitions.items():
@@ -294,6 +303,8 @@ class KafkaConsumer:
         self.metrics.count_trouble(DEAD_LETTERS, f"dead letters: {error.str()}")
 
     def _on_server_error(self, error: ClientError) -> None:
+        if error.reason != _NO_ROOM:
+            self._was_server_away = True
         self.metrics.count_trouble(SERVER, f"server {self._configuration.server}: {error}")
 
 

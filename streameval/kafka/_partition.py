@@ -167,6 +167,10 @@ class Partition:
             return None
         return waiting.after_us
 
+    def touch(self) -> None:
+        """Take note that nothing of it could become durable, as the server was away."""
+        self._moved_at_s = time.monotonic()
+
     def take_gaps(self) -> list[tuple[int, int]]:
         """Return the offsets in [start, end) that did not come since the last call."""
         gaps, self._waiting.gaps = self._waiting.gaps, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,12 +11,13 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from streameval.client import Client
-from streameval.kafka import KafkaConsumer, _partition
+from streameval.client import Client, ClientError
+from streameval.client._wire.transport import Transport
+from streameval.kafka import KafkaConfiguration, KafkaConsumer, _partition
 from streameval.kafka._partition import IDLE_S, STALLED_S, Partition
 from streameval_server.testing import running_server
 
-from .conftest import LABELS, PREDICTIONS, consuming, wait_for
+from .conftest import INGEST, LABELS, PREDICTIONS, consuming, wait_for
 from .test_waiting_messages import dated
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ def test_what_a_partition_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition.low_us == 3_000 + 10 * MINUTE_US
     now_s[0] += 11 * STALLED_S
     assert partition.low_us == 3_000 + 4_095 * 10 * MINUTE_US  # a month in a minute
+    partition.touch()  # the server was away
+    assert partition.low_us == 3_000
+    now_s[0] += STALLED_S
     partition.add(dated(9_000, first=2))
     assert partition.low_us == 3_000
     partition._waiting.cut(3)
@@ -83,10 +88,32 @@ def test_the_slowest_bounds_the_others(lows: list[int | None], bounds: list[int 
     consumer = SimpleNamespace(
         _partitions={("t", number): SimpleNamespace(low_us=low) for number, low in enumerate(lows)},
         _configuration=SimpleNamespace(max_skew_us=100),
+        _was_server_away=False,
     )
     KafkaConsumer._pace(cast("KafkaConsumer", consumer))
     found = [each.bound_us for each in consumer._partitions.values()]
     assert found == [None if each is None else each + 100 for each in bounds]
+
+
+@pytest.mark.parametrize(("reason", "number"), [("PENDING_FULL", 0), ("", 1)])
+def test_only_a_server_without_room_lets_others_go_further(
+    cluster: Cluster, reason: str, number: int
+) -> None:
+    """While it is away all partitions wait alike."""
+    configuration = KafkaConfiguration.of(
+        {"kafka": {"brokers": cluster.brokers, "topics": [LABELS]}, "ingest": INGEST}
+    )
+    touched: list[str] = []
+    with closing(Transport("127.0.0.1:1")) as transport:
+        consumer = KafkaConsumer(configuration, transport)
+        partition = SimpleNamespace(low_us=None, touch=lambda: touched.append("t"))
+        consumer._partitions[LABELS, 0] = cast("Partition", partition)
+        consumer._on_server_error(ClientError("it waits", reason=reason))
+        consumer._pace()
+        consumer._pace()
+        consumer._partitions.clear()
+        consumer._close()
+    assert len(touched) == number
 
 
 def test_a_backlog_with_labels_in_one_partition(cluster: Cluster) -> None:
