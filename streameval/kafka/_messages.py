@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streameval._common.errors import InvalidInputError
 from streameval.kafka._v2_response import read_v2_response
 from streameval.payloads import Event, UnreadableEvent, read_events, unpack
-from streameval.payloads._body import nest_tensors
+from streameval.payloads._tensors import nest_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

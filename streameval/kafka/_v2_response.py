@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from streameval._common.errors import InvalidInputError
 from streameval.payloads import check_fields
-from streameval.payloads._raw_tensors import MAX_VALUES, raw_values
+from streameval.payloads._tensors import MAX_VALUES, raw_values
 
 _PACKAGE = "streameval.kafka.v2"
 _STRING, _BYTES, _BOOL, _FLOAT, _DOUBLE = 9, 12, 8, 2, 1

@@ -1,20 +1,20 @@
-"""Bodies of payloads as JSON values: unpacked within a limit, flat tensors nested by their shape.
-
-The Open Inference Protocol (V2) and Seldon's tensors give numbers either nested or flat with
-a `shape`. They are nested here, so that a selector finds rows in both.
-"""
+"""Bodies of payloads as JSON values: unpacked within a limit, in what their senders frame them."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted, shown
-from streameval.payloads._raw_tensors import BINARY_SIZE, read_binary_body
+from streameval._common.values import quoted
+from streameval.payloads._tensors import (
+    BINARY_SIZE,
+    may_have_flat_tensors,
+    nest_tensors,
+    read_binary_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,11 +32,6 @@ _PART_BYTES = tuple(each.encode() for each in _PARTS)
 DECODER = json.JSONDecoder()
 SCAN: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined]
 """`DECODER.raw_decode` without a Python call; raises StopIteration where no value begins."""
-
-_SHAPE = r'"shape"\s*:\s*\['
-"""The pattern begins with a text, which is found fast."""
-
-_SHAPE_TEXT, _SHAPE_BYTES = re.compile(_SHAPE), re.compile(_SHAPE.encode())
 
 _WINDOWS = {
     "gzip": 16 + zlib.MAX_WBITS,
@@ -64,13 +59,6 @@ may write a number of eight bytes, Glue a UUID."""
 
 _MAX_DEPTH = 200
 _TOO_DEEP = '"nested too deeply"'
-
-_MAX_DIMENSIONS = 32
-"""Of a tensor: nesting takes O(numbers) for each."""
-
-_CONTAINERS = frozenset({dict, list})
-_NUMBERS = ("data", "values")
-"""Where a tensor's numbers are: V2 outputs, and Seldon's `tensor`."""
 
 
 class TooLongError(InvalidInputError):
@@ -159,18 +147,6 @@ def parse_json(body: bytes | str) -> Any:
     if may_have_flat_tensors(body):
         nest_tensors(value)
     return value
-
-
-def may_have_flat_tensors(body: bytes | str) -> bool:
-    """Whether a body of JSON may have a tensor with a shape; False is certain. O(body).
-
-    Looking for one in its value takes longer than reading it. A key that is written with an
-    escape is not found, so a body with any escape may have one; so may one with a zero, of
-    which UTF-16 and UTF-32 have many.
-    """
-    if isinstance(body, str):
-        return "\\u" in body or _SHAPE_TEXT.search(body) is not None
-    return b"\\u" in body or b"\0" in body or _SHAPE_BYTES.search(body) is not None
 
 
 def load_json(body: bytes | str) -> Any:
@@ -271,79 +247,3 @@ def _integer(digits: str) -> int | float:
         return int(digits)
     except ValueError:
         return float(digits)  # infinite
-
-
-class ShapeProblem(NamedTuple):
-    """Stands for the numbers of a tensor to which its shape cannot be applied.
-
-    How many rows it has is then not known, so that none is read.
-
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    """
-
-    message: str
-
-
-def nest_tensors(value: Any) -> None:
-    """Nest every flat tensor in a value by its shape, in place. O(value).
-
-    The numbers of a tensor that does not fit its shape become a `ShapeProblem`.
-    """
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, list):
-            # Numbers and texts, of which there are the most, have no tensor in them.
-            waiting += [part for part in each if type(part) in _CONTAINERS]
-        elif isinstance(each, dict):
-            shape: Any = each.get("shape")
-            for name, part in each.items():
-                if type(part) is list and name in _NUMBERS and _is_shape(shape):
-                    each[name] = _nested(part, shape)
-                elif type(part) in _CONTAINERS:
-                    waiting.append(part)
-
-
-def _is_shape(value: Any) -> bool:
-    """Whether a value is a list of numbers, or of texts of them as protobuf's JSON has."""
-    return isinstance(value, list) and all(
-        type(each) in (int, float)
-        or (type(each) is str and len(each) < 20 and each.lstrip("-").isdecimal())
-        for each in value
-    )
-
-
-def _nested(numbers: list[Any], shape: list[Any]) -> list[Any] | ShapeProblem:
-    """Return numbers nested by their shape, which they may be already.
-
-    The sender gives both, so no more is multiplied than there are numbers.
-    """
-    sizes = [each if type(each) is int else float(each) for each in shape[: _MAX_DIMENSIONS + 1]]
-    if len(sizes) > _MAX_DIMENSIONS or not all(size >= 0 and size % 1 == 0 for size in sizes):
-        return ShapeProblem(f"a tensor has the shape {shown(shape)}, which is not known sizes")
-    if not numbers and 0 in sizes:
-        return numbers
-    if list in map(type, numbers):
-        if _fits(numbers, [int(size) for size in sizes]):
-            return numbers
-        return ShapeProblem(f"a tensor is nested otherwise than its shape {shown(shape)} says")
-    is_bounded = all(0 < size <= len(numbers) for size in sizes)
-    known = [int(size) for size in sizes] if is_bounded else []
-    if not is_bounded or math.prod(known) != len(numbers):
-        return ShapeProblem(f"a tensor of the shape {shown(shape)} has {len(numbers)} values")
-    for size in reversed(known[1:]):
-        numbers = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    return numbers
-
-
-def _fits(numbers: list[Any], sizes: list[int]) -> bool:
-    """Whether nested numbers have these sizes. O(numbers)."""
-    level = [numbers]
-    for size in sizes:
-        if not all(isinstance(each, list) and len(each) == size for each in level):
-            return False
-        level = [part for each in level for part in each]
-    return list not in map(type, level)

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
-from streameval.payloads._body import load_json, may_have_flat_tensors, nest_tensors, parse_json
+from streameval.payloads._body import load_json, parse_json
+from streameval.payloads._tensors import may_have_flat_tensors, nest_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

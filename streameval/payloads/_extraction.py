@@ -17,7 +17,6 @@ from streameval._common.names import (
     segment_value_problem,
 )
 from streameval._common.values import shown, truncated
-from streameval.payloads._body import ShapeProblem
 from streameval.payloads._mapping import CLASS
 from streameval.payloads._rows import (
     MAX_CLUSTER_CHARS,
@@ -36,6 +35,7 @@ from streameval.payloads._rows import (
     weight_of,
 )
 from streameval.payloads._single_row import read_single_row
+from streameval.payloads._tensors import ShapeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

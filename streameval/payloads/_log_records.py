@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
-from streameval.payloads._body import TooLongError, load_json, nest_tensors
+from streameval.payloads._body import TooLongError, load_json
 from streameval.payloads._event import Event, UnreadableEvent
+from streameval.payloads._tensors import nest_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -22,12 +22,8 @@ from streameval.payloads import (
     read_rows,
     unpack,
 )
-from streameval.payloads._body import (
-    MAX_JSON_PARTS,
-    load_json,
-    may_have_flat_tensors,
-    parse_json,
-)
+from streameval.payloads._body import MAX_JSON_PARTS, load_json, parse_json
+from streameval.payloads._tensors import may_have_flat_tensors
 
 MAX_S = 2.0
 """Processor time of each attack below. All took more than ten seconds once; they take 0.2 now."""

@@ -23,7 +23,8 @@ from streameval.payloads import (
     read_events,
     unpack,
 )
-from streameval.payloads._body import load_json, nest_tensors, parse_json
+from streameval.payloads._body import load_json, parse_json
+from streameval.payloads._tensors import nest_tensors
 
 ATTRIBUTES = {
     "id": "7",
