@@ -272,6 +272,34 @@ def test_events_of_other_types_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        ("2026-11-26T19:46:00.123456789Z", ""),
+        ("20261126T204600,123456789+01", "s"),
+        ("2026-11-26 19:46:00.123456 UTC", "ms"),
+        (1795722360.123456, ""),
+        (1795722360123456, "us"),
+        ("1795722360123456789", "ns"),
+    ],
+)
+def test_times_are_those_of_files(time: object, unit: str) -> None:
+    """One reader: what the command line reads, a mapping reads, with the unit that it declares."""
+    one = mapping(preset="ndjson", time_unit=unit)
+    (row,) = read_rows(one, Event({"id": "a", "score": 1, "time": time}, {})).rows
+    assert row.time_us == 1795722360123456
+
+
+def test_an_ambiguous_time_is_refused() -> None:
+    """With what to write in the mapping."""
+    for time, told in ((20261126, "write 2026-11-26"), (1795722360123, 'give time_unit = "ms"')):
+        found = read_rows(
+            mapping(preset="ndjson"), Event({"id": "a", "score": 1, "time": time}, {})
+        )
+        assert not found.rows
+        assert told in found.refusals[0].message
+
+
+@pytest.mark.parametrize(
     ("keys", "field", "message"),
     [
         ({"id": ""}, "id", "id is needed"),
