@@ -74,6 +74,9 @@ class Context:
     def peer(self) -> str:
         return "test"
 
+    def time_remaining(self) -> float | None:
+        return None
+
     async def write(self, answer: Any) -> None:
         self.written.append(answer)
 
