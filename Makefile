@@ -95,6 +95,7 @@ bench: $(VENV)/.wheel
 fuzz: $(VENV)/.test
 	$(PY) -m pip install -q atheris
 	$(PY) bench/fuzz.py --seconds 300
+	$(PY) bench/payload_costs.py --bytes 262144 --fail-above 10
 
 clean:
 	rm -rf $(VENV) .venv-quick .venv-stubs dist build demo-out

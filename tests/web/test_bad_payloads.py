@@ -261,7 +261,7 @@ def test_no_attack_is_answered_by_what_senders_repeat(served: tuple[httpx.Client
 
 
 def test_a_stop_does_not_wait_for_what_is_read(tmp_path: Path) -> None:
-    """Bodies of 8 MiB are in the parsers and wait for them; the process ends within 10 s."""
+    """Bodies of 4 MB are in the parsers and wait for them; the process ends within 10 s."""
     config = tmp_path / "streameval.toml"
     config.write_text(
         'listen = "127.0.0.1:0"\nhttp = "127.0.0.1:0"\nmemory = true\n'
