@@ -201,6 +201,8 @@ out, or replace the value
         InvalidInputError
             When it is missing, or of neither class. The message has the value and what to do.
         """
+        if type(label) is str and label in self._classes:
+            return self._classes[label]  # a class that is a text is its own
         try:
             found = class_of(label)
         except TypeError as error:

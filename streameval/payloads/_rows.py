@@ -151,6 +151,8 @@ def score_of(value: Any) -> float:
     >>> score_of(1)
     1.0
     """
+    if type(value) is float and value - value == 0:  # finite, as a rule
+        return value
     try:
         return check_score(value)
     except InvalidInputError as error:

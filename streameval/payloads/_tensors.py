@@ -162,10 +162,12 @@ def nest_tensors(value: Any) -> None:
         elif isinstance(each, dict):
             shape: Any = each.get("shape")
             for name, part in each.items():
-                if type(part) is list and name in _NUMBERS and _is_shape(shape):
-                    each[name] = _nested(part, shape)
-                elif type(part) in _CONTAINERS:
+                if type(part) not in _CONTAINERS:
+                    continue
+                if name not in _NUMBERS or type(part) is dict or not _is_shape(shape):
                     waiting.append(part)
+                elif shape != [len(part)] or list in map(type, part):
+                    each[name] = _nested(part, shape)
 
 
 def _is_shape(value: Any) -> bool:
