@@ -269,8 +269,12 @@ def push(
     *,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Address of the server.")],
     stream: Annotated[
-        str, typer.Option("--stream", help="Stream to push to, for instance fraud/v3.")
-    ],
+        str,
+        typer.Option(
+            "--stream",
+            help="Stream to push to, for instance fraud/v3; a client's spool names its own.",
+        ),
+    ] = "",
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
@@ -367,7 +371,7 @@ def push(
             cluster=cluster,
             time_unit="" if time_unit is None else time_unit.value,
         )
-        is_complete = _push.push(
+        is_complete = _push.push_any(
             file,
             layout=layout,
             labels=labels,

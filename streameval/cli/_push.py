@@ -16,8 +16,10 @@ from streameval.cli._load import Load, load_name
 from streameval.cli._load_bar import load_bar
 from streameval.cli._output import err, out
 from streameval.cli._pieces import read_pieces
+from streameval.cli._push_spool import push_spool
 from streameval.cli._rejects import RejectsFile
 from streameval.cli._stream_admin import parse_settings
+from streameval.client._delivery.spool import is_spool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
     from streameval.cli._pieces import Piece
     from streameval.cli._rejects import RejectedRows
     from streameval.cli._rows import Layout
+
+
+def push_any(file: Path | None, *, to: str, stream: str, **options: Any) -> bool:
+    """Push a client's spool, or as `push`; return whether all is as one expects of it."""
+    if file is not None and is_spool(file):
+        if stream:
+            raise StreamEvalError(f"{file} names the streams of its rows: leave out --stream")
+        return push_spool(file, to)
+    if not stream:
+        raise StreamEvalError("which stream? Give --stream, for instance --stream fraud/v3")
+    return push(file, to=to, stream=stream, **options)
 
 
 def push(

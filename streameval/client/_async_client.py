@@ -17,6 +17,7 @@ from streameval.client._wire import calls
 from streameval.client._wire.async_transport import AsyncTransport
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -43,7 +44,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         The most rows that may be added and not yet durable: 9 bytes each, some
         120 with an id. Rows beyond it are dropped and counted. A producer that is
         faster than the server should await `flush` from time to time.
-    batch_rows, linger_s, timeout_s, close_timeout_s
+    batch_rows, linger_s, timeout_s, close_timeout_s, spool
         As of `Client`.
 
     Raises
@@ -90,6 +91,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
         close_timeout_s: float = 5.0,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
         check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         check_settings(
@@ -113,6 +115,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         super().__init__(
             address,
             connect,
+            spool=spool,
             token=token,
             tls=tls,
             root_certificates=root_certificates,

@@ -16,6 +16,7 @@ from streameval.client._wire import calls
 from streameval.client._wire.transport import Transport
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -72,6 +73,10 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         How long `close` waits while no row becomes durable, in seconds; and how long a
         client that was not closed may delay the end of its process to send its rows.
         What is left then is lost, and a warning says how many rows.
+    spool : path, optional
+        A file for these rows instead, for ``streameval push FILE --to HOST:PORT``, which
+        counts each row once. With several servers, one file for each, whose name ends with
+        the address.
 
     Raises
     ------
@@ -114,6 +119,7 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
         close_timeout_s: float = 5.0,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
         check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
         check_settings(
@@ -138,6 +144,7 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         super().__init__(
             address,
             connect,
+            spool=spool,
             token=token,
             tls=tls,
             root_certificates=root_certificates,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from streameval._common.errors import InvalidInputError
@@ -47,16 +49,28 @@ class ClientVerbs(PairVerbs[C]):
     address : str or sequence of str
     connect : callable
         Returns the connection to an address, given its credentials.
+    spool : path or None
+        As of `Client`.
     **credentials
         As of `Credentials`.
     """
 
     def __init__(
-        self, address: object, connect: Callable[[str, Credentials], C], **credentials: Any
+        self,
+        address: object,
+        connect: Callable[[str, Credentials], C],
+        *,
+        spool: str | os.PathLike[str] | None,
+        **credentials: Any,
     ) -> None:
         self.addresses = check_addresses(address)
         secrets = {each: Credentials(each, **credentials) for each in self.addresses}
         self._servers = Servers({each: connect(each, secrets[each]) for each in self.addresses})
+        for connection in self._servers:
+            if spool is not None:
+                several = len(self.addresses) > 1
+                suffix = f"-{connection.address.replace('/', '_')}" if several else ""
+                connection.spool = Path(f"{os.fspath(spool)}{suffix}").absolute()
 
     # -- streams -----------------------------------------------------------------
 

@@ -6,17 +6,22 @@ import asyncio
 import inspect
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from streameval import StreamEvalError
 from streameval.client import AsyncClient, Client, DeadlineError
 from streameval.client._delivery import delivery as delivery_module
 from streameval.client._delivery.delivery import FlushWait
+from streameval.client._delivery.spool import is_spool, read_spool, write_spool
+from streameval.v1 import ingest_pb2
 from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_server
 
@@ -185,3 +190,60 @@ def test_a_server_that_is_lost_and_comes_back_is_logged_once(
         with running_server(Settings(listen=free_address, memory=True)):
             client.flush()
             assert (lines("lost the server"), lines("the server is back")) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_unsent_rows_are_spooled_and_pushed_once(
+    free_address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type
+) -> None:
+    """All kinds of rows of several streams, in their order; a second push changes nothing."""
+    spool = tmp_path / "unsent rows"
+
+    def add(client: Client | AsyncClient) -> None:
+        stream = client.stream("a")
+        stream.add_cases(labels=[1, 0], scores=[0.9, 0.1], segments={"country": ["US", "DE"]})
+        stream.log("x", 0.5)
+        stream.label("x", True)
+        client.stream("b").add_case(True, 0.5)
+
+    async def close_async() -> None:
+        client = AsyncClient(free_address, close_timeout_s=0.1, spool=spool)
+        add(client)
+        await client.close()
+
+    def close() -> None:
+        client = Client(free_address, close_timeout_s=0.1, spool=str(spool))
+        add(client)
+        client.close()
+
+    for _ in range(2):
+        with pytest.raises(DeadlineError, match="5 rows not durable"):
+            close() if kind is Client else asyncio.run(close_async())
+    command = f"streameval push {shlex.quote(str(spool))} --to {free_address}"
+    assert command in caplog.records[-1].message
+    with running_server(Settings(listen=free_address, memory=True)):
+        for text in ("10 rows of {} pushed, 0 were there", "0 rows of {} pushed, 10 were there"):
+            done = subprocess.run(
+                [sys.executable, "-m", "streameval", *shlex.split(command)[1:]],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            assert text.format(spool) in done.stdout.replace("\n", "")
+        with Client(free_address) as client:
+            snapshots = [client.stream(name).snapshot() for name in ("a", "b")]
+            assert [each.num_cases for each in snapshots] == [5, 2]
+            assert client.stream("a").snapshot(segment=("country", "US")).num_cases == 2
+
+
+def test_a_spool_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """Nothing of it is sent."""
+    spool = tmp_path / "unsent"
+    write_spool(spool, [ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="p", epoch=1))])
+    assert is_spool(spool)
+    assert len(list(read_spool(spool))) == 1
+    spool.write_bytes(spool.read_bytes()[:-1])
+    with pytest.raises(StreamEvalError, match="it is not whole"):
+        list(read_spool(spool))

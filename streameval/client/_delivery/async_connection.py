@@ -20,7 +20,6 @@ import grpc
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.delivery import Delivery, FlushWait
-from streameval.client._delivery.statistics import count
 from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._wire.async_transport import is_cancelling
 from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
@@ -112,14 +111,13 @@ class AsyncConnection(BaseConnection):
         _open.discard(self)
 
     def warn_of_unsent_rows(self) -> None:
-        """Log how many rows are lost, if any: the loop that could send them has ended."""
-        left = self.delivery.statistics().pending
-        if left:
+        """Log that the loop that could send rows has ended, if any are left, and keep them."""
+        if self.delivery.statistics().pending:
             _log.warning(
-                "streameval client of %s: %s lost: close an AsyncClient before its event loop ends",
+                "streameval client of %s: close an AsyncClient before its event loop ends",
                 self.address,
-                count(left, "row"),
             )
+            self.delivery.keep_unsettled(self.spool)
 
 
 class _Notifier:

@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
-from streameval.client._delivery.statistics import count
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from streameval.client._delivery.merge_upload import Upload
     from streameval.client._delivery.statistics import ClientStatistics
@@ -115,10 +115,13 @@ class BaseConnection:
     address : str
     buffer : Buffer
     delivery : Delivery
+    spool : Path or None
+        The file for rows that cannot be sent; None for none.
     """
 
     buffer: Buffer
     delivery: Delivery
+    spool: Path | None = None
 
     def __init__(self, address: str, *, timeout_s: float, close_timeout_s: float) -> None:
         self.address = address
@@ -187,9 +190,7 @@ class BaseConnection:
             await self.flush(timeout_s, self.close_timeout_s)
         finally:
             await self._stop()
-            left = self.statistics().pending
-            if left:
-                _log.warning("streameval client of %s: %s lost", self.address, count(left, "row"))
+            self.delivery.keep_unsettled(self.spool)
 
     async def close_quietly(self) -> None:
         """Close and log errors instead of raising them: an exception is on its way already."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import shlex
 import threading
 import time
 import uuid
@@ -18,11 +19,14 @@ from typing import TYPE_CHECKING
 
 from streameval.client._buffer.clock import offset_us
 from streameval.client._delivery.sender import Phase, Sender
+from streameval.client._delivery.spool import write_spool
 from streameval.client._delivery.statistics import count, read_statistics
 from streameval.client._errors import DeadlineError, FencedError, PreconditionError, RowsLostError
 from streameval.client._wire.rpc_errors import unanswered
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streameval.client._buffer.buffer import Buffer
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._errors import ClientError
@@ -210,6 +214,38 @@ class Delivery:
         if error is None and self.sender.phase is Phase.OPENING:
             why = f"; {unanswered(time.monotonic() - self._opened_s)}"
         return DeadlineError(f"{count(left, 'row')} not durable after {timeout_s:.3g} s{why}")
+
+    def keep_unsettled(self, spool: Path | None) -> None:
+        """Write the rows that a client could not send to a file, or log that they are lost.
+
+        Called once the client has stopped.
+        """
+        self.drain_buffer()
+        left = self.sender.put_rows - self.sender.settled_rows
+        if not left:
+            return
+        rows = count(left, "row")
+        if spool is None:
+            _log.warning("streameval client of %s: %s lost", self._address, rows)
+            return
+        try:
+            write_spool(spool, self.sender.unsettled())
+        except OSError as error:
+            _log.warning(
+                "streameval client of %s: %s lost, for %s cannot be written: %s",
+                self._address,
+                rows,
+                spool,
+                error,
+            )
+            return
+        command = shlex.join(["streameval", "push", str(spool), "--to", self._address])
+        _log.warning(
+            "streameval client of %s: %s kept; send them within 7 days: %s",
+            self._address,
+            rows,
+            command,
+        )
 
     def log_losses(self, now_s: float) -> None:
         """Log rows lost since the last message, at most every `_MIN_LOG_INTERVAL_S`."""

@@ -43,7 +43,7 @@ from streameval.client._errors import ClientError, FencedError, RefusedBatch, Vi
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval.client._buffer.columns import Rows
     from streameval.v1 import status_pb2
@@ -302,6 +302,22 @@ class Sender:
         self.held_rows += rows.size
         hold = self.holds[rows.stream]
         self.holds[rows.stream] = replace(hold, rows=hold.rows + rows.size)
+
+    def unsettled(self) -> Iterator[ingest_pb2.IngestRequest]:
+        """Yield all rows that are not settled as on a new connection: an opening, then batches."""
+        yield ingest_pb2.IngestRequest(
+            open=ingest_pb2.Open(producer=self.producer, epoch=self.epoch)
+        )
+        for batch in self._window:
+            message = batch.rows.batch(batch.sequence, batch.offset_us)
+            yield ingest_pb2.IngestRequest(batch=message)
+        sequence = self._next_sequence
+        for piece in (*self._held, *self._held_back, *self._queue):
+            rest: Rows | None = piece
+            while rest is not None:
+                head, rest = rest.split(self._size.rows, self._size.nbytes)
+                yield ingest_pb2.IngestRequest(batch=head.batch(sequence, self._offset_us))
+                sequence += 1
 
     def receive(self, response: ingest_pb2.IngestResponse, clock_us: int = 0) -> None:
         """Process a message from the server.
