@@ -108,11 +108,12 @@ class Client(Process):
 
     def _connect(self) -> None:
         message = self.sender.open()
-        self._epochs.add(self.sender.epoch)
+        epoch = message.open.epoch
+        self._epochs.add(epoch)
         self._connection = connection = Connection(self, self._server)
         if self._server.is_up:
             self._server.connections[connection] = None
-            connection.open(message.SerializeToString(), self.sender.epoch)
+            connection.open(message.SerializeToString(), epoch)
         else:
             self.world.soon(self.ended, connection, UnavailableError("connection refused"))
 
@@ -150,6 +151,7 @@ class Client(Process):
             return
         self.world.trace(self.name, "hears %s", " ".join(str(response).split())[:100])
         alive = self.delivery.receive(response)
+        self.sender.refuse_held()  # as with a full buffer: no application declares segment keys
         self.buffer.settled(self.sender.settled_rows)
         self._check()
         if not alive:
