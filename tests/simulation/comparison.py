@@ -102,7 +102,6 @@ def _compare_delays(view: StreamView, wanted: StreamOracle, now_us: int) -> None
     if delays is None:
         assert not wanted.delays, (view.info.name, "label delays are missing")
         return
-    assert delays.since_us == 0
     starts = [pane.start_us for pane in delays.panes]
     expected: dict[int, Counter[tuple[float, int]]] = defaultdict(Counter)
     for (event_us, score, positive, delay_us), count in wanted.delays.items():
