@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+import trustme
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -107,6 +109,50 @@ def test_probes_are_answered_where_the_system_allows_few_files(tmp_path: Path, p
         assert server.wait(60) == 0
     text = (tmp_path / "log").read_text()
     assert "the system allows few open files, so each port serves 70 connections" in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits open files")
+@pytest.mark.parametrize(
+    "sent", [None, b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"]
+)
+def test_connections_of_tls_count_from_their_first_byte_to_their_last(
+    tmp_path: Path, sent: bytes | None
+) -> None:
+    """Those that never begin a handshake make room, and those that never agree to the end."""
+    authority, pem = trustme.CA(), tmp_path / "server.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
+    verify = ssl.create_default_context()
+    authority.configure_trust(verify)
+    command = [sys.executable, "-m", "streameval_server", "--data", str(tmp_path / "data")]
+    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command += ["--tls-certificate", str(pem), "--tls-key", str(pem)]
+    with (
+        subprocess.Popen(
+            ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as server,
+        ExitStack() as stack,
+    ):
+        assert server.stdout is not None
+        url = httpx.URL([server.stdout.readline().split()[-1] for _ in range(2)][1])
+        try:
+            for _ in range(300):
+                try:
+                    line = socket.create_connection((url.host, url.port), 5)
+                    if sent is not None:
+                        line = verify.wrap_socket(line, server_hostname=url.host)
+                        line.sendall(sent)
+                    stack.enter_context(line)
+                except OSError:  # the server took no more
+                    break
+            for path in ("healthz", "readyz", "readyz"):
+                answer = httpx.get(url.join(path), timeout=20, verify=verify)
+                assert answer.status_code == 200
+        finally:
+            server.terminate()
+        assert server.wait(60) == 0
 
 
 @pytest.mark.parametrize("http_ports", [0, 1, 2])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 from contextlib import nullcontext
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from streameval_server._model.server_settings import SettingsError, split_address
-from streameval_server._web.connection_limits import LimitedProtocol
+from streameval_server._web.connection_limits import LimitedProtocol, TlsLine
 
 if TYPE_CHECKING:
+    import asyncio
     from contextlib import AbstractContextManager
 
     from starlette.applications import Starlette
@@ -73,9 +73,11 @@ class HttpServer:
         scheme = "http" if certificates is None else "https"
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
+        self._limits = limits
+        self._context = None if certificates is None else certificates.ssl_context()
         config = uvicorn.Config(
             app,
-            http=partial(LimitedProtocol, limits=limits),  # type: ignore[arg-type]  # it makes protocols
+            http=self._connection,  # type: ignore[arg-type]  # it makes protocols
             backlog=limits.backlog,
             ws="none",
             lifespan="on",
@@ -87,9 +89,11 @@ class HttpServer:
             timeout_graceful_shutdown=max(1, round(stop_grace_s)),
         )
         config.load()
-        if certificates is not None:
-            config.ssl = certificates.ssl_context()
         self._uvicorn = _Uvicorn(config)
+
+    def _connection(self, **of_uvicorn: Any) -> asyncio.BaseProtocol:
+        http = LimitedProtocol(limits=self._limits, **of_uvicorn)
+        return http if self._context is None else TlsLine(http, self._context)
 
     async def serve(self) -> None:
         """Serve until `stop`."""
