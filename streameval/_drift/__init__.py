@@ -3,8 +3,8 @@
 - `watches`: what may be watched, and the value from 0 to 1 of each case for it.
 - `reference`: the frozen reference: bands of scores, tables of values, means and limits.
 - `band_index`, `cell_residuals`: the band of a score, and the residual of a cell, by look-up.
-- `side_table`: the sums of all values over many rows; `open_panes`: those of the panes that
-  are not observed yet.
+- `side_table`: the sums of all values over many rows; `open_panes`: such sums for each pane that
+  is not observed yet.
 - `evidence`: the arithmetic of bets, without state.
 - `processes`: the evidence of all processes, by the time at which a change may have begun.
 - `change`: since when and by how much a mean has changed, from the evidence.

@@ -31,8 +31,8 @@ class DriftedSegment(Result):
     segment : str
         ``"key=value"``.
     e_value : float
-        How many times the stake its bets have won: that of a segment without a change is
-        at most 1 on average.
+        How many times the stake its bets have won: at most 1 on average for a segment that
+        has not changed.
     """
 
     segment: str
@@ -65,10 +65,10 @@ class Alarm(Result):
     difference : Interval
         `value` minus `reference`; its limits allow for both errors.
     segments : tuple of DriftedSegment
-        The segments that explain it, by e-Benjamini-Hochberg, the most evidence first;
-        empty while that of none suffices, or if none were declared. Each has changed against
-        its own reference; one that is not named may have changed as well. While the alarm is
-        open, later panes may add more.
+        The segments that explain it, by e-Benjamini-Hochberg, the most evidence first; empty
+        while no segment has enough evidence, or if none were declared. Each has changed
+        against its own reference; one that is not named may have changed as well. While the
+        alarm is open, later panes may add more.
     changed_first : {"scores", "labels", "neither"}
         Whether the distribution of scores or the share of positives changed first;
         "neither" if only how scores and labels go together has changed.

@@ -25,7 +25,7 @@ _FIRST: Final[tuple[First, ...]] = ("scores", "labels", "neither")
 
 
 def encode_alarm(alarm: Alarm, places: Mapping[str, int]) -> bytes:
-    """Return an alarm as bytes; `places` are those of the names of segments. O(segments)."""
+    """Return an alarm as bytes; `places` has the index of each segment's name. O(segments)."""
     watch = WATCHES[alarm.watch]
     side = next(
         place

@@ -50,7 +50,7 @@ class KeyIndex:
         ):
             self._shift += np.int64(1)
         prefixes = edges >> self._shift
-        # One prefix below those of all edges, and one above, for all other scores.
+        # One prefix below every edge's and one above, for scores beyond the outermost edges.
         self._first = np.int64(prefixes[0] - 1 if edges.size else 0)
         size = int(prefixes[-1] - self._first) + 2 if edges.size else 1
         self._last = np.int64(size - 1)

@@ -41,13 +41,13 @@ class Change(NamedTuple):
 def estimate_change(processes: Processes, sides: slice, means: FloatArray, pane: int) -> Change:
     """Return since when and by how much the mean of a process has changed. O(blocks).
 
-    The side is that with the most evidence. Each block is as likely to hold the change as
-    a normal mean makes it that the rows from its start on have a mean of their own and those
-    before it the reference's, from an even prior of panes, with the variance of panes as
-    blocks; 95 % of that give the limits and the median the estimate. The mean is that of
-    the rows since, averaged over when the change may have begun; its variance is that of
-    panes as blocks and that between those beginnings. All of it is chosen after the data
-    and at the time of the alarm, so it describes and does not promise.
+    The side with the most evidence is taken. Suppose that the mean was the reference's before
+    the start of a block, and another one from there on. With a normal mean, the variance of
+    panes as blocks and the same prior for every pane, this gives the probability that each
+    block holds the change: its median is the estimate, its central 95 % give the limits. The
+    mean is averaged over these starts, of the rows from each one on; its variance is the
+    variance of panes as blocks plus the variance between the starts. All of it is chosen after
+    the data and at the time of the alarm, so it describes and does not promise.
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ def _shares(sums: FloatArray, reference: float, panes: IntArray) -> FloatArray:
     within = _spreads(sums, total / np.maximum(rows, 1)).sum()
     # One more case at either end: a mean of equal values is not known exactly.
     variance = (within + max(reference, 1 - reference) ** 2) / (rows.sum() + 1)
-    is_counted = rows > 0  # not those before the last alarm
+    is_counted = rows > 0  # blocks before the last alarm have no rows
     rows, total = _since(sums)[:2]
     distance = total / np.maximum(rows, 1) - reference
-    # Sides are those of which a fall is bad.
+    # On every side a fall is bad, so a rise is no evidence.
     logs = rows * np.minimum(distance, 0.0) ** 2 / (2 * variance)
     weights = np.where(
         is_counted, panes * np.exp(logs - logs.max(where=is_counted, initial=0.0)), 0.0

@@ -89,8 +89,8 @@ class DriftDetector:
     Deterministic; `now` is the latest time of a row or of `advance`. Each watch bets on
     every pane's mean of each class (e-detectors: Shin, Ramdas and Rinaldo 2024) with four
     bets and with an hourly copy. It raises an alarm when its mean evidence reaches the mean
-    time in panes times the number of watches, then begins anew; until its alarm is
-    acknowledged it adds to that alarm and raises none. State: `to_bytes`.
+    time in panes times the number of watches, then restarts without evidence; until its alarm
+    is acknowledged it adds to that alarm and raises none. State: `to_bytes`.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class DriftDetector:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms, oldest first: those that are open, and the newest others, 32 at most."""
+        """The alarms, oldest first: all open ones, and the newest others, 32 at most."""
         return tuple(self._engine.alarms)
 
     @property
@@ -332,7 +332,7 @@ def _kinds(labels: BoolArray | None, size: int, *, is_prediction: bool) -> npt.N
     if labels is None:
         return np.full(size, RowKind.PREDICTION, dtype=np.uint8)
     negative = RowKind.NEGATIVE_CASE if is_prediction else RowKind.NEGATIVE
-    # The kind of a positive follows that of a negative.
+    # `RowKind` numbers a positive one above the negative.
     return labels.view(np.uint8) + np.uint8(negative)
 
 

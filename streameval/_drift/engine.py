@@ -130,7 +130,7 @@ class DriftEngine:
         self._close_hour(before=first_open // width)
 
     def acknowledge(self, number: int, at_us: int) -> Alarm:
-        """Acknowledge an alarm: its segments begin anew, after the last open one companions too."""
+        """Acknowledge an alarm and restart its segments; after the last open one companions too."""
         index = next((i for i, each in enumerate(self.alarms) if each.number == number), None)
         if index is None:
             message = f"there is no alarm {number}: it was never raised, or is no longer kept"

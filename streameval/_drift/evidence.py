@@ -14,8 +14,8 @@ bets, both classes and the hourly copy become one.
 Only additions, multiplications and divisions are used, which IEEE 754 rounds in one way on
 every machine, and no logarithm. Evidence cannot underflow, because at least 1 is added
 before each factor of at least 1/16; it cannot overflow, because the process restarts at
-its alarm. An observation changes evidence by a share of at most 2^-47 beside the exact
-value, so after a million observations it is right to a share of 1e-8.
+its alarm. Each observation adds a relative error of at most 2^-47, so after a million
+observations the evidence has a relative error of at most 1e-8.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_FRACTION: Final = 15 / 16
 def bet_of(fraction: Any, cases: Any, theta: Any) -> Any:
     """Return the bet on a mean of independent cases, by the share of the greatest on one.
 
-    The odds of the share grow with the number of cases, as those of the best bet do.
+    The odds of the share grow with the number of cases, as the odds of the best bet do.
 
     >>> float(bet_of(0.5, 1, 0.75)), float(bet_of(0.5, 4, 0.75))
     (2.0, 3.2)

@@ -84,7 +84,7 @@ class OpenPanes:
         places: IntArray | None,
         parts: Sequence[IntArray],
     ) -> None:
-        """Add rows of some panes; `places` are those of the rows' panes, None where all are 0."""
+        """Add rows; `places` has the index of each row's pane in `panes`, None where all are 0."""
         table, width = self._table, self._shape[0]
         self._add_sums(panes, np.zeros_like(panes), table.sums(rows, places, panes.size))
         for part in parts:

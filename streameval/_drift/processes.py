@@ -50,7 +50,7 @@ class Processes:
     ----------
     thetas : float64[parts, sides]
         Of the whole first, then of segments; 0 where nothing is watched. The last
-        `companions` sides are those that raise no alarm.
+        `companions` sides raise no alarm.
     companions : int
     pane_us : int
     mean_panes : int
@@ -61,7 +61,7 @@ class Processes:
     fine : float64[sides, bets, blocks]
         Evidence of the whole by pane, by the block in which its bets began.
     coarse : float64[sides, bets]
-        That of the hourly copy.
+        Evidence of the whole by hour: the bets of the hourly copy.
     hour : int
         The hour whose observations `hour_sums` and `hour_counts` hold; -1 before any.
     parts : float64[parts, sides, bets]
@@ -116,7 +116,8 @@ class Processes:
         independent : int64[parts, sides]
             How many independent observations each mean is of.
         is_open : bool or bool[sides]
-            Of which an alarm is open: no more bets begin on segments, those that run go on.
+            Whether an alarm is open on a side: then its segments' running bets go on, and no
+            more begin.
         """
         seen = (sums.counts > 0) & (self.thetas > 0)
         z = sums.sums / (np.maximum(sums.counts, 1) * float(UNITS))
@@ -166,7 +167,7 @@ class Processes:
         return values
 
     def restart_whole(self, sides: slice, pane: int) -> None:
-        """Drop the evidence of watched sides of the whole: bets begin anew after a pane."""
+        """Drop the evidence of watched sides of the whole; new bets begin after a pane."""
         self.fine[sides] = 0
         self.coarse[sides] = 0
         self.hour_sums[sides] = 0
@@ -176,7 +177,7 @@ class Processes:
         self.restarts[sides] = pane
 
     def restart_companions(self, pane: int) -> None:
-        """Drop the e-processes of what raises no alarm: bets begin anew after a pane."""
+        """Drop the e-processes of companions; new bets begin after a pane."""
         self.parts[:, self.num_watched :] = 0
         self.last[:, self.num_watched :] = pane
         self.restarts[self.num_watched :] = pane

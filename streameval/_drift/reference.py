@@ -1,13 +1,13 @@
 """The frozen reference: bands of scores, the value of each band, the means to compare with.
 
 Scores are cut into at most 64 bands at the reference's quantiles, so that the reference
-takes half a KB whatever it was made of. The value of a case is that of its band, in the
-reference as later, so the cut costs a little power and no bias.
+takes half a KB whatever it was made of. A case has the value of its band, in the reference
+and later alike, so the cut costs a little power and no bias.
 
 Theta, the mean below which a process gains evidence, is the reference's mean less two
-standard errors and the tolerance. The standard error is the largest of those of
-independent cases, of the window's panes and of clusters as blocks, where there are such;
-and it allows for one case of the worst value that the reference may not have.
+standard errors and the tolerance. The standard error is computed from independent cases,
+and, where there are any, from the window's panes and from clusters as blocks; the largest
+counts. It allows for one more case, of the worst value, which the reference may lack.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _tables(p: FloatArray, n: FloatArray) -> Tables:
 
 
 class Blocks(NamedTuple):
-    """Cases by panes or by groups of clusters: those of one may depend on one another."""
+    """Cases by pane or by group of clusters: the cases of a block may depend on one another."""
 
     cells: Cells
     block_of: IntArray

@@ -57,7 +57,7 @@ class DriftSettings:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """All sides: those of each watch, then the companions."""
+        """All sides: the sides of each watch, then the companions."""
         return (*(side for watch in self.watches for side in watch.sides), *COMPANIONS)
 
     def sides_of(self, index: int) -> slice:
@@ -123,7 +123,7 @@ def _watches(watch: Any) -> tuple[Watch, ...]:
     if not found:
         message = f"watch names nothing: give some of {', '.join(WATCHES)}"
         raise InvalidInputError(message, field="watch")
-    # In one order, whatever that of the names: it is part of the bytes.
+    # Sorted, because the bytes keep the order, and the caller's order must not change them.
     return tuple(sorted(found, key=lambda each: each.code))
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from streameval._drift.watches import Side
 
 CLUSTER_GROUPS: Final = 64
-"""Clusters are hashed into this many groups, a bit each, to count those of a pane."""
+"""Clusters are hashed into this many groups, a bit each; a pane's set bits count as its
+clusters."""
 
 MAX_MULTIPLICITY: Final = 1 << 16
 """A row that stands for more cases counts as this many, so that no sum can overflow."""
@@ -155,7 +156,7 @@ class PaneSums(NamedTuple):
 
     @classmethod
     def empty(cls, *shape: int) -> PaneSums:
-        """Return those of no rows."""
+        """Return sums over no rows."""
         return cls(
             np.zeros(shape, dtype=np.int64),
             np.zeros(shape, dtype=np.int64),
@@ -189,7 +190,7 @@ class SideTable:
         self._key_index: KeyIndex | None = None
         self._cell_residuals: CellResiduals | None = None
         self._num_bands = bands.edges.size + 1
-        # The lowest score of each band: that of the first only has to lie below all edges.
+        # The lowest score of each band; the first one's only has to lie below all edges.
         lowest = np.append(bands.edges[:1] - 1, bands.edges) if bands.edges.size else np.zeros(1)
         populations = list(dict.fromkeys(side.population for side in sides))
         self._population_of = np.array([populations.index(side.population) for side in sides])
@@ -231,8 +232,8 @@ class SideTable:
     def index_cells(self, resolution: int) -> bool:
         """Prepare for cases as cells of the probability scale; return whether they can be read.
 
-        They can where each edge is that of a cell, and residuals have a table. O(1) but for the
-        first table of a resolution.
+        They can where each band's edge is a cell's edge, and residuals have a table. O(1) but
+        for the first table of a resolution.
         """
         if not 1 <= resolution <= MAX_TABLE_BITS:
             return False

@@ -34,14 +34,14 @@ class Side:
     Attributes
     ----------
     population : str
-        Whose values are averaged.
+        The rows whose values are averaged.
     value : str
-        Of each of them, from 0 to 1. "precision": the reference's precision at its score;
-        "loss": 1 minus what a negative with its score costs the reference's average
+        The value of each row, from 0 to 1. "precision": the reference's precision at its
+        score; "loss": 1 minus what a negative with its score costs the reference's average
         precision, scaled; "rank": the share of the other class that it is ranked better
-        than, of predictions that of all; "residual": (label - score + 1)/2.
+        than, for a prediction the share of all cases; "residual": (label - score + 1)/2.
     is_mirrored : bool
-        Whether 1 minus that is averaged, so that a rise of the mean is bad.
+        Whether 1 minus the value is averaged, so that a rise of the unmirrored mean is bad.
     """
 
     population: Population
@@ -150,7 +150,8 @@ COMPANIONS: Final = (
     Side("cases", "label"),
     Side("cases", "label", is_mirrored=True),
 )
-"""Sides beside every watch that raise no alarm: whether scores changed, whether labels did."""
+"""Sides that every detector follows and that raise no alarm: they tell whether the
+distribution of scores or the share of positives changed."""
 
 
 class Rows(NamedTuple):
