@@ -410,10 +410,10 @@ class Committer:
         return self._submitted_memory - self._drained_memory
 
     def _measure_headroom(self) -> None:
-        """Measure the memory that the limit leaves beside what is committed; 0 without any.
+        """Measure how much memory `max_state_bytes` still allows; 0 when it is used up.
 
-        In each step, and when entries were applied since: for every item it would cost more than
-        all else in `submit`.
+        Each step measures it, and `submit` does when entries were applied since. Measuring it for
+        every item would cost more than the rest of `submit`.
         """
         self._measured_revision = self._applier.engine.revision
         limit = self._limits.max_state_bytes

@@ -460,7 +460,7 @@ class Engine:
     def view(self, name: str) -> StreamView | None:
         """Return a stream's counts now; None when there is no such stream.
 
-        O(panes) when the stream has changed, and O(rows) for those that wait.
+        O(panes) when the stream has changed, plus O(rows) for the rows not counted yet.
         """
         state = self._streams.get(name)
         if state is None:

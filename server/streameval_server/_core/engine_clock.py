@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 _MIN_ANCHOR_AGE_US = 3600 * 1_000_000
-"""Time after which the wall clock is compared with itself anew: small corrections add up to
-at most one step in that time."""
+"""Age at which a reading replaces the anchor, which later readings of the wall clock are compared
+with. Until then small corrections add up to at most one step."""
 
 
 class ClockReading(NamedTuple):

@@ -1,6 +1,6 @@
 """The pairs of an engine: made, deleted, and given the rows of their streams.
 
-A pair is in the engine's agenda and in its sizes under its key, beside the streams.
+The engine's agenda and sizes hold streams under their names and pairs under their keys.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class ServerCore:
 def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> ServerCore:
     """Open a storage and restore its state. O(bytes).
 
-    The state is that of the current checkpoint and the log after it, or of the whole log
-    when the checkpoint is damaged.
+    It loads the current checkpoint and applies the log after it; when the checkpoint is damaged,
+    it applies the whole log.
 
     Raises
     ------

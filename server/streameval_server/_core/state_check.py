@@ -34,7 +34,7 @@ def replayed_stream_hash(
 ) -> str | None:
     """Return the hash of a stream at a revision. O(log rows after the checkpoint + the stream).
 
-    The memory is that of one stream.
+    Needs the memory of one stream.
 
     Parameters
     ----------

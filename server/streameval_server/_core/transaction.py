@@ -125,7 +125,7 @@ class Transaction:
         self._num_streams = len(catalog)
 
     def add(self, item: Item) -> None:
-        """Decide on an item, given those that were added before it. O(payload)."""
+        """Decide on an item, given the items added before it. O(payload)."""
         if item.kind == Kind.OPEN:
             self._open(item)
             return
@@ -175,7 +175,7 @@ class Transaction:
         failpoint(DRAFTED[kind])
 
     def _add_row(self, head: RowHead, payload: bytes) -> None:
-        """Add a row whose checksum continues that of the row before."""
+        """Add a row; its checksum is computed on from the previous row's."""
         self._crc32 = crc32 = checksum(head, payload, self._crc32)
         self.rows.append(LogRow(*head, crc32, payload))
 
