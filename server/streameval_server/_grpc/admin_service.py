@@ -160,7 +160,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             )
 
     def _paired_with(self, name: str) -> list[str]:
-        """Return the streams that a stream is in a pair with, of those that the token covers."""
+        """Return the streams that form a pair with this one and that the token covers."""
         covered = current_access().streams
         pairs = self._runtime.core.engine.pairs.names_with(name)
         partners = (b if a == name else a for a, b in pairs)

@@ -40,7 +40,7 @@ class AlarmMethods:
     async def list(
         self, request: alarm_pb2.ListAlarmsRequest, _context: Context
     ) -> alarm_pb2.ListAlarmsResponse:
-        """Describe the detectors of one stream, or of a page of those that the token covers."""
+        """Describe the detector of one stream, or a page of the detectors that the token covers."""
         runtime = self._runtime
         if request.stream:
             return await self._one(request)

@@ -1,8 +1,8 @@
 """Reads the pieces of merges, so that a stalled merge holds only the share of its token.
 
 A merge may be as long as all other requests together, and its pieces are kept until the
-last one has arrived. So the bytes of all merges in progress are bounded, those of one
-token by half of that, and a merge whose next piece does not come in time is ended.
+last one has arrived. So the bytes of all merges in progress are bounded, one token may hold
+at most half of them, and a merge whose next piece does not come in time is ended.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def add_reflection(server: grpc.aio.Server, services: Iterable[str]) -> None:
 
 
 def _describe_v1() -> None:
-    """Put the description of v1 beside the others, unless something has done so."""
+    """Add v1's description to protobuf's default pool, unless the pool has it already."""
     pool = descriptor_pool.Default()
     try:
         pool.FindFileByName(_V1_FILE)

@@ -213,7 +213,7 @@ def _page(
 ) -> tuple[list[StreamInfo], int]:
     """Return at most `limit` streams that a token covers. For query threads.
 
-    O(streams between them): those that the token does not cover are skipped.
+    O(streams listed): it also reads the streams in between that the token does not cover.
     """
     if streams is None:
         return runtime.list_streams(prefix=prefix, after=after, limit=limit)
