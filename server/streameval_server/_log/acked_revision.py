@@ -1,4 +1,4 @@
-"""How far the log was acknowledged, in a file of its own beside the log.
+"""How far the log was acknowledged, in a separate file next to the log.
 
 A log that lost its end reads like a log that never had it. This file tells the difference: it
 holds a revision that was durable, and the checksum of that row, which depends on all rows
@@ -154,7 +154,7 @@ class AckedRevisionFile:
 
     def _opened(self) -> int:
         if self._fd is None:
-            self.read()  # counts go on from those of the file
+            self.read()  # sets `_count` to the file's, so that the next slot has a higher one
             self._fd = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600
             )

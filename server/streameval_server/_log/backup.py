@@ -31,11 +31,11 @@ with pages of 4 KiB."""
 _RESERVED_BYTES = 256 << 20
 """Free space in bytes that a copy on the log's own disk leaves to the log."""
 _PREFIX = ".streameval-copy-"
-"""Of the folders of temporary copies; hidden, and not a name that a person would choose."""
+"""Begins the names of folders of temporary copies: hidden, and no name a person would choose."""
 _FOLDER = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}\Z")
 """The names that `tempfile.mkdtemp` makes with the prefix."""
 _COPY_FILES = frozenset({LOG_NAME, *(f"{LOG_NAME}-{end}" for end in ("journal", "wal", "shm"))})
-"""The files that a copy may leave in its folder: SQLite's own names beside the log's."""
+"""The files that a copy may leave in its folder: the log and SQLite's temporary files for it."""
 
 
 class BackupStoppedError(StorageError):
@@ -86,7 +86,7 @@ def copy_log(
                     f"and {target.parent} has {free:,} left"
                 )
             log.backup(copy, pages=_PAGES_PER_STEP, progress=check_cancelled)
-            # No files beside the copy when it is opened; a server switches back to WAL.
+            # Opening the copy then creates no further files; a server switches back to WAL.
             copy.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise StorageError(f"cannot copy {source} to {target}: {error}") from error

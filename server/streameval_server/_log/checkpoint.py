@@ -185,8 +185,8 @@ class Manifest:
 class StoredParts(LazyParts):
     """The parts of a manifest, in their storage.
 
-    A query for each of many small parts costs more than the part: those of one stream are read
-    together, up to `PIECE_BYTES`, and greater ones as any lazy part.
+    A query costs more than a small part. So one query reads the small parts of a stream, up to
+    `PIECE_BYTES`; larger parts are read one by one, when they are needed.
 
     Parameters
     ----------

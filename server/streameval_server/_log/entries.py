@@ -173,9 +173,9 @@ def crc32(data: bytes | memoryview, before: int = 0) -> int:
 
 
 def checksum(head: RowHead, payload: bytes, before: int) -> int:
-    """Return the CRC-32 of a row; it covers every column, and continues that of the row before.
+    """Return a row's CRC-32, computed over all its columns, starting from the previous row's.
 
-    So a row that is itself whole does not fit behind another history, as in etcd's log.
+    So an intact row is detected when it stands behind another history, as in etcd's log.
 
     Parameters
     ----------

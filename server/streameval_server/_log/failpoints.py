@@ -1,7 +1,7 @@
 """Failpoints: named places in the code at which a test can kill the process or fail the disk.
 
 They are off unless armed; a failpoint then costs one check of an empty dict (about 40 ns).
-`serve` arms those that STREAMEVAL_FAILPOINTS names::
+`serve` arms the failpoints named by STREAMEVAL_FAILPOINTS::
 
     STREAMEVAL_FAILPOINTS="disk.append.commit=kill@3"     SIGKILL at the third hit
     STREAMEVAL_FAILPOINTS="disk.append.insert=error;recover.opened=kill"

@@ -22,7 +22,7 @@ class Loss(NamedTuple):
     Attributes
     ----------
     kept_revision : int
-        The last row that is left of those that were acknowledged; 0 when that is not known.
+        The last acknowledged row that the log still has; 0 when that is not known.
     acked_revision : int
         The last row that is known to have been acknowledged.
     cause : str

@@ -329,7 +329,7 @@ class Marks:
             self._marks[producer] = mark._replace(seen_us=max(mark.seen_us, at_us))
 
     def _drop_refusals(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
-        """Remove those of a producer's refusals that are not in `kept`. O(removed)."""
+        """Remove a producer's refusals that `kept` does not have. O(removed)."""
         for each in refusals:
             if kept and each.revision >= kept[0].revision:
                 break

@@ -1,10 +1,10 @@
 """The log and its checkpoints in SQLite: one file, one transaction per group commit.
 
 The file is in WAL mode with ``synchronous=FULL``: a commit returns after the disk has it.
-Every row carries a CRC-32 of all its columns, which continues that of the row before, and its
-revision follows that row's without a gap. So a damaged file is refused, or reads as an exact
-prefix of what was written, never as anything else. A prefix that lacks acknowledged rows is
-refused too (`loss`), unless an operator accepts that. Cost: about 25 us a row of 1,000 cases,
+Every row carries a CRC-32 of all its columns, computed on from the previous row's, and revisions
+have no gaps. So a damaged file is refused, or reads as an exact prefix of what was written,
+never as anything else. A prefix that lacks acknowledged rows is refused too (`loss`), unless an
+operator accepts the loss. Cost: about 25 us a row of 1,000 cases,
 one fdatasync a transaction, two readings of the clock a commit (about 100 ns); about 9.3 B a
 case on disk.
 """
@@ -390,7 +390,7 @@ class SqliteStorage:
         if self._read_only:
             self._open_read_only()
             return
-        # Readable by its owner only; SQLite gives the files beside it the same mode. Only a
+        # Readable by its owner only; SQLite gives the -wal and -shm files the same mode. Only a
         # new file is opened here: closing an existing one would release the locks of other
         # connections of this process. SQLite reports a bad path below.
         with suppress(OSError):

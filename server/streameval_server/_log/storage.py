@@ -251,7 +251,7 @@ class NullStorage:
         return self._last_crc32
 
     def history(self) -> History:
-        """Return that of this object: another process begins another one."""
+        """Return this object's history: another process begins another one."""
         return self._history
 
     def append(self, rows: Sequence[LogRow]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES = 1 << 20
-"""Bytes of rows after which a copy is due; the sync of a larger one delays those of commits."""
+"""Bytes of rows after which a copy is due; syncing a larger copy would delay the commits' syncs."""
 
 MAX_WAL_PAGES = 1_024
 """Pages of the write-ahead log (8 MiB in a new file) from which a commit copies the rest and

@@ -6,8 +6,8 @@ before the next one is written, so a whole transaction with a further frame behi
 durable. If such a transaction stands behind a wrong frame, the disk has damaged the file, and
 acknowledged rows are lost.
 
-A frame's checksum continues that of the frame before, which is stored in that frame's head.
-So a frame can be checked although an earlier one is damaged. The checksum is linear modulo
+A frame's checksum is computed on from the previous frame's, which is stored in that frame's
+head. So a frame can be checked although an earlier one is damaged. The checksum is linear modulo
 2**32: all frames are computed at once, as sums of products. Format:
 https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
@@ -64,7 +64,7 @@ def find_wal_damage(database: Path) -> WalDamage | None:
     Parameters
     ----------
     database
-        The database; its write-ahead log is the file beside it with ``-wal`` in its name.
+        The database; its write-ahead log has the same path with ``-wal`` appended.
 
     Raises
     ------
@@ -116,7 +116,7 @@ class _Chunk(NamedTuple):
     is_current : array of bool
         Whether its salts are the header's; others are left from before a restart of the file.
     is_right : array of bool
-        Whether it is current, and its checksum continues that of the frame before.
+        Whether it is current, and its checksum follows from the previous frame's.
     """
 
     frames: NDArray[np.uint8]
