@@ -149,10 +149,10 @@ class AlarmSettings:
     def drift_settings(
         self, *, scale: Scale, threshold: float | None, resolution: int, has_clusters: bool
     ) -> DriftSettings:
-        """Return the detector's settings, of a stream with these.
+        """Return the settings of a detector for a stream with this scale, threshold and so on.
 
-        The threshold is moved to the lower edge of its cell, so that live scores are flagged
-        exactly where those of the reference, which panes keep by cell, are.
+        Panes keep the reference's scores by cell. So the threshold is moved to the lower edge of
+        its cell: then it flags a live score exactly where it flags the reference's.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Two segment keys crossed: ``country*channel``, with values such as ``BR*web``.
 
-A stream declares a crossed key beside its two keys. Rows never name it: its value is computed from
-theirs when they are applied, so that slices, panes, waiting predictions and alarms treat it as any
-key. A row that lacks one of the two values has no crossed one.
+A stream declares a crossed key in addition to its two keys. Rows never name it: when a row is
+applied, the crossed value is computed from the row's two values. So slices, panes, waiting
+predictions and alarms treat it as any key. A row that lacks one of the two has no crossed value.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def crossed_column(key: str, columns: Sequence[SegmentCodes]) -> SegmentCodes | 
 
 
 def with_crossed(given: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
-    """Return the value of each key of one row, those of crossed keys computed. O(keys)."""
+    """Return one row's value of each key, and compute the values of crossed keys. O(keys)."""
     found = dict(given)
     for key in keys:
         parents = parents_of(key)

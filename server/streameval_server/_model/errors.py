@@ -272,7 +272,7 @@ class Refused:
     violations : tuple of (field, description)
         The invalid fields, with the row: ``cases.scores[17]``.
     segment_keys : tuple of str
-        Where the stream lacks keys of the batch: those that it has and these.
+        If the stream lacks keys of the batch: its own keys and the missing ones; else empty.
     """
 
     code: Code

@@ -1,7 +1,7 @@
 """Pairs of streams: how each counts, and the changes that make and delete one.
 
-A request leaves settings out; `resolved` takes those of the two streams for them. The log
-has the request, so a pair's settings are a function of the log.
+A request may leave settings out; `resolved` derives them from the two streams. The log keeps the
+request, so a pair's settings are a function of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
 
 
 def pair_key(a: str, b: str) -> str:
-    """Return what names a pair beside streams; no stream's name has a blank."""
+    """Return a pair's key; it has a blank, so it differs from all names of streams."""
     return f"{a} {b}"
 
 
@@ -49,13 +49,14 @@ class PairSettings:
     max_cells : int
         Pairs of scores that a pane keeps of each class.
     max_pending : int
-        Ids that are kept at most; above it those that are due first expire early.
+        Maximum number of ids kept; above it, ids expire early, the earliest due first.
     prevalence : float or None
-        That areas in precision-recall space are rescaled to; None is that of the shared ids.
+        Prevalence that areas in precision-recall space are rescaled to; None takes the shared
+        ids' own.
     pane_us, retention_us, label_ttl_us, relabel_ttl_us : int
         As of a stream.
     segment_keys : tuple of str
-        Those that both streams declare.
+        The keys that both streams declare.
     cluster_groups : int
         Groups of clusters, 0 unless both streams declare as many.
     scale : {"plain", "probability"}
@@ -194,7 +195,7 @@ class PairInfo:
 
     @property
     def key(self) -> str:
-        """What names it beside streams."""
+        """The pair's key, see `pair_key`."""
         return pair_key(self.a, self.b)
 
 
@@ -285,7 +286,7 @@ class PairDeletion:
 
 
 def check_names(a: str, b: str, path: str = "") -> None:
-    """Refuse names that are not those of two streams.
+    """Refuse names that no stream may have, and a pair of a stream with itself.
 
     Raises
     ------

@@ -226,7 +226,7 @@ Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | Merge
 
 
 def event_column(event_us: EventTimes, size: int, received_us: int) -> IntArray:
-    """Return the event time of each of `size` rows, that of their arrival by default."""
+    """Return the event time of each of `size` rows; by default they happened on arrival."""
     if event_us is None or isinstance(event_us, int):
         return np.full(size, received_us if event_us is None else event_us, dtype=np.int64)
     return event_us

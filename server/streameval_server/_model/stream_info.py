@@ -43,7 +43,7 @@ class StreamCounters:
         Rows that were added to no pane because theirs was past the retention.
     kept_ids : int
     panes : int
-        Including those of slices.
+        Panes of the whole stream and of its slices.
     state_bytes : int
     """
 

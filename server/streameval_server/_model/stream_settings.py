@@ -82,7 +82,7 @@ class StreamSettings:
     relabel_ttl_us : int
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        Ids that are kept at most; above it those that are due first expire early.
+        Maximum number of ids kept; above it, ids expire early, the earliest due first.
     orphans : {"drop", "miss"}
         What a label without a prediction counts as.
     expired : {"drop", "negative"}
@@ -130,8 +130,8 @@ class StreamSettings:
     def to_fields(self) -> dict[str, Any]:
         """Return all settings by name, as checkpoints and exports keep them.
 
-        Without the threshold, the costs, the clusters and the alarms where there are none, so
-        that the bytes of such streams are those of releases that had none of them.
+        A threshold, costs, clusters or alarms that a stream does not declare are left out, so that
+        it has the same bytes as in releases that did not know them.
         """
         kept = asdict(self)
         for name in _OPTIONAL:
