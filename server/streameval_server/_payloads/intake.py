@@ -132,7 +132,7 @@ class ReadEvents:
 
 
 class _StreamRows:
-    """The rows of a request for one stream, but for those that it cannot take.
+    """The rows of a request that one stream can take.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """OpenTelemetry's logs over HTTP (OTLP): requests and responses in both encodings.
 
-The messages are those of `opentelemetry-proto`. JSON is read by hand: OTLP writes the ids of
-traces in hexadecimal, which protobuf's own JSON does not read.
+`opentelemetry-proto` defines the messages. JSON is read by hand: OTLP writes trace ids in
+hexadecimal, which protobuf's own JSON reader does not accept.
 """
 
 from __future__ import annotations
