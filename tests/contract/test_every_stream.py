@@ -155,7 +155,7 @@ def test_a_report_draws_what_cases_weigh(filled: Wire, kind: str) -> None:
     html = filled.query.GetReport(query_pb2.GetReportRequest(selection=chosen)).html
     request = query_pb2.GetSnapshotRequest(selection=chosen, metrics=["prevalence"])
     (prevalence,) = filled.query.GetSnapshot(request).snapshot.metrics
-    said = re.findall(r"prevalence (?:is that of the labelled cases, )?([0-9.]+) %", html)
+    said = re.findall(r"prevalence (?:is taken from the labelled cases, )?([0-9.]+) %", html)
     assert said == [f"{100 * prevalence.value:.1f}"] * 2
     drawings = {
         title: re.findall(r'd="[^"]*L([0-9.]+) ([0-9.]+)" class="(?:line a|thin b)"', drawn)

@@ -312,7 +312,7 @@ def test_what_the_client_refuses_itself(client: Client) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"expired": "negative"}, "counts predictions that expire as negatives, beside the drawn"),
+        ({"expired": "negative"}, "counts predictions that expire as negatives, although"),
         ({"orphans": "miss"}, "counts orphans as misses: its labels take no label probabilities"),
     ],
 )

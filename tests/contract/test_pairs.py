@@ -359,7 +359,7 @@ def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
         assert found.difference.interval.HasField("lower") == (not refusal)
         if refusal:
             assert "one group of clusters" in found.reason
-            assert "wait for those of others" in found.sentence
+            assert "wait for labelled ids in other groups" in found.sentence
             assert not found.HasField("e_value")
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def alarm_id(info: StreamInfo, number: int) -> str:
-    """Return what tells an alarm from those of all streams and servers. O(1).
+    """Return an alarm's id, unique among all streams and servers. O(1).
 
-    The same after a restart and in a copy of the server; another in an import.
+    A restart and a copy of the server keep the id; an import gives the alarm another one.
     """
     name = f"streameval:{info.name}:{info.create_us}:{info.create_revision}:{number}"
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))

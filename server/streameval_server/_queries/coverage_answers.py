@@ -1,9 +1,9 @@
 """How many predictions of a selection have their label, and how long labels took.
 
-An answer is known while its panes have the same coverages. When some of them change, those that
-stayed are summed once, and the changed ones are added to that sum from then on.
+An answer stays cached while the coverages of its panes stay the same. When some of them change,
+the unchanged ones are summed once; later answers add the changed ones to this cached sum.
 
-Cost: O(panes) to look up; O(buckets) of the changed panes where the others' sum is known.
+Cost: O(panes) to look up; O(buckets) of the changed panes if the sum of the others is cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MESSAGE_BYTES = 4_096
 """Memory of a cached answer, with ten bands, three quantiles and eleven buckets."""
 _REFERENCE_BYTES = 16
-"""Memory of each reference to a part, besides those that the cache itself has."""
+"""Memory of each reference from an answer to a part; the cache counts its own references."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
 
@@ -57,7 +57,7 @@ class _Sum(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A message, the parts that it was made of, and the sum of those that stayed the same."""
+    """A message, the parts it was made of, and the sum of the parts that stayed the same."""
 
     message: types_pb2.Coverage | None
     parts: tuple[weakref.ref[PaneCoverage], ...]
@@ -116,7 +116,10 @@ class CoverageAnswers:
 def _shortened(
     before: _Answer, parts: Sequence[PaneCoverage], now: Sequence[weakref.ref[PaneCoverage]]
 ) -> tuple[_Sum | None, Sequence[PaneCoverage]]:
-    """Return the sum of parts that stayed, and that sum with the others; no sum of few."""
+    """Return the sum of the unchanged parts, and the parts to add up in place of all parts.
+
+    These are that sum and the changed parts. Fewer than two unchanged parts are not summed.
+    """
     # A living object has one weak reference without a callback, so identities compare parts.
     identities = list(map(id, now))
     known = before.same

@@ -53,7 +53,8 @@ class DecisionRequest:
     level : float
         Nominal coverage of the intervals.
     costs : ErrorCosts or None
-        Of the expected cost in the answer; None means those that the stream declares.
+        Costs of errors, for the answer's expected cost; None takes the costs that the stream
+        declares.
     """
 
     selection: Selection

@@ -146,14 +146,14 @@ def label_sample(
 
 
 def _check_settings(settings: StreamSettings, stream: str) -> None:
-    """Refuse a stream whose labels take no probability, or count those that are not drawn."""
+    """Refuse a stream whose labels take no probability, or that also counts undrawn cases."""
     if settings.cluster_groups:
         fault = "declares clusters: its labels take no label probabilities"
     elif settings.orphans == "miss":
         fault = "counts orphans as misses: its labels take no label probabilities"
     elif settings.expired == "negative":
         fault = (
-            "counts predictions that expire as negatives, beside the drawn ones that stand for "
+            "counts predictions that expire as negatives, although the drawn ones stand for "
             "them: labels are drawn where expired is DROP"
         )
     else:

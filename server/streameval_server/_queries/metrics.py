@@ -54,9 +54,9 @@ class MetricSelection:
         Whether the request named none, so that a stream's declared threshold adds rates, and
         its declared costs add what errors cost.
     threshold : float or None
-        That of the request, else that which the stream declares.
+        The request's, else the stream's declared one.
     costs : ErrorCosts or None
-        Those of the request, else those that the stream declares.
+        The request's, else the stream's declared ones.
     has_intervals : bool
         Whether metrics, rates at a threshold aside, have intervals and bounds.
     """

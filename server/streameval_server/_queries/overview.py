@@ -84,7 +84,7 @@ def parse_overview_request(
 
 
 def overview(engine: QueryEngine, request: OverviewRequest) -> query_pb2.BatchGetSnapshotsResponse:
-    """Return the snapshots of the streams that exist, and the names of those that do not."""
+    """Return the snapshots of the streams that exist, and the names of missing streams."""
     response = query_pb2.BatchGetSnapshotsResponse(server_warnings=engine.server_warnings())
     for name in request.streams:
         resolved = resolve_if_present(engine, name, request)

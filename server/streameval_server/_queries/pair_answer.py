@@ -42,8 +42,8 @@ _NO_LIMITS = {
     "GRID_TOO_COARSE": types_pb2.UNDEFINED_REASON_TOO_COARSE,
 }
 _ONE_CLUSTER = (
-    "no answer: all labelled ids are of one group of clusters, which tells nothing of the "
-    "variance between them: wait for those of others"
+    "no answer: all labelled ids are in one group of clusters, so the variance between groups is "
+    "unknown: wait for labelled ids in other groups"
 )
 _NO_LABELS = "no answer: no id that both have scored has a label yet: wait, or label some"
 

@@ -68,7 +68,7 @@ class PairQuestion:
         return settings.prevalence if BY_NAME[self.metric].is_rescaled else None
 
     def prevalence_in(self, settings: PairSettings) -> float | None:
-        """Return the prevalence that areas are rescaled to, None for that of the ids."""
+        """Return the prevalence that areas are rescaled to; None keeps the ids' own."""
         if self.own_prevalence:
             return None
         return self.usual_prevalence(settings) if self.prevalence is None else self.prevalence

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _Refusal = types_pb2.ProjectionRefusal
 
 AGE_STEP_US = 60_000_000
-"""How far the clock goes before an unchanged window is projected anew."""
+"""Step of the clock after which an unchanged window is projected again."""
 
 
 def check_projection(selection: Selection) -> None:
@@ -105,7 +105,7 @@ class LabelSource:
         return LabelHistory(table, joins.ttl_us + joins.bucket_us, settings.scale)
 
     def refusal(self, window: Window, span_us: tuple[int, int]) -> RefusalReason | None:
-        """Return why a window's labels are not those that are counted, or None. O(rows)."""
+        """Return why a window's labels are not the counted ones; None if they are. O(rows)."""
         state = window._view()
         if state.clusters is not None or window.weights is not None:
             return RefusalReason.WEIGHTS_OR_CLUSTERS

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval_server._state.views import PaneView, StreamView
 
 MAX_PANE_CELLS = 16_384
-"""Maximum number of distinct scores of an empty window; the same as that of panes."""
+"""Maximum number of distinct scores of an empty window, and of a pane."""
 
 
 @dataclass(frozen=True)

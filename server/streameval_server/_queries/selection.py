@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.v1 import types_pb2
 
 _MAX_SECONDS = 315_576_000_000
-"""10,000 years: the range of a Duration, and more than that of a Timestamp."""
+"""10,000 years: the range of a Duration; a Timestamp has a smaller one."""
 _NANOS = 1_000_000_000
 
 

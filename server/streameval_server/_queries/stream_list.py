@@ -1,8 +1,8 @@
 """ListStreamSummaries: a page of the streams that a token covers, in an order.
 
-The figures are those of a `SummaryTable`. Before a page is answered, streams that are out of
-date are computed again within `MAX_REFRESH_S`, those of the page first; what is left is computed
-in the background, and the answer counts it.
+A `SummaryTable` has the figures. Before a page is answered, outdated summaries are computed again
+for up to `MAX_REFRESH_S`, the page's own streams first. The background worker computes the rest,
+and the answer says how many they are.
 
 Cost: O(streams log streams) where a summary has changed since the same question, 60 ms for
 10,000 streams; O(page) where none has.

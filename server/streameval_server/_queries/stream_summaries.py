@@ -39,7 +39,7 @@ WARM_SPAN = Last(86_400_000_000)
 
 _MAX_TABLES = 4
 _MAX_TABLES_BYTES = 64 << 20
-"""The most that tables may take besides that of `WARM_SPAN` and the one that is asked for."""
+"""Maximum memory of all tables except for `WARM_SPAN`'s and the one a list reads just now."""
 _MAX_RANKINGS = 16
 _DEMAND_S = 60.0
 """How long after a question a window is kept up to date, and projected."""

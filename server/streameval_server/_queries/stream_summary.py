@@ -1,9 +1,9 @@
 """The summary of one stream in a list: its figures, its change, its alarms.
 
-Figures are those of GetSnapshot and CompareStreams for the same cases.
+GetSnapshot and CompareStreams give the same figures for the same cases.
 
-Cost: a merge of the window's panes and of those that it is compared with, and a pass for each
-metric: 1 to 3 ms for a stream of a few thousand cells.
+Cost: a merge of the window's panes, a merge of the panes that it is compared with, and a pass for
+each metric: 1 to 3 ms for a stream of a few thousand cells.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class SummaryEntry:
     ----------
     name, group : str
     create_revision, revision : int
-        `revision` is that of the view that was summarised; 0 without a summary.
+        `revision` is the log revision of the summarised view; 0 without a summary.
     valid_until_us : int
     encoded : bytes
         The summary; empty while there is none.

@@ -1,10 +1,10 @@
-"""The summaries of a server that stopped, for the next one: a file beside the log.
+"""A file next to the log, in which a server that stops leaves its summaries for the next start.
 
-It is a cache: the log has everything that the summaries were computed from, and without the file
-they are computed again. So they are believed only if nothing can be different: written by the
-same release, for a log that ends in the same row (whose checksum depends on all rows before it),
-and not later than the clock is now. A file that is damaged, of another release or of another log
-is not used, and the next clean stop replaces it.
+It is a cache: without the file, the next start computes the summaries from the log again. It uses
+the file only if the summaries must be the same: the same release wrote them, for a log that ends
+in the same row (whose checksum depends on all rows before it), and not later than the clock is
+now. It ignores a file that is damaged, of another release or of another log; the next clean stop
+replaces it.
 
 Cost: O(summaries), 1.5 KB of each in the file; a write takes some 5 ms for 1,000.
 """

@@ -37,8 +37,8 @@ def assumptions(found: Contents, level: float) -> Iterator[str]:
         )
     if found.alarms is not None:
         yield (
-            "Alarms compare cases with a frozen reference; the rate of false alarms is that which "
-            "their settings state, at any number of looks."
+            "Alarms compare cases with a frozen reference; false alarms are as rare as the "
+            "settings state, at any number of looks."
         )
 
 
@@ -53,7 +53,7 @@ def _of_cases(found: Contents) -> Iterator[str]:
     if snapshot.HasField("coverage"):
         coverage = snapshot.coverage
         yield (
-            f"Figures are those of labelled cases: {count(coverage.labelled)} of "
+            f"Figures include labelled cases only: {count(coverage.labelled)} of "
             f"{count(coverage.predictions)} predictions have their label, "
             f"{count(coverage.pending)} "
             f"wait for it. A prediction waits {span(settings.label_ttl)} at most; then it "
@@ -62,7 +62,7 @@ def _of_cases(found: Contents) -> Iterator[str]:
                 if settings.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE
                 else "is left out."
             )
-            + " If labels that are late differ from those that are in, the figures will change."
+            + " If labels that are late differ from the present ones, the figures will change."
         )
         yield (
             "A label without a prediction is a reference that was never scored: it counts as "
@@ -100,7 +100,7 @@ def _of_scores(found: Contents) -> Iterator[str]:
             f"{cost(settings.cost_fn)}, as the stream declares; the cost per case is the mean over "
             "all labelled cases, and correct ones cost nothing."
         )
-    yield f"The prevalence is that of the labelled cases{_prevalence(found)}."
+    yield f"The prevalence is taken from the labelled cases{_prevalence(found)}."
 
 
 def _prevalence(found: Contents) -> str:

@@ -46,7 +46,7 @@ MIN_POSITIVE_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The answers of a report; each is that of its call.
+    """The answers in a report, each as its call returned it.
 
     Attributes
     ----------
