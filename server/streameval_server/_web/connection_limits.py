@@ -1,7 +1,7 @@
 """Bounds the number of HTTP connections so that strangers cannot keep others, or probes, out.
 
-A connection costs a stranger nothing, so above the limit those that wait for a request are
-closed first, of the address that has the most connections the oldest one. When all
+A connection costs a stranger nothing. So above the limit the server closes connections that wait
+for a request: first the oldest one of the address that has the most connections. When all
 connections have a request in progress, a few more are open to the probes only: a liveness
 probe that fails because the server is busy would make it restart.
 """

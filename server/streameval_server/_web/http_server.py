@@ -1,4 +1,4 @@
-"""Serves HTTP beside gRPC, in the same event loop, by uvicorn."""
+"""Serves HTTP with uvicorn, in the event loop that also serves gRPC."""
 
 from __future__ import annotations
 

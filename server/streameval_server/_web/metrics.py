@@ -81,7 +81,7 @@ class Metrics:
     registry
         The registry for metrics of calls; not shared.
     interval_s
-        The scrape interval; with 0 every scrape collects anew, and waits for all of it.
+        The scrape interval; with 0 every scrape collects for itself, and waits until it has all.
     window_s, max_series
         As in StreamMetrics.
     intake
@@ -158,7 +158,9 @@ class Metrics:
             done, _ = await asyncio.wait({scrape.collecting}, timeout=left_s)
             if not done:
                 break
-            if own is not None:  # after that of another, whose rights may have ended, one's own
+            # A collection of another scrape may have failed, because its rights had ended: then
+            # this scrape collects itself. Only its own failure is raised.
+            if own is not None:
                 own.result()
                 break
         return scrape

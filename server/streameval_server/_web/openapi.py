@@ -1,8 +1,8 @@
 """/openapi.json: the routes and their messages as an OpenAPI 3.1 description.
 
 Made from the table of routes and the contract's descriptors, so it cannot differ from them.
-Messages of answers contain every field that JSON always has; the same messages in a body,
-named ``...Input``, require those that the server demands.
+Messages of answers require every field that JSON always has; the same messages in a body,
+named ``...Input``, require only the fields that the server demands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Pairs for Prometheus: how far two models differ on shared ids, and whether that suffices.
 
-A comparison takes some milliseconds of a query thread for each figure, so a scrape makes those
-of at most `MAX_NEW_PAIRS`: of the pairs that wait the longest. The others are as at their last
-turn.
+A comparison takes some milliseconds of a query thread for each figure. So a scrape compares at
+most `MAX_NEW_PAIRS` pairs, the longest waiting first, and repeats the others' last comparison.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def _figures(readings: PairReadings) -> Iterator[Metric]:
     families = {
         name: GaugeMetricFamily(f"streameval_pair_{name}", help_, labels=labels)
         for name, help_ in (
-            ("difference", "The figure of a minus that of b, on the ids that both have scored."),
+            ("difference", "a's figure minus b's, on the ids that both have scored."),
             ("difference_lower", "Lower limit of its 95 % interval, however often one looks."),
             ("difference_upper", "Upper limit of the same."),
             (

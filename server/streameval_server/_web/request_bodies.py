@@ -61,7 +61,7 @@ class BodyReader:
         self._parsing = asyncio.Semaphore(_MAX_CONCURRENT_PARSES)
 
     async def message(self, kind: type[M], request: Request) -> M:
-        """Return the message that a body of JSON is. O(body), beside the event loop.
+        """Parse a body of JSON into a message. O(body), off the event loop.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class BodyReader:
         parse: Callable[[bytes], T],
         spend_time: Callable[[float], None] | None = None,
     ) -> T:
-        """Return what `parse` makes of a body; of a longer one beside the event loop. O(body).
+        """Return `parse(body)`, for a long body computed off the event loop. O(body).
 
         `spend_time` is called in the event loop with the seconds of processor time that it took.
 

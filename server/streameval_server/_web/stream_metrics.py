@@ -3,11 +3,11 @@
 A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
 threshold, `SERIES_OF_COSTS` where it declares costs too, `SERIES_OF_CALIBRATION` on the
 probability scale, and where it declares alarms `SERIES_A_WATCH` for each watch and one for
-all, so the limit on series limits streams: those that declare alarms come first, then those
-that had series before, then others by name; a gauge counts those that do not fit. What is left
-of it is for pairs, and then for projections. An unchanged snapshot costs a copy, because the
-query engine caches it by the parts that it was made of; a comparison is reused while both
-snapshots of its stream stay the same.
+all. So the limit on series limits streams: streams that declare alarms come first, then streams
+that had series before, then the others by name; a gauge counts the streams that do not fit. Pairs
+get the series that streams leave, and projections the rest. An unchanged snapshot costs a copy,
+because the query engine caches it by the parts that it was made of; a comparison is reused while
+both snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _COUNT_SERIES = 10 + len(DELAY_BOUNDS_S) + 3
 delays a bucket for each bound and one for all, count and sum."""
 
 SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
-"""Value and limits of each metric and window, those of the difference, and the counts."""
+"""Value and limits of each metric and window, the difference with its limits, and the counts."""
 
 SERIES_A_POINT = 3 * len(POINT_NAMES) * len(_WINDOWS) + 1
 """Value and limits of each rate at the declared threshold and window, and the threshold."""
@@ -148,7 +148,7 @@ class StreamMetrics:
         self._max_series = max_series
 
     async def read(self, readings: StreamReadings, chosen: tuple[str, ...] | None = None) -> None:
-        """Read the streams again, first those that were not read yet.
+        """Read the streams again, unread streams first.
 
         Parameters
         ----------
@@ -187,10 +187,10 @@ class StreamMetrics:
     ) -> tuple[dict[str, tuple[str, ...]], int]:
         """Return the streams that have series, each with its figures, and how many more may be.
 
-        The number of those that do not fit is noted in `readings`.
+        `readings.left_out` is set to the number of streams that do not fit.
         """
         listed = [each async for each in self._streams() if covers(chosen, each[0])]
-        # Those that were declared to be watched; then none that has series loses them.
+        # Streams with alarms, then streams that have series already, so that none loses them.
         listed.sort(
             key=lambda each: (not each[1].HasField("alarms"), each[0] not in readings.by_name)
         )
@@ -331,7 +331,7 @@ def _figures(readings: StreamReadings) -> Iterator[Metric]:
     changed = [
         GaugeMetricFamily(f"streameval_figure_difference{suffix}", help_, labels=labels[:2])
         for suffix, help_ in (
-            ("", "The recent window's figure minus that of the windows before."),
+            ("", "The recent window's figure minus the figure of the windows before."),
             ("_lower", "Lower limit of its 99 % interval."),
             ("_upper", "Upper limit of the same."),
         )
