@@ -1,4 +1,4 @@
-"""Waits until a revision is visible, and computes answers in threads beside the event loop.
+"""Waits until a revision is visible, and computes answers in threads, off the event loop.
 
 Equal queries share one computation. A query joins one that has not started. It joins a
 running one only if nothing was applied since that one started, because an answer must

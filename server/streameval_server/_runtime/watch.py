@@ -205,7 +205,7 @@ async def watch_snapshots(
     pause_s: float,
     heartbeat: Heartbeat,
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
-    """Yield the snapshots of all streams at once, and then of those that changed.
+    """Yield the snapshots of all streams at once, and then each time of the changed streams.
 
     Only changed snapshots are computed. Works as `watch_snapshot`, except that a deleted
     stream is reported as missing and may be created again.

@@ -117,7 +117,7 @@ class Guard:
             _log.warning("the tokens file was read again: %d tokens", len(self._grants))
 
     def _read(self, path: Path) -> None:
-        """Take over the tokens of the file; warn of those that are not valid."""
+        """Replace the tokens by the file's valid ones; warn of each invalid one."""
         self._grants, refused = read_tokens(path)
         for problem in refused.values():
             _log.warning("%s", problem)

@@ -168,7 +168,7 @@ RULES: dict[str, Rule] = {
     "streameval.v1.StreamService/DeleteMark": Rule(
         Scope.ADMIN, mark_pb2.DeleteMarkRequest, ("stream",)
     ),
-    # A token must cover both streams of a pair; ListPairs lists those of which it does.
+    # A token must cover both streams of a pair; ListPairs leaves other pairs out.
     "streameval.v1.PairService/CreatePair": Rule(
         Scope.ADMIN, pair_pb2.CreatePairRequest, ("pair.a", "pair.b")
     ),

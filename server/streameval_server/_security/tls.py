@@ -1,7 +1,7 @@
 """TLS for the server: certificates that may change while it runs.
 
 gRPC and HTTP ask for the certificates at each handshake; they are read again when
-their files have changed. When the files do not fit together (a new certificate beside
+their files have changed. When the files do not fit together (a new certificate with
 an old key, half of a file), the certificates in use stay and the log says so. Open
 connections keep the certificates that they were opened with.
 

@@ -321,8 +321,8 @@ def _expiry(now: datetime, valid_for: timedelta | None) -> datetime | None:
 def _rewriting(path: Path) -> Iterator[Callable[[str], int]]:
     """Yield a function that writes a file's new text; the file is replaced at the end.
 
-    The new text goes to a file beside the old one, created exclusively: two commands
-    cannot change the tokens at the same time.
+    The new text is written to ``<name>.new`` in the same directory. That file is created
+    exclusively, so two commands cannot change the tokens at the same time.
     """
     new = path.with_name(path.name + ".new")
     try:

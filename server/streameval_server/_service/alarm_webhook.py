@@ -1,13 +1,13 @@
 """Sends alarms to a webhook: signed, one at a time, until the receiver has taken each.
 
-An alarm is sent until a 2xx answers; that it was taken is then written to the log. So none
-is lost: one that was sent and not written before a crash is sent again, under the same id, by
-which a receiver drops it. Before each attempt the alarms that wait are read anew, so that one
-that is acknowledged, or whose stream is deleted, is not sent any more. What is sent under an id
-never differs: it is what does not change once an alarm is raised. Each waits for its own next
-attempt: one that the receiver refuses delays no other. Headers and signature are those of
-Standard Webhooks (standardwebhooks.com). Redirects are not followed: only the declared address
-is called.
+An alarm is sent until the receiver answers 2xx; the delivery is then written to the log. So no
+alarm is lost: after a crash between the answer and the log, the alarm is sent again under the
+same id, and the receiver drops it by the id. Before each attempt the waiting alarms are read
+again, so that an alarm is not sent any more once it is acknowledged or its stream is deleted. The
+content sent under an id never differs: it has only what does not change once an alarm is raised.
+Each alarm waits for its own next attempt, so an alarm that the receiver refuses delays no other.
+Headers and signature follow Standard Webhooks (standardwebhooks.com). Redirects are not followed:
+only the declared address is called.
 """
 
 from __future__ import annotations

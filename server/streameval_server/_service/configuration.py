@@ -132,7 +132,7 @@ class Configuration:
     sources: dict[str, str]
 
     def __str__(self) -> str:
-        """Return every setting as TOML, with its source beside it; no secrets."""
+        """Return every setting as TOML, each with a comment on its source; no secrets."""
         return self.to_text("utf-8")
 
     def to_text(self, encoding: str) -> str:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _SWITCH_INTERVAL_S = 0.0005
 
 _OPEN_FILES = 4_096
-"""Enough for 1,000 connections on each port, and those that are being closed."""
+"""Enough for 1,000 connections on each port, and for connections that are closing."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -3,8 +3,8 @@
 The log is authoritative: every row is checked (checksum, order, time, content) and applied.
 The state that this gives at the checkpoint's revision must be the checkpoint's, to the last
 bit. The witnesses of what was acknowledged (`_log.loss_check`) must not claim more than the log
-holds. Nothing is written; a server may be running. Cost: that of a start without a checkpoint,
-and twice the memory of the state.
+holds. Nothing is written; a server may be running. It costs as much time as a start without a
+checkpoint, and twice the memory of the state.
 """
 
 from __future__ import annotations
