@@ -9,7 +9,7 @@ state. So the cost stays O(log n) a case, and the buffer takes a fraction of the
 state's memory.
 
 Guarantee: a mutation that raises has changed nothing. One thread may write while
-others read, and each answer is that of one complete revision.
+others read, and each answer comes from one complete revision.
 """
 
 from __future__ import annotations

@@ -181,15 +181,14 @@ class Metric:
     is_area : bool
         Whether adapters offer it.
     is_monitored : bool
-        Whether Prometheus has it for each stream, a time series by default, and the
-        page as an order of streams; a rate for streams that declare a threshold, a cost for
-        those that declare costs too, a metric of probabilities for those on the probability
-        scale.
+        Whether the page can order streams by it, and Prometheus by default gets one time
+        series of it for each stream: of a rate if the stream declares a threshold, of a cost
+        if it declares costs too, of a metric of probabilities if it is on that scale.
     on_page : bool
         Whether the page shows it among a stream's figures.
     twin : str
-        The metric beside which the page shows it only where the two differ; empty where there
-        is none.
+        A metric that the page shows anyway: it shows this one too only where the two differ.
+        Empty where there is none.
     watch : str
         The watch of alarms that concerns it; empty where there is none.
     value : callable
@@ -618,7 +617,7 @@ METRICS = (
         is_monitored=True,
     ),
 )
-"""Every metric that has a name; those of a snapshot first, in the order in which it shows them."""
+"""Every metric that has a name; first the metrics of a snapshot, in the order it shows them."""
 
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 

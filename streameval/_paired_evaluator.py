@@ -2,7 +2,7 @@
 
 The scores that two models give one case are correlated, so the difference of two
 figures is far more certain than either figure. `PairedEvaluator` counts each case in
-a sparse grid (a's score, b's score); the variance is that of the per-case *differences*
+a sparse grid (a's score, b's score), and takes the variance of the per-case *differences*
 of influence (DeLong et al. 1988 for AUC-ROC). It can never be negative, as a sum of
 variances minus covariances of different populations can.
 
@@ -225,8 +225,8 @@ class PairedEvaluator:
         Raises
         ------
         InvalidInputError
-            As `add_cases`, and when a case was not added. In cells that were cut anew
-            by a merge, a case may not be found.
+            As `add_cases`, and when a case was not added. After a merge has cut the cells
+            again, a case that was added may not be found.
 
         Examples
         --------
@@ -252,9 +252,9 @@ class PairedEvaluator:
         Notes
         -----
         Up to `max_cells` the result is the same to the bit in any order. Above it the
-        figures are, and the cells of the grid, on which intervals depend, depend
-        slightly on the order; evaluators with different cells are best merged in one
-        call, which cuts them anew only once.
+        figures still are, but intervals depend on the cells of the grid, and these depend
+        slightly on the order; merge evaluators with different cells in one call, which
+        cuts the cells again only once.
 
         Examples
         --------
@@ -351,10 +351,11 @@ class PairedEvaluator:
 
         Notes
         -----
-        O(n log n) in the entries. Cases are independent, or those of different clusters
-        are. Where the grid is in cells, the variance is multiplied by the larger ratio of a
-        model's exact variance to that in the cells, if one is above 1. With weights there
-        are no limits below 50 effective positives or negatives (``"TOO_FEW_EFFECTIVE"``).
+        O(n log n) in the entries. Cases are taken as independent, or with clusters the
+        clusters are. Where the grid is in cells, each model's exact variance is divided by
+        its variance in the cells, and the variance of the difference is multiplied by the
+        larger ratio, if it is above 1. With weights there are no limits below 50 effective
+        positives or negatives (``"TOO_FEW_EFFECTIVE"``).
 
         Examples
         --------
@@ -552,9 +553,8 @@ def compare_paired(
 
     Notes
     -----
-    O(n log n). For ``"auc_roc"`` the variance is that of DeLong, DeLong and
-    Clarke-Pearson (1988); the interval and the p-value are wider than theirs where cases
-    are few.
+    O(n log n). For ``"auc_roc"`` the variance is DeLong, DeLong and Clarke-Pearson's
+    (1988); where cases are few, the interval is wider and the p-value larger than theirs.
 
     Examples
     --------

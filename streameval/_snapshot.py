@@ -331,7 +331,7 @@ class Snapshot(Result):
         return notes + [f"  warning: {warning}" for warning in self._all_warnings()]
 
     def _all_warnings(self) -> list[str]:
-        """Return the reasons to doubt the metrics, then those of their intervals, the worst one."""
+        """Return the reasons to doubt the metrics, then the worst reason to doubt an interval."""
         worst = max(self.intervals.values(), key=_least_effect, default=None)
         found = None if worst is None else worst.warning
         return [*self.warnings, *([] if found is None else [found])]

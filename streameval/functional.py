@@ -2,8 +2,8 @@
 
 Every function takes ``labels=``, ``scores=`` and optionally ``counts=`` and ``weights=``
 as :meth:`streameval.Evaluator.add_cases` does, by keyword because libraries disagree
-on their order. The other arguments are those of the evaluator's method of the same
-name, which documents the definition. Each function sorts the columns: for several
+on their order. The other arguments go to the evaluator's method of the same name,
+which documents the definition. Each function sorts the columns: for several
 metrics of the same columns, fill one evaluator (:func:`evaluator`) and query it.
 
 Cost: O(n log n), some 20 ns a case. Errors: `InvalidInputError` with the field

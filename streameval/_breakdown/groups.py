@@ -40,7 +40,7 @@ class RankedGroup(Result):
     value : Interval
         The metric, at the ranking's prevalence.
     difference : float
-        The metric of the group minus that of the rest; nan where undefined.
+        The metric of the group minus the metric of the rest; nan where undefined.
     lower, upper : float
         Its confidence limits; nan with too few cases.
     p_value : float
@@ -126,7 +126,7 @@ class GroupRanking(Result):
         )
 
     def _header(self) -> list[str]:
-        shown = [title_of(self.metric), "minus that of the rest", "p"]
+        shown = [title_of(self.metric), "minus all other groups", "p"]
         return [*self.keys, "cases", "positives", *shown]
 
     def _cells(self) -> list[list[str]]:
@@ -175,8 +175,8 @@ def evaluate_by(
     level : float
         Nominal coverage of the intervals.
     prevalence : float, "common" or "own"
-        As of `compare`. AUC-PR depends on the prevalence, so by default all values are
-        rescaled to that of all cases.
+        As for `compare`. AUC-PR depends on the prevalence, so by default all values are
+        rescaled to the prevalence of all cases.
 
     Returns
     -------

@@ -136,7 +136,7 @@ def read_units(reader: Reader, states: KindArray) -> IntArray:
     Raises
     ------
     CorruptStateError
-        When a weight is out of range, or that of an id without a label is not 1.
+        When a weight is out of range, or an id without a label has another weight than 1.
     """
     units: IntArray = reader.column("<i8", states.size).astype(np.int64)
     if (units < 0).any() or (units > int(MAX_WEIGHT) * WEIGHT_UNITS).any():

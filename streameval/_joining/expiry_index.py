@@ -29,13 +29,13 @@ UNLISTED_BUCKET = LAST_BUCKET + 1
 """The `due` of a slot that is not scheduled."""
 _SLOT_BITS = 32
 _MIN_STALE_ENTRIES = 1_024
-"""Fewer stale entries than this, beside the live ones, are not swept."""
+"""Buckets are swept once stale entries outnumber the slots in use by more than this."""
 _MAX_SWEPT_ENTRIES_PER_SLOT = 8
 """Bucket entries that are swept for each slot that leaves a bucket."""
 _SWEPT_ENTRIES_PER_BUCKET = 16
-"""What visiting a bucket costs in a sweep, beside its entries."""
+"""What a sweep of a bucket costs besides its entries, as a number of entries."""
 _BUCKET_BYTES = 160
-"""Memory of a bucket beside its array: object, number and place in the index; measured."""
+"""Memory of a bucket besides its array: object, number and place in the index; measured."""
 
 
 class _Bucket:
@@ -86,7 +86,7 @@ class ExpiryIndex(ABC):
         """How many slots are in use."""
 
     def schedule(self, slots: SlotArray, due: BucketArray) -> None:
-        """Put distinct slots into these buckets, out of those that they are in. O(n log n)."""
+        """Move distinct slots from their buckets to these. O(n log n)."""
         if not slots.size:
             return
         self._leave(slots)

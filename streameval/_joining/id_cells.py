@@ -8,9 +8,9 @@ thirds full is split by the next bit: its cells say to which half they belong, a
 their places in it. So no call does more than its rows and the segments that they fill, and
 a removed id leaves an empty cell and nothing else.
 
-Hashes are those of Python's dicts, keyed for each process: a sender of ids cannot choose
-where they go. What finds no place in both of its groups is in a dict of its segment, so the
-table is right, if slower, with any hashes.
+Ids are hashed as Python's dicts hash them, with a key for each process: a sender of ids cannot
+choose where they go. An id that finds no place in either of its groups goes to its segment's
+dict, so the table is right, if slower, with any hashes.
 
 Cost: 17 B a slot with ids of up to 16 bytes, and some 16 B for its cell; an id is found in
 some 0.2 us in a batch, in 1.5 us alone.
@@ -186,7 +186,7 @@ class IdCells:
         return at >> 3, slots.ravel()[at].astype(np.int64)
 
     def _rows_spilled(self, places: _Places, rows: IntArray) -> list[int]:
-        """Return those of some rows whose home is, or was, that of ids without a place."""
+        """Return the rows whose home group is, or was, the home of an id without a place."""
         if not self._spilled:
             return []
         spilled: list[int] = rows[self._has_spilled[places.homes[rows]]].tolist()

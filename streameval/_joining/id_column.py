@@ -1,8 +1,8 @@
-"""Ids by slot as a column of 16 bytes, and what does not fit it beside that.
+"""Ids by slot: a column of 16 bytes, and an array of objects for the ids that do not fit it.
 
-An id of up to 16 bytes that does not end with a zero byte stands in the column, padded with
-zeros: so two such ids are equal where their two words are. All others are objects, and the
-column has only zeros, which no id has, at their slots.
+The column has each id of up to 16 bytes that does not end with a zero byte, padded with zeros:
+two such ids are equal if both of their words are. All other ids are kept as objects, and the
+column has zeros at their slots, which no id has.
 """
 
 from __future__ import annotations

@@ -398,14 +398,14 @@ class Joiner:
         return happened
 
     def _without_reweighting(self, op: int, state: int, slot: int, units: int) -> int:
-        """Return the operation, one that would change a label's weight as a mere repeat."""
+        """Return the operation; one that would change a label's weight becomes a repeat."""
         held = self.table.units
         if held is None or not (_IS_LABEL[op] and _HAS_LABEL[state]) or held[slot] == units:
             return op
         return int(_REPEAT_OF[state])
 
     def _set_unit(self, slot: int, units: int, *, is_first: bool) -> int:
-        """Set the weight of an id's first label; return that of its label."""
+        """Set the weight of an id's label if it is the first; return the label's weight."""
         table = self.table
         if table.units is None:
             return WEIGHT_UNITS
@@ -505,7 +505,7 @@ class Joiner:
 
 
 def _without_reweighted(rows: Operations, states: KindArray, held: IntArray) -> KindArray:
-    """Return the operations, those that would change a label's weight as mere repeats. O(n)."""
+    """Return the operations; one that would change a label's weight becomes a repeat. O(n)."""
     units = WEIGHT_UNITS if rows.units is None else rows.units
     refused = _IS_LABEL[rows.ops] & _HAS_LABEL[states] & (held != units)
     return np.where(refused, _REPEAT_OF[states], rows.ops)

@@ -190,8 +190,9 @@ class JoinOutcomes:
         ------
         InvalidInputError
             When no prediction waits, fewer than `size` wait, or a value is invalid; where
-            the joiner takes no label probabilities; with ``expired="negative"``, where
-            those that are not drawn would count beside the drawn ones that stand for them.
+            the joiner takes no label probabilities; with ``expired="negative"``, where a
+            prediction that is not drawn would count twice: itself when it expires, and by the
+            weight of the drawn ones, which stand for it.
 
         Notes
         -----

@@ -63,7 +63,7 @@ class JoinTable(ExpiryIndex):
         As of `ExpiryIndex`.
     codes : uint16[capacity, keys]
     units : int64[capacity] or None
-        The weight of each label in units of 2**-16, that of 1 until there is a label; None
+        The weight of each label in units of 2**-16, and weight 1 until there is a label; None
         before the first weight other than 1.
     total_units : int
         The sum of `units` over the slots in use; 0 while they are None.

@@ -51,7 +51,8 @@ _PART_BYTES = 640
 _MIN_PENDING_BYTES = 8 * _PART_BYTES
 """Parts that are always allowed to wait: about eight small ones."""
 _MAX_BYTES_RATIO = 3
-"""Memory at which parts are summed, for that of the first one: a row is sorted O(log n) times."""
+"""Parts are summed when they take this many times the memory of the first one, so that a row is
+sorted O(log n) times."""
 
 _PREDICTIONS = COVERAGE["predictions"] - COVERAGE["retracted"]
 _ADDED = _PREDICTIONS + POSITIVE_CASES + NEGATIVE_CASES
@@ -208,7 +209,7 @@ def rows_of_effects(
     Parameters
     ----------
     kinds : uint8[n]
-        `Effect` of each; those that neither predict nor label are passed over.
+        `Effect` of each; an effect that neither predicts nor labels is passed over.
     scores : float64[n]
         Of the prediction; nan for the kinds that are passed over.
     delays_us : int64[n]

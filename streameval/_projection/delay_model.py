@@ -109,12 +109,12 @@ class DelayModel:
 
 
 def in_bands(band_of: IntArray, by_pane: IntArray) -> FloatArray:
-    """Return the predictions of each band and pane, from those of each pane and cell. O(j K)."""
+    """Return the predictions of each band and pane: sums over the band's cells. O(j K)."""
     return np.stack([sums_of(band_of, row, NUM_BANDS) for row in by_pane], axis=1)
 
 
 def _bands(predictions: IntArray, number: int) -> IntArray:
-    """Return the band of each cell: that of the cell's middle rank, exact in integers."""
+    """Return the band in which each cell's middle rank is, exact in integers."""
     total = int(predictions.sum())
     middles = 2 * np.cumsum(predictions) - predictions
     bands: IntArray = np.minimum(middles * number // max(2 * total, 1), number - 1)

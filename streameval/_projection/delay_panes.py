@@ -26,7 +26,7 @@ _PANE = struct.Struct("<qq")
 
 
 class DelayPanes(Panes[DelayCounts]):
-    """Panes of label delays, as wide as those of the evaluator that the joiner counts into.
+    """Panes of label delays, as wide as the panes of the evaluator that the joiner counts into.
 
     Parameters
     ----------

@@ -8,12 +8,13 @@ positive is negative. The estimates of a stratum, a run of neighbouring cells, a
 scaled to its predictions. The projected counts are sums over the ages; all metrics read
 them.
 
-A share of positives in each single cell, shrunk to that of its band, does worse: it ties
-cases that the score ranks. Where labels of positives are late it had a bias of AP of -0.19,
-and this +0.00; docs/truth.md has the table.
+A share of positives in each single cell, shrunk to its band's share, does worse: it ties
+cases that the score ranks. Where labels of positives are late its AP had a bias of -0.19,
+and the AP of this estimate +0.00; docs/truth.md has the table.
 
-The variance is that of the labelled cases by their weights, of the predictions of the
-window as a sample, and of the delay model (delta method), for the gradient of the metric.
+The variance is propagated by the gradient of the metric (delta method) from three sources:
+the labelled cases with their weights, the window's predictions as a sample, and the delay
+model.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Estimate:
 
     @property
     def effective_negatives(self) -> float:
-        """The same of negatives; those that are complements of positives count whole."""
+        """Kish's effective number of negatives; complements of positives count whole."""
         known = ~self.complements
         counted = _effective(self.labels[0][known], self.arrived[0][known])
         return counted + float(self.projected[0][self.complements].sum())

@@ -6,8 +6,8 @@ below it raises the ROC curve everywhere. It is least with the m worst, and the 
 first. So the limits need only a search over m. Between two numbers a < b of it the area
 is enclosed by counts that hold no case back:
 
-- AUC-ROC: pairs in the wrong order can only be more than those of the positives of a with
-  the negatives of b, of at most P_b N_a pairs; the same for the right order.
+- AUC-ROC: for every m between, at least the wrongly ordered pairs of a's positives with b's
+  negatives are in the wrong order, of at most P_b N_a pairs; the same for the right order.
 - Areas in precision-recall space: P times the area is a sum over the positives that grows
   with m, of which there are at least P_a. At a reference prevalence a negative weighs
   least at a and most at b. Average precision of ties is not greatest with the best m

@@ -110,7 +110,7 @@ class ProjectedFigure(Result):
     ----------
     metric : str
     prevalence : float or None
-        What it is rescaled to; None is that of the window.
+        What it is rescaled to; None if it has the window's own.
     now : float
         The value of the labelled cases; nan where it has none.
     interval : Interval or None
@@ -222,7 +222,7 @@ class Projection:
 
     @property
     def prevalence(self) -> float:
-        """The reference prevalence: that of panes whose labels are in; nan without any."""
+        """The prevalence of the panes whose labels are in, as a reference; nan without any."""
         return self._history.model(self._table.now_us).prevalence
 
     @property
@@ -300,10 +300,10 @@ class Projection:
             Nominal coverage of the interval, between 0 and 1.
         prevalence : float, optional
             For areas in precision-recall space: the prevalence to rescale to, for
-            instance `Projection.prevalence`. By default that of the window, which is
-            refused where labels do not come as before.
+            instance `Projection.prevalence`. By default the window's own, which is refused
+            where labels do not come as before.
         **arguments
-            Those of the method of that name: ``threshold=0.5``.
+            For the evaluator's method of the metric's name: ``threshold=0.5``.
 
         Raises
         ------

@@ -43,7 +43,7 @@ MAX_TIME_BYTES = 8
 """Bytes of an event time."""
 
 MAX_SCORE_BYTES = 8
-"""Bytes of a score beside an id."""
+"""Bytes of the score in a row that has an id."""
 
 MAX_ID_OVERHEAD_BYTES = 3
 """Bytes of the tag and the length of an id of at most 128 bytes."""

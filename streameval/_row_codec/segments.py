@@ -72,7 +72,7 @@ def decode_segments(
 
     O(rows) for each key. Raises InvalidInputError.
     """
-    # Each reading of a repeated message makes objects for its elements anew: read it once.
+    # Each reading of a repeated message makes new objects for its elements: read it once.
     messages = list(columns)
     check_distinct([column.key for column in messages])
     given = [_decode_codes(column, size, place, like) for place, column in enumerate(messages)]

@@ -130,11 +130,11 @@ class LabelAllocation(Result):
         Parameters
         ----------
         ids : column of str, bytes or int, or callable
-            Of all predictions that wait, each once, in any order. A callable takes rows, an
-            int64 array, and returns their ids: it is called for some thousand at a time, so
-            that millions need not be in memory together.
+            The ids of all predictions that wait, each once, in any order. A callable takes
+            rows, an int64 array, and returns their ids: it is called for some thousand at a
+            time, so that millions need not be in memory together.
         scores : column of float
-            Of the same predictions: those that were given to `allocate_labels`.
+            The scores that were given to `allocate_labels`, in the order of `ids`.
         seed : int
             From 0 to 2^64 - 1. The same ids and seed give the same draw.
 
@@ -175,8 +175,8 @@ class LabelAllocation(Result):
         found = [int(np.count_nonzero(bands == band)) for band in range(lowest.size)]
         if found != [band.waiting for band in self.bands]:
             message = (
-                f"the {values.size} scores are not those of the {self.waiting} predictions "
-                "that the labels were allocated to"
+                f"the labels were allocated to {self.waiting} predictions, and these "
+                f"{values.size} scores are of others: give the scores given to allocate_labels"
             )
             raise InvalidInputError(message, field="scores")
         to_label = np.array([band.to_label for band in self.bands])

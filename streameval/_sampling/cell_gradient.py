@@ -1,9 +1,9 @@
 """How much a label would move a metric, by cell of score, from the cases labelled so far.
 
-Of the predictions of a cell that wait, a share r is taken as positive, the share of the
-labelled cases at about this score. The metric's gradient is that of the window with these
-counts. A label moves the metric by g1 if it is positive and by g0 if not, so the standard
-deviation in the cell is |g1 - g0| sqrt(r (1 - r)).
+A share r of a cell's waiting predictions is taken as positive: the positives' share of the
+labelled cases at about this score. The metric's gradient is taken at the window's counts with
+these predictions. A label moves the metric by g1 if it is positive and by g0 if not, so the
+standard deviation in the cell is |g1 - g0| sqrt(r (1 - r)).
 
 r decides which predictions are drawn, never how a drawn one is weighted: if it is wrong,
 a sample is less precise than it could be, and not biased.

@@ -49,7 +49,7 @@ def best_cuts(costs: FloatArray, number: int) -> IntArray:
     Parameters
     ----------
     costs : float64[n + 1, n + 1]
-        At [i, j], i < j, that of a band of the runs i to j - 1.
+        At [i, j], i < j, the cost of a band of the runs i to j - 1.
     number : int
         Bands, at most n.
 

@@ -204,7 +204,7 @@ def rows_by_group(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
 def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
-    """Yield the cases that each group's evaluator gains, and those that it loses."""
+    """Yield the cases that each group's evaluator gains, and the cases that it loses."""
     signs = _CASE_WEIGHTS[effects.kinds]
     if effects.units is not None:
         signs = signs * (effects.units > 0)  # of weight 0, a case changes nothing

@@ -2,7 +2,7 @@
 
 A cell counts how often each `Effect` happened to the predictions of one pane. Labels
 are rarely missing at random, so it also counts, by band of score, the predictions
-that could have a label and those that have one. All counts are sums, so cells merge
+that could have a label and the predictions that have one. All counts are sums, so cells merge
 in any order and retracting a label is exact. Band edges are fixed: one band for each
 doubling of the score's magnitude from 2^-16 to 2^-4, then four for each up to 2^16
 (on the probability scale up to 1/2, mirrored above it). A cell stores the bands from
@@ -64,7 +64,7 @@ _DROPPED_BITS = np.int64(64 - _LEADING_BITS)
 
 
 def _bands(scale: Scale) -> IntArray:
-    """Return the band of each number that `_LEADING_BITS` may be: that of its lowest score."""
+    """Return, for each number of `_LEADING_BITS` bits, the band of its lowest score."""
     numbers = np.arange(1 << _LEADING_BITS)
     signed = np.where(numbers >> (_LEADING_BITS - 1), numbers - numbers.size, numbers)
     edges = cell_keys(EDGES[scale], scale) >> _DROPPED_BITS
@@ -114,7 +114,7 @@ class CoverageCell:
     first : int
         The lowest band that is stored.
     bands : int64[2, n]
-        By band, predictions that could have a label, and those that have one.
+        By band, the predictions that could have a label, and the predictions that have one.
     """
 
     __slots__ = ("bands", "effect_counts", "first", "scale")
@@ -305,6 +305,6 @@ def bands_of(scores: FloatArray, scale: Scale) -> IntArray:
     which band it is in: a table is eight times as fast as a search among the edges.
     """
     places = cell_keys(scores, scale) >> _DROPPED_BITS
-    # As unsigned numbers, those of negative keys come last.
+    # The mask makes the bits of negative keys the greatest numbers, as `_bands` has them.
     places &= np.int64(len(_BANDS[scale]) - 1)
     return _BANDS[scale].take(places)

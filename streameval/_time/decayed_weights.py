@@ -64,9 +64,9 @@ def decayed_weights(panes: Sequence[tuple[State, int]], empty: State) -> State:
 
 
 def without_decayed(whole: State, part: State) -> State:
-    """Return one sum of `decayed_weights` without another, of some of its cases. O(n).
+    """Return a sum of `decayed_weights` less the sum of some of its cases. O(n).
 
-    The weights left are those of the rest to within a unit for each score and pane.
+    What is left are the weights of the other cases, to within a unit for each score and pane.
 
     Raises
     ------

@@ -63,8 +63,8 @@ class EvaluatorPanes(Panes[Evaluator]):
     def check_room(self, added: int, units: int | None = None) -> None:
         """Reserve room for `added` references; raise InvalidInputError if there is none.
 
-        O(1) amortised: `_bound`, and `_unit_bound` cases of weight 1 beside it, is an upper
-        bound, recomputed only when it reaches a limit.
+        O(1) amortised: `_bound` plus `_unit_bound` cases of weight 1 is an upper bound,
+        recomputed only when it reaches a limit.
 
         Parameters
         ----------
@@ -210,12 +210,12 @@ class Totals(NamedTuple):
 
     @classmethod
     def of_unit_cases(cls, references: int) -> Totals:
-        """Return those of references of weight 1. O(1)."""
+        """Return the totals of references of weight 1. O(1)."""
         return cls(references, references * WEIGHT_UNITS)
 
     @classmethod
     def of(cls, evaluator: Evaluator) -> Totals:
-        """Return those of an evaluator. O(1), after the merge of its changes."""
+        """Return the totals of an evaluator. O(1), after the merge of its changes."""
         references, state = num_references(evaluator), evaluator._view()
         if state.weighted is None:
             return cls.of_unit_cases(references)

@@ -50,10 +50,10 @@ class PartsCache(Generic[K, V]):
     ...     pass
     >>> cache = PartsCache(100, len)
     >>> pane = Pane()
-    >>> cache.get("a", [pane], lambda: "computed"), cache.get("a", [pane], lambda: "again")
-    ('computed', 'computed')
-    >>> cache.get("a", [Pane()], lambda: "anew")
-    'anew'
+    >>> cache.get("a", [pane], lambda: "first"), cache.get("a", [pane], lambda: "not called")
+    ('first', 'first')
+    >>> cache.get("a", [Pane()], lambda: "other parts")
+    'other parts'
     """
 
     def __init__(self, max_cost: int, cost: Callable[[V], int]) -> None:

@@ -141,8 +141,8 @@ class Window(EvaluatorQueries):
     def part_of(self, whole: Window) -> Window:
         """Return a part that has no groups of clusters, with the design effects of a whole. O(1).
 
-        Cases of a cluster that are in the part are as dependent as in the whole, and no
-        more of them are there, so its effect is about that of the whole, or less.
+        Two cases of a cluster are as dependent in the part as in the whole, and the part has
+        no more cases of it, so its design effect is about the whole's, or less.
         """
         part = Window(self._state, *self._span_us)
         part._whole = whole

@@ -34,7 +34,7 @@ long, because each sum has fewer bits than the states after it."""
 
 
 class WindowCache(PartsCache[K, Window]):
-    """Windows by key, with the sum of the unchanged panes of those that keep changing.
+    """Windows by key; for a window that keeps changing also the sum of its unchanged panes.
 
     Parameters
     ----------

@@ -472,8 +472,8 @@ class WindowedEvaluator:
 
         Notes
         -----
-        O(S log S). Intervals use squared weights; counts are reported undecayed. A
-        case's own weight is multiplied by that of its pane's age, rounded to 2**-16.
+        O(S log S). Intervals use squared weights; counts are reported undecayed. A case's
+        own weight is multiplied by the weight of its pane's age, and rounded to 2**-16.
 
         Examples
         --------

@@ -137,7 +137,7 @@ def test_ids_do_not_show_in_a_representation() -> None:
         ({"scores": [0.1, 0.2, 0.3]}, ""),
         (
             {"ids": ["a", "b"], "scores": [0.1, 0.2]},
-            "the 2 scores are not those of the 3 predictions that the labels were allocated to",
+            "the labels were allocated to 3 predictions, and these 2 scores are of others",
         ),
         ({"seed": -1}, "seed must be an integer from 0 to 2^64 - 1, got -1"),
         ({"seed": 2**64}, "seed must be an integer from 0 to 2^64 - 1, got 1844674407"),
