@@ -197,6 +197,7 @@ def test_unsent_rows_are_spooled_and_pushed_once(
     free_address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type
 ) -> None:
     """All kinds of rows of several streams, in their order; a second push changes nothing."""
+    caplog.set_level(logging.WARNING, "streameval.client")
     spool = tmp_path / "unsent rows"
 
     def add(client: Client | AsyncClient) -> None:

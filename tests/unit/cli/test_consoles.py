@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
+from streameval.cli import _output
 from streameval.client import Client
 from streameval_server.testing import running_server
 
@@ -64,7 +65,8 @@ def test_consoles_of_every_encoding(tmp_path: Path, encoding: str) -> None:
 
 def test_names_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """No terminal, no width: lists print every name as it is."""
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
+    monkeypatch.setattr(_output, "out", _output.console())
     name = "a-very-long-model-name/with/many/parts/that-do-not-fit-into-eighty-columns/v12345"
     with running_server() as address:
         with Client(address) as client:
