@@ -4,14 +4,13 @@ An `Accumulator` is a sorted `State`, a list of recent changes in any order, and
 `CellTable` that counts additions by cell. An addition goes to the list. Once the list is
 long enough, it is counted in the table, which costs one addition per case and no sort. Exact
 counts have no table, nor have states for which a table would be too sparse: their list is
-due for a merge when it has grown to a multiple of the state. Both bound the pending memory
+due for a merge when it has grown to a multiple of the state. Both rules bound the pending memory
 by the state's size and keep a row at O(log n) amortised, however the rows are batched.
 
-Merging means asking the frozen counts for their evaluator. It needs no lock: `frozen` is
-O(changes) under the engine's lock, and the merge runs outside of it, in the first thread
-that needs the counts. While counts are frozen they alone hold the state and the changes, so
-a merge replaces these instead of adding to them; the accumulator takes back what is there,
-merged or not, before its next change.
+The first thread that reads the frozen counts merges them, without a lock: `frozen` takes
+O(changes) under the engine's lock, the merge runs outside of it. While counts are frozen they
+alone hold the state and the changes, so a merge replaces the two and keeps no second copy.
+Before its next change the accumulator takes them back, merged or not.
 
 Additions commute: the resolution that the cap on cells leaves depends only on the set of
 cells, so they may be merged in any order and at any time. A removal is merged at once, after
@@ -77,7 +76,7 @@ RESTING_BYTES = 512
 measured."""
 
 _MAX_TABLES = 3
-"""Accumulators of one stream that have a table: the whole's, and those of two panes."""
+"""Maximum number of a stream's accumulators with a table: the whole's, and two panes'."""
 
 _MAX_IDLE_ADDITIONS = 256
 """Additions to other accumulators after which a table counts as idle and may be replaced."""
@@ -394,7 +393,7 @@ def _merged(source: _Source) -> State:
 
 
 def _is_as_fine(bits: int | None, least: int | None) -> bool:
-    """Return whether cells of a resolution are parts of those of another, or the same."""
+    """Return whether each cell at `bits` lies within one cell at the resolution `least`."""
     return bits is None or (least is not None and bits >= least)
 
 

@@ -1,8 +1,8 @@
 """Additions to a state, counted in a dense table of cells: one addition per case, no merge.
 
 The table covers the cells of the state and of the added cases, and grows with them. It is
-refused where it would be too sparse. The state with the additions is one pass over the
-table, made when the counts are read.
+refused where it would be too sparse. A reader of the counts adds the state to the table in one
+pass over it.
 
 Cost: 4 to 8 ns a case. Memory: 8 B per entry; few cells that lie far apart may take 2^17
 entries, otherwise there are about two per cell.
@@ -117,7 +117,7 @@ class CellTable:
 
 
 def _span(run: Run, scale: Scale) -> Span:
-    """Return the span of a run's keys, from its ends and the scores beside 0. O(log n)."""
+    """Return the span of a run's keys, from its ends and the scores next to 0. O(log n)."""
     scores = run.scores
     zero = int(np.searchsorted(scores, 0.0))
     ends = [0, max(zero - 1, 0), min(zero, scores.size - 1), scores.size - 1]

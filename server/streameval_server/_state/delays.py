@@ -92,7 +92,7 @@ class Delays:
             return cls(_NO_BUCKETS, _NO_COUNTS)
         if len(parts) == 1:
             return parts[0]
-        # A table of all buckets up to the longest delay, that of no delay first.
+        # A table of all buckets up to the longest delay; entry 0 counts delays of zero.
         longest = max(int(part.buckets[-1]) for part in parts)
         counts = np.zeros(max(longest, -1) + 2, dtype=np.int64)
         late = counts[1:]

@@ -53,10 +53,10 @@ _REMOVED_BYTES = 72
 
 
 class DerivedSlots(Protocol):
-    """What is kept beside the slots of a table."""
+    """Data derived from the slots of a table, which the table invalidates."""
 
     def forget(self, slots: SlotArray) -> None:
-        """Clear what is kept of slots that are given to new ids."""
+        """Clear the data of slots that the table gives to new ids."""
 
 
 class TrackedTable(JoinTable):
@@ -69,10 +69,10 @@ class TrackedTable(JoinTable):
     removed : list of bytes
         Ids that the last checkpoint has and that were removed since.
     links : list of DerivedSlots
-        Of the pairs that the table's stream is in.
+        One for each pair that the table's stream is in.
     last_found : (sequence of bytes, int64[n]) or None
-        The ids that were found last and their slots, those of added ones among them; kept
-        where there are links.
+        The ids that were looked up last and their slots, which the joiner fills in for the ids
+        that it adds; None without links.
     """
 
     def __init__(self, keys: int = 0) -> None:
@@ -86,7 +86,7 @@ class TrackedTable(JoinTable):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory, with that of the removed ids. O(1)."""
+        """Memory, including the list of removed ids. O(1)."""
         flags = self._changed.nbytes + self._in_checkpoint.nbytes
         return super().memory_bytes + flags + _REMOVED_BYTES * len(self.removed)
 
@@ -292,7 +292,7 @@ class Joins(IdSegments):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the ids, with that of the segment that a checkpoint makes of all. O(1)."""
+        """Memory of the ids, and of a checkpoint's segment of all of them. O(1)."""
         return self.table.memory_bytes + self.table.encoded_bytes
 
     @property

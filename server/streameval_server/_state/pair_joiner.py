@@ -1,9 +1,9 @@
 """Predictions of two streams and labels joined by id, in any order.
 
-The label that comes to either stream is the id's. An id counts once both streams have
-predicted it and it has a label, at the time of the prediction that came first. Whatever
-came, the id is kept for the pair's `label_ttl` after its first row, and once it counts for
-`relabel_ttl`, in which it can be relabelled or retracted.
+A label that either stream receives is the id's label. An id counts once both streams have
+predicted it and it has a label, at the time of its first prediction. The pair keeps an id for
+`label_ttl` after its first row. Once the id counts, the pair keeps it for `relabel_ttl`, in
+which it can be relabelled or retracted.
 
 Cost: two dict operations a row, the rest vectorised.
 """
@@ -298,7 +298,7 @@ class PairJoiner:
         return True
 
     def _held_units(self, ids: Sequence[bytes], units: IntArray) -> IntArray:
-        """Return the weight of each id's label, or that of its first one among these. O(n)."""
+        """Return the weight of each id's kept label, else of its first label here. O(n)."""
         table = self.ids.table
         first = dict(zip(reversed(ids), reversed(units.tolist()), strict=True))
         held = np.fromiter((first[id_] for id_ in ids), np.int64, len(ids))
@@ -422,7 +422,7 @@ class PairJoiner:
         return slots
 
     def _count(self, slots: SlotArray, sign: int) -> None:
-        """Begin or cease to count ids that have everything; those that weigh 0 never do."""
+        """Start or stop counting ids that have everything; ids of weight 0 never count."""
         table = self.ids.table
         units: IntArray | None = None
         if table.units is not None:

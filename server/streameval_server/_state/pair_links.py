@@ -1,11 +1,11 @@
-"""From the slots of a stream's ids to those of its pair, so that an id is looked up once.
+"""Links from an id's slot in its stream to its slot in the pair, so that it is looked up once.
 
-A stream has found the slots of a batch's ids when its pair takes the batch. The pair's slot of
-an id is kept beside the stream's from its prediction on, so that its label needs no second
-look-up. A link holds as long as both tables keep the id: a stream's slot loses its link when
-it is given to another id, and each id of a pair has a serial number that no other ever has.
+When a pair takes a batch, its stream has already found the slots of the batch's ids. A
+prediction links the id's two slots, so the pair finds the slot of the label without a look-up. A
+link is valid while both tables keep the id: a stream clears the link of a slot that it gives to
+another id, and each id of a pair has a serial number that no other id ever gets.
 
-Links are derived: a checkpoint has none, and an id without one is looked up. 12 B a slot.
+Links are derived data: a checkpoint has none, and an id without a link is looked up. 12 B a slot.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SlotLinks:
         return np.where(holds, linked, -1)
 
     def put(self, slots: SlotArray, linked: SlotArray, pair: PairTable) -> None:
-        """Link slots to the pair's of the same ids; those that are -1 have none. O(n)."""
+        """Link each stream's slot to the pair's slot of the same id, unless one is -1. O(n)."""
         assert self.table is not None
         capacity = self.table.state.size
         if capacity > self._serials.size:

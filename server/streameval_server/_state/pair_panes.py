@@ -1,9 +1,9 @@
 """The counts of a pair by pane and slice, and of all time.
 
-Counted rows wait, and are counted in bulk. The grid's cells depend on what is counted at
-once, so that happens at moments that follow from the log alone: before an entry, once
-`MAX_WAITING_ROWS` wait, and before panes coarsen. A view counts the rest into copies of
-what it touches.
+Rows wait, and are counted in bulk. The grid's cells depend on which rows are counted together,
+so rows are counted at moments that follow from the log alone: before an entry, once
+`MAX_WAITING_ROWS` wait, and before panes coarsen. A view copies the counts that it touches and
+adds the waiting rows to the copies.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class PairPanes:
         return None if is_empty else self.panes.until_us
 
     def recount_memory(self) -> None:
-        """Measure all counts anew. O(panes x slices)."""
+        """Measure the memory of all counts again. O(panes x slices)."""
         self._counts_bytes = sum(each.nbytes for each in self.totals.values())
         self._seen_slices = 0
         for pane in self.panes:

@@ -68,9 +68,9 @@ class PairPart:
 
 
 def pair_parts(state: PairState, since: int) -> Iterator[tuple[str, PairPart | None]]:
-    """Yield the parts of a checkpoint except those of ids; None for unchanged ones.
+    """Yield a checkpoint's parts except for the ids' segments; None for unchanged parts.
 
-    O(panes x slices), and O(rows that wait). The callables need no lock.
+    O(panes x slices + waiting rows). The callables need no lock.
     """
     key, counts = state.info.key, state.counts
     counts.count_predicted()

@@ -1,7 +1,7 @@
 """The ids of a pair, and their segments of a checkpoint.
 
-An id has a score of each stream that has predicted it, and its label. Its time, segments and
-cluster are those of its first prediction. What an id takes in a stream, and 16 B.
+An id has a score of each stream that has predicted it, and its label. Its first prediction sets
+its time, segments and cluster. An id takes 16 B more memory than in a stream.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PairIds(IdSegments):
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the ids, with that of the segment that a checkpoint makes of all. O(1)."""
+        """Memory of the ids, and of a checkpoint's segment of all of them. O(1)."""
         return self.table.memory_bytes + self.table.encoded_bytes + 2 * 8 * len(self.table)
 
     def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:

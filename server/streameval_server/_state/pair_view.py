@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Evidence(NamedTuple):
-    """That the evidence suffices.
+    """Evidence that suffices to say which model is better.
 
     Attributes
     ----------
     since_us : int
-        The first look of those that say so without interruption.
+        The time from which every look has found so.
     a_is_better : bool
     """
 

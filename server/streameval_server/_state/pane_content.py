@@ -1,8 +1,8 @@
 """The content of one pane: the counts and the coverage of each slice; and its encoding.
 
-A pane is a part of a checkpoint, so it records the revision of its last change. Most panes are
-of one slice, filled while their time lasts, and then read at most. They are kept *at rest*: as
-their counts alone, without what changes these. A change makes that anew.
+A pane is a part of a checkpoint, so it records the revision of its last change. Most panes have
+one slice, which changes while the pane's time lasts and is at most read afterwards. Such a pane
+is kept *at rest*: it has its counts alone, without accumulators. A change creates these again.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class PaneContent:
     def restore(
         self, data: bytes, revision: int, scale: Scale, decoder: StateDecoder | None
     ) -> None:
-        """Take the parts that a `PartsEncoder` wrote. O(cells), or O(1) if they may wait.
+        """Take the parts that a `PartsEncoder` wrote. O(cells), or O(1) if decoding is deferred.
 
-        Most panes that a start reads are of one slice and not asked for soon: their counts stay
-        bytes, which the decoder verifies, until they are read.
+        Most panes that a start reads have one slice, and no query reads them soon. Their counts
+        stay bytes, which the decoder verifies, until a query reads them.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class PaneContent:
 
     @property
     def parts(self) -> dict[int, Part]:
-        """The slices by their numbers, which may be changed: no longer at rest. O(1)."""
+        """The slices by number, for changes: a pane at rest gets its accumulators. O(1)."""
         if not isinstance(self._parts, dict):
             before = self.memory_bytes
             self._parts = self.slices()
@@ -177,7 +177,7 @@ class PaneContent:
         return self._parts
 
     def slices(self) -> dict[int, Part]:
-        """Return the slices by their numbers, to be read; those of a pane at rest are new. O(1)."""
+        """Return the slices by number, for reading; a pane at rest makes a new slice. O(1)."""
         if isinstance(self._parts, dict):
             return self._parts
         return {WHOLE: _part(self._resting_state(self._parts))}
@@ -190,7 +190,7 @@ class PaneContent:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the counts alone are kept: a change would take memory besides its own. O(1)."""
+        """Whether the pane has its counts alone: a change also has to create accumulators. O(1)."""
         return not isinstance(self._parts, dict)
 
     @property
@@ -357,7 +357,8 @@ def parts_from_bytes(
     scale
         The stream's.
     decode
-        Returns the state of an evaluator's bytes; that of a `StateDecoder` verifies many later.
+        Returns the state of an evaluator's bytes. `StateDecoder.decode` defers the verification,
+        to verify many at once.
 
     Raises
     ------

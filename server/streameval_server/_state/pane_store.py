@@ -2,8 +2,8 @@
 
 A new pane is *open*: the counts of its slices are not in their all-time counts yet and are
 added in one go when the pane is closed. So a row of a slice is merged once instead of twice
-while its pane is current. Few panes are open at a time, and reading a slice's all-time counts
-adds those of the open panes. Additions commute, so it makes no difference when a pane is
+while its pane is current. Few panes are open at a time, and a reader of a slice's all-time
+counts adds the open panes' counts. Additions commute, so it makes no difference when a pane is
 closed; before a removal all panes are closed.
 """
 
@@ -56,7 +56,8 @@ class PaneStore:
     key_revisions : dict of int to int
         The revision of the last change of a key's slices.
     has_clusters : bool
-        Whether the whole, and that of panes, is counted by groups of clusters; slices are not.
+        Whether the whole stream is counted by groups of clusters, also in each pane; slices
+        never are.
     """
 
     __slots__ = (
@@ -197,7 +198,7 @@ class PaneStore:
 
     @property
     def has_open_panes(self) -> bool:
-        """Whether slices' all-time counts lack those of open panes. O(1)."""
+        """Whether panes are open, so that the slices' all-time counts lack their rows. O(1)."""
         return bool(self._open)
 
     def close_panes(self) -> None:
@@ -233,10 +234,10 @@ class PaneStore:
         return start if grid.start_of(last_us) == start else None
 
     def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
-        """Return how many panes and slices of panes a span has, counted ones alone. O(panes).
+        """Return how many panes, and slices of panes, with accumulators a span has. O(panes).
 
-        Slices that deferred rows will create are counted with these rows. A pane at rest counts
-        as none: rows make anew what it lacks.
+        Slices that deferred rows will create are included. A pane at rest is not: rows have to
+        create its accumulators.
         """
         found = [
             pane.content.num_parts + pane.content.deferred.new_slices

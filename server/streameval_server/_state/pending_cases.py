@@ -246,7 +246,8 @@ class TimedCases:
     def concat(cls, parts: Sequence[TimedCases], common_us: int | None = None) -> TimedCases:
         """Join cases, at least one part. O(n).
 
-        `common_us` is a time that may stand for all of theirs, as those of one pane count alike.
+        `common_us`, if given, replaces all their times: a caller whose cases are in one pane may
+        do so, because times within a pane count alike.
         """
         event_us = parts[0].event_us if common_us is None else common_us
         if common_us is None and any(part.event_us is not event_us for part in parts):

@@ -1,9 +1,9 @@
 """Cases of a slice that are not merged into its state's counts by groups of clusters yet.
 
 Cases stay as they arrived until there are many, and are then counted together: in a dense
-table, or, where that is refused, in a sorted piece. Pieces are merged once they have more rows
-than the last merge left: so a row is merged O(log n) times at most. The memory of all is
-bounded by that of the counts they become.
+table, or, where that is refused, in a sorted piece. Pieces are merged once they have more than
+twice the rows that the last merge left: so a row is merged O(log n) times at most. Above a fixed
+minimum, the memory of pending cases is bounded by a multiple of the merged counts'.
 """
 
 from __future__ import annotations

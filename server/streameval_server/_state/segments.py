@@ -2,8 +2,8 @@
 
 Each declared key numbers its own values, from `FIRST` on. Once a key has its maximum number
 of values, further values share one slice. A row without a value for a key has the code
-`NONE`, so the slices of a key always add up to the whole since the key was declared. The values
-of a crossed key are computed from those of its two keys.
+`NONE`, so the slices of a key always add up to the whole since the key was declared. A crossed
+key's values are computed from its two keys' values.
 
 Cost: O(rows) for each key, a few nanoseconds a row.
 """
@@ -37,7 +37,7 @@ WHOLE = 0
 
 
 _VALUE_BYTES = 480
-"""Memory of a value besides its text: its places in lists and dicts, and in those of views."""
+"""Memory of a value besides its text: its places in the lists and dicts of stream and views."""
 
 
 def slice_id(key: int, code: int) -> int:
@@ -145,7 +145,7 @@ class Segments:
         self.declare(keys)
 
     def declare(self, keys: Sequence[str]) -> None:
-        """Add the keys that are not declared yet; `keys` begins with those that are."""
+        """Add the keys that are not declared yet; `keys` begins with the declared ones."""
         for key in keys[len(self.keys) :]:
             self._places[key] = len(self.keys)
             if parents_of(key) is not None:

@@ -36,7 +36,7 @@ class RowsByCell:
     Attributes
     ----------
     cells : int32[n]
-        The cell of each row; cells are numbered in this order, those of negatives first.
+        The cell of each row; cells are numbered in this order, the negatives' first.
     edges : float64[cells]
         The edge of each cell.
     num_negatives, num_negative_cells : int

@@ -67,7 +67,7 @@ def split_part(part: str) -> tuple[str, str]:
 def checkpoint_parts(
     state: StreamState, since: int
 ) -> Iterator[tuple[str, PartsEncoder | PaneRows | MadePart | None]]:
-    """Yield the parts of a checkpoint except those of ids. O(panes + slices).
+    """Yield a checkpoint's parts except for the ids' segments. O(panes + slices).
 
     A part that changed after `since` comes with its encoder, which needs no lock; an
     unchanged part comes with None.

@@ -302,7 +302,7 @@ class StreamView:
     info : StreamInfo
         The stream's description, with its settings.
     revision : int
-        Log revision that the view includes: the engine's, not that of the last change.
+        Log revision that the view includes: the engine's, even if the stream changed earlier.
     now_us : int
         The log's time, in microseconds since 1970.
     counts : FrozenStream

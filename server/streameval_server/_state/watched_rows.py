@@ -1,12 +1,13 @@
 """Rows that wait for a stream's detector.
 
-Cases wait in the stream's counts, which hand them over as they are counted, joined and with the
-keys of their cells; here is only in which panes they are. Other rows are kept as they came and
-read in bulk.
+Cases wait in the stream's counts, which hand them over when they count them, joined and with the
+keys of their cells; this module records only the panes of waiting cases. Other rows are kept as
+they came and read in bulk.
 
-A label counts once, when it comes. A changed label takes itself back, so that the first one
-stays; a retracted one was counted. Rows with a weight are left out: their labels were chosen,
-so their share is no measure of the stream.
+A label counts once, when it comes. A changed label adds nothing: the removal of the old label is
+read as one case less of the new class, so the first label stays. A retracted label stays counted.
+Rows with a weight are left out: their labels were chosen, so their share is no measure of the
+stream.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _NONE: Final = 255
 _RUN_BYTES: Final = 128
-"""Memory of cases of one pane that wait, besides those."""
+"""Memory of the entry for waiting cases of one pane, without the cases."""
 _MERGED_BYTES: Final = 24
 
 
@@ -54,7 +55,7 @@ _KINDS = _kinds(
     LABELLED_NEGATIVE=RowKind.NEGATIVE,
     LABELLED_POSITIVE=RowKind.POSITIVE,
     EXPIRED_NEGATIVE=RowKind.NEGATIVE,
-    # Takes back the other label that follows it.
+    # Counts -1 of the other class: it cancels the new label, which follows.
     UNLABELLED_NEGATIVE=RowKind.POSITIVE,
     UNLABELLED_POSITIVE=RowKind.NEGATIVE,
 )
@@ -237,7 +238,7 @@ def _read_effects(effects: Effects, received_us: int) -> ReadRows:
 
 
 def _without_weighted(read: ReadRows, units: IntArray | None) -> ReadRows:
-    """Return the rows without those of another weight than 1; a prediction has none yet."""
+    """Leave out the rows of a weight other than 1; a prediction has no weight yet."""
     if units is None:
         return read
     is_weighted = (units != WEIGHT_UNITS) & (read.rows.kinds != RowKind.PREDICTION)
@@ -259,7 +260,7 @@ def _no_codes(size: int) -> CodeArray:
 
 
 def _with_keys(codes: CodeArray, keys: int) -> CodeArray:
-    """Return the codes of as many keys; those of keys that rows do not have are 0, no value."""
+    """Return the codes of `keys` keys; a key that the rows lack gets code 0, no value."""
     missing = keys - codes.shape[0]
     return codes if not missing else np.pad(codes, ((0, missing), (0, 0)))
 
