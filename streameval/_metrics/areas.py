@@ -140,8 +140,8 @@ class AreaQueries(Queries):
             this. Raw, so at most `max_fpr`; scikit-learn's ``max_fpr`` is
             standardized.
         min_recall : float or None
-            In [0, 1): only the area beside FPR = 1 where the recall is at least
-            this. Raw, so at most ``1 - min_recall``.
+            In [0, 1): only the area under the curve and above this recall, so at most
+            ``1 - min_recall``. Raw.
         standardize : bool
             Rescale a partial area to McClish's scale: 0.5 on the diagonal, 1 for a
             perfect curve.

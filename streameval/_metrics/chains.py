@@ -1,7 +1,7 @@
 """Chains of points whose upper hull is wanted, read where they are needed.
 
-The hull of a long chain reads one point in 32, and then those of a few blocks (`hull`). A curve's
-points are sums of its groups' counts, so only the points that are read are added up.
+The hull of a long chain reads one point in 32, and then all points of a few blocks (`hull`). A
+curve's points are sums of its groups' counts, so only the points that are read are added up.
 """
 
 from __future__ import annotations

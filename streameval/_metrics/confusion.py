@@ -1,8 +1,8 @@
 """The confusion matrix at one threshold, and the rates computed from it.
 
-Counts are exact. A rate whose denominator is 0 is nan, with one exception in the
-whole library, which is also that of the literature: if nothing is called positive,
-the precision is 1, the limit at which every precision-recall curve starts.
+Counts are exact. A rate whose denominator is 0 is nan, with one exception in the whole
+library, which the literature makes too: if nothing is called positive, the precision is
+1, the limit at which every precision-recall curve starts.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class PrHull(Curve):
     def precision(self) -> FloatArray:
         """Precision of each vertex.
 
-        At recall 0 it is that of the first vertex after (0, 0), because the precision
-        is constant on that segment. nan without positives.
+        At recall 0 it is the precision of the first vertex after (0, 0), because the
+        precision is constant on that segment. nan without positives.
         """
         precision = precision_of(self.fp, self.tp)
         if self.P == 0:

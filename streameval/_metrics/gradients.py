@@ -3,8 +3,8 @@
 A metric is a function of the counts p_k and n_k of its cells, the distinct scores and the
 misses. With its gradient, a variance under weights, clusters or projected labels needs no
 further formula of the metric. Areas are homogeneous of degree 0: each gradient times the
-counts sums to 0. Those of areas are made of the influences that intervals use; those of
-means over cases and of rates at a threshold are in `rate_gradients`.
+counts sums to 0. An area's gradient is made of the influences that intervals use;
+`rate_gradients` has the gradients of means over cases and of rates at a threshold.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def gain_gradient(cells: Groups) -> Gradient:
     by_h = scale / 2 * (np.append(width, 0.0) + np.append(0.0, width))
     by_tp = -(u * u) * (by_u - ratio * y * by_h)
     by_fp = -ratio * u * by_h
-    # Of the points: those of whole cells move with all cells above and their own.
+    # Derivatives by the points: a whole cell's point moves with this cell and all above it.
     point_tp = np.zeros(tp.size)
     point_fp = np.zeros(tp.size)
     point_tp[first:], point_fp[first:] = by_tp[1:], by_fp[1:]

@@ -117,8 +117,8 @@ def upper_hull(x: IntArray, y: IntArray) -> IntArray:
     ----------
     x, y : int64[n]
         A monotone chain: neither column ever decreases, and no two rows are equal.
-        Values from 0 to 2^62. The vertices are those of the least concave curve that
-        is nowhere below the chain, first and last row included.
+        Values from 0 to 2^62. The hull is the least concave curve that is nowhere below
+        the chain; its vertices include the first and the last row.
 
     Returns
     -------

@@ -12,7 +12,7 @@ nearly always small. With z = x/(2 + x) and log1p(x) = 2 atanh(z),
     phi(x) = z - (1 - z) w,   log1p(x) = 2 z (1 + w),   w = z^2/3 + z^4/5 + ...,
 
 where nothing cancels (`log_series`). Measured against 60-digit arithmetic, the relative
-error of the area is 1e-15; that of the textbook form is up to 3e-7.
+error of the area is 1e-15; the textbook form has an error of up to 3e-7.
 
 Every function is O(G) for G groups, in blocks that stay in the CPU's cache.
 """

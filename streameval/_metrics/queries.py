@@ -1,4 +1,4 @@
-"""All facets of metric queries put together: an evaluator's, and those of any view."""
+"""All facets of metric queries put together, for an evaluator and for any view."""
 
 from __future__ import annotations
 

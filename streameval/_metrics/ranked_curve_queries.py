@@ -44,8 +44,8 @@ class RankedCurveQueries(Queries):
 
         Notes
         -----
-        O(D) for D distinct scores, O(G) interpolated, for G with positives. The two
-        limit points are those of LingPipe; no threshold need reach them.
+        O(D) for D distinct scores, O(G) interpolated, for G with positives. LingPipe adds
+        the same two limit points; no threshold need reach them.
 
         Examples
         --------

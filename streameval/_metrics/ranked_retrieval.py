@@ -1,8 +1,8 @@
 """Query facet: the classic metrics of a ranked list, and their report as text.
 
-The names and meanings are those of LingPipe's ``ScoredPrecisionRecallEvaluation``
-in snake_case (docs/worked-example.md reproduces its example number by number,
-docs/differences.md says where the answers differ and why). Misses count in P
+The methods have the names, in snake_case, and the meanings of LingPipe's
+``ScoredPrecisionRecallEvaluation`` (docs/worked-example.md reproduces its example number
+by number, docs/differences.md says where the answers differ and why). Misses count in P
 and N and are retrieved at no finite threshold. Tied cases have no order: a curve
 has one row for them, and a metric at a rank inside a tie is the expectation over a
 uniformly random order of the tied cases.
@@ -236,8 +236,8 @@ class RankedQueries(RankedCurveQueries):
     def ranked_report(self) -> str:
         """Return the metrics of LingPipe's evaluation as lines of text, in its order.
 
-        Its areas under the PR curve are those of the trapezoid, which overestimates:
-        `auc_pr` is the area that thresholds reach (docs/differences.md).
+        As there, the areas under the PR curve are computed by the trapezoid rule, which
+        overestimates; `auc_pr` is the area that thresholds reach (docs/differences.md).
 
         Returns
         -------

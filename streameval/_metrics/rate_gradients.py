@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 def precision_gradient(cells: Groups, threshold: float) -> Gradient:
-    """Return that of TP/(TP + FP); 0 everywhere if nothing is called positive."""
+    """Return the gradient of TP/(TP + FP); 0 everywhere if nothing is called positive."""
     called, tp, fp = _called(cells, threshold)
     square = (tp + fp) ** 2 or 1.0
     return Gradient(np.multiply(called, fp / square), np.multiply(called, -tp / square))
 
 
 def recall_gradient(cells: Groups, threshold: float) -> Gradient:
-    """Return that of TP/P."""
+    """Return the gradient of TP/P."""
     called, tp, _ = _called(cells, threshold)
     return Gradient((called - tp / cells.P) / cells.P, np.zeros(called.size))
 
 
 def fpr_gradient(cells: Groups, threshold: float) -> Gradient:
-    """Return that of FP/N."""
+    """Return the gradient of FP/N."""
     called, _, fp = _called(cells, threshold)
     return Gradient(np.zeros(called.size), (called - fp / cells.N) / cells.N)
 
 
 def specificity_gradient(cells: Groups, threshold: float) -> Gradient:
-    """Return that of TN/N, 1 - FP/N."""
+    """Return the gradient of TN/N, 1 - FP/N."""
     return Gradient(np.zeros(cells.p.size), -fpr_gradient(cells, threshold).negative)
 
 
 def f_measure_gradient(cells: Groups, threshold: float, beta: float = 1.0) -> Gradient:
-    """Return that of TP/(TP + r FN + q FP), with the weights r and q of `f_weights`."""
+    """Return the gradient of TP/(TP + r FN + q FP), with the weights r and q of `f_weights`."""
     of_recall, of_precision = f_weights(beta)
     called, tp, fp = _called(cells, threshold)
     whole = tp + of_recall * (cells.P - tp) + of_precision * fp
@@ -56,7 +56,7 @@ def f_measure_gradient(cells: Groups, threshold: float, beta: float = 1.0) -> Gr
 
 
 def flagged_share_gradient(cells: Groups, threshold: float) -> Gradient:
-    """Return that of (TP + FP)/(P + N)."""
+    """Return the gradient of (TP + FP)/(P + N)."""
     called, tp, fp = _called(cells, threshold)
     total = cells.P + cells.N
     derivative = (called - (tp + fp) / total) / total
@@ -66,7 +66,7 @@ def flagged_share_gradient(cells: Groups, threshold: float) -> Gradient:
 def expected_cost_gradient(
     cells: Groups, threshold: float, cost_fp: float, cost_fn: float
 ) -> Gradient:
-    """Return that of (cost_fp FP + cost_fn FN)/(P + N)."""
+    """Return the gradient of (cost_fp FP + cost_fn FN)/(P + N)."""
     called, tp, fp = _called(cells, threshold)
     total = cells.P + cells.N
     mean = cost_fp * (fp / total) + cost_fn * ((cells.P - tp) / total)
@@ -77,20 +77,20 @@ def expected_cost_gradient(
 
 
 def prevalence_gradient(cells: Groups) -> Gradient:
-    """Return that of P/(P + N)."""
+    """Return the gradient of P/(P + N)."""
     total = cells.P + cells.N
     ones = np.ones(cells.p.size)
     return Gradient(ones * (cells.N / total**2), ones * (-cells.P / total**2))
 
 
 def brier_gradient(cells: Groups) -> Gradient:
-    """Return that of the mean of (1 - s)^2 of positives and s^2 of negatives."""
+    """Return the gradient of the mean of (1 - s)^2 of positives and s^2 of negatives."""
     score = _scored(cells)
     return _mean_gradient(cells, (1 - score) ** 2, score**2)
 
 
 def log_loss_gradient(cells: Groups) -> Gradient:
-    """Return that of the mean of -ln s of positives and -ln(1 - s) of negatives.
+    """Return the gradient of the mean of -ln s of positives and -ln(1 - s) of negatives.
 
     A case of infinite loss, which no metric value allows, has an infinite derivative.
     """
@@ -100,7 +100,7 @@ def log_loss_gradient(cells: Groups) -> Gradient:
 
 
 def calibration_error_gradient(cells: Groups, bins: int = DEFAULT_BINS) -> Gradient:
-    """Return that of the calibration error in bins of equal width.
+    """Return the gradient of the calibration error in bins of equal width.
 
     It is the sum over bins of |sum of scores - positives|, over the cases; where a bin's
     mean score equals its rate, the derivative from one side.
@@ -115,7 +115,7 @@ def calibration_error_gradient(cells: Groups, bins: int = DEFAULT_BINS) -> Gradi
 
 
 def observed_expected_gradient(cells: Groups) -> Gradient:
-    """Return that of the positives over the sum of the scores; 0 where all scores are 0."""
+    """Return the gradient of the positives over the sum of the scores; 0 where all scores are 0."""
     score = _scored(cells)
     p, n = _scored_counts(cells)
     expected, missing = dot(p + n, score) or np.inf, np.zeros(cells.p.size - p.size)
@@ -144,7 +144,7 @@ def _scored_counts(cells: Groups) -> tuple[FloatArray, FloatArray]:
 
 
 def _mean_gradient(cells: Groups, of_positive: FloatArray, of_negative: FloatArray) -> Gradient:
-    """Return that of the mean of two functions of the score; the misses do not move it."""
+    """Return the gradient of the mean of two functions of the score; the misses do not move it."""
     p, n = _scored_counts(cells)
     held, turned = p > 0, n > 0  # an infinite value that no case has is no part of the mean
     total = p.sum() + n.sum()

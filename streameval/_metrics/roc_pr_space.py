@@ -148,8 +148,8 @@ def pr_between(a: tuple[int, int], b: tuple[int, int], positives: int) -> PrPoin
     Parameters
     ----------
     a, b : (int, int)
-        Two operating points as (false positives, true positives); neither count of
-        `b` is lower than that of `a`.
+        Two operating points as (false positives, true positives); neither count is lower
+        at `b` than at `a`.
     positives : int
         All positives.
 
@@ -293,7 +293,7 @@ def _above_in_pr(a: _Chain, b: _Chain) -> bool:
 def _read(x: _Integers, y: _Integers, at: _Integers, *, after: bool) -> tuple[_Integers, _Integers]:
     """Return y of the chain at x = `at`, as numerator and denominator.
 
-    On a vertical step of the chain, y is that of its end if `after`, else of its start.
+    On a vertical step of the chain, y is the end's if `after`, else the start's.
     """
     if after:
         left = np.searchsorted(x, at, side="right") - 1

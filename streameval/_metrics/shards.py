@@ -5,7 +5,7 @@ A shard has all cases of a range of scores, and the numbers of cases that rank a
 neighbouring shards add up to the shard of both ranges (`+`), associatively:
 
 - counts, and the doubled number of pairs that positives lose: L = L1 + L2 + 2 N1 P2,
-  all integers, so AUC-ROC is that of the whole to the last bit;
+  all integers, so AUC-ROC equals the whole's to the last bit;
 - the hull is the hull of the shards' hulls, because a point on or under a chord of its
   own shard is under the whole's hull; it is exact, and so are both hull areas;
 - AP and the interpolated area are sums over groups of tied scores, and no group is in
@@ -132,7 +132,7 @@ class Shard:
     def metrics(self) -> dict[str, float]:
         """Return the areas of the whole, once all shards are added; nan if undefined.
 
-        The names are those of a snapshot.
+        They have the same names as in a snapshot.
 
         Raises
         ------

@@ -71,7 +71,7 @@ class ReferenceCounts(NamedTuple):
 
     @classmethod
     def of(cls, view: View) -> ReferenceCounts:
-        """Return those of a view. O(n) where cases have weights."""
+        """Count the references of a view. O(n) where cases have weights."""
         missed = view.missed_positives // view.unit, view.missed_negatives // view.unit
         if view.weighted is None:
             return cls(view.P, view.N, *missed)

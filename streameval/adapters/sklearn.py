@@ -5,7 +5,7 @@ the ROC curve need not optimise the area under the PR curve. With these scorers
 ``GridSearchCV``, ``cross_val_score`` and ``HistGradientBoostingClassifier`` choose
 by the latter, interpolated or achievable.
 
-The achievable area is that of a hull chosen on the data that it is scored on, so it
+The achievable area is under a hull that is chosen on the data that it is scored on, so it
 is optimistic, the more so the fewer positives there are. Within a search that bias
 applies to every candidate, so it may rank them; do not report it as a result. To
 report, use `auc_pr_scorer`, or :meth:`Evaluator.at_thresholds` on data that was not
@@ -83,7 +83,7 @@ def achievable_auc_pr_score(
 ) -> float:
     """Return the area under the achievable PR curve, in scikit-learn's order.
 
-    Parameters, errors and cost are those of `auc_pr_score`. Optimistic: the hull is
+    Parameters, errors and cost are as for `auc_pr_score`. Optimistic: the hull is
     chosen on the data that it is scored on.
 
     Examples

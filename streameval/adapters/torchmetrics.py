@@ -2,8 +2,8 @@
 
 Its state is two columns of scores, one for each class, and two of cases with weights, in
 which each score is followed by its weight: torchmetrics concatenates columns across the
-processes of a job, across batches in ``forward``, and in ``merge_state``, and a weight has
-to stay beside its score. A case takes 8 B on the metric's device, with a weight 16 B;
+processes of a job, across batches in ``forward``, and in ``merge_state``, and a weight must
+not be separated from its score. A case takes 8 B on the metric's device, with a weight 16 B;
 ``update`` is O(n) for a batch of n, ``compute`` sorts: O(N log N) for N cases in all.
 
 Needs torch and torchmetrics.

@@ -1,7 +1,7 @@
 """Confidence bands of curves: the region of each threshold's point.
 
-At one threshold the share of positives that it calls positive (TPR) and that of negatives
-(FPR) are of different cases, so they are independent. Each has Wilson's interval (Wilson
+A threshold calls a share of the positives positive (TPR), and a share of the negatives (FPR).
+These are different cases, so the shares are independent. Each has Wilson's interval (Wilson
 1927) at the level sqrt(0.95), and the rectangle of both contains the threshold's true point
 with probability 0.95. A band is bounded by the rectangles' best and worst corners, which
 are curves themselves. One curve dominates another in ROC space if and only if it does in
@@ -70,7 +70,7 @@ def roc_band(curve: Curve, level: float = LEVEL) -> Band:
 
 
 def pr_band(curve: Curve) -> Band:
-    """Return the band of a precision-recall curve, which includes that of the prevalence."""
+    """Return the band of a precision-recall curve, widened for the error of the prevalence."""
     band = roc_band(curve, LEVEL ** (2 / 3))
     upper_x, upper_y, lower_x, lower_y = map(_denser, band)
     low, high = wilson(np.array([curve.P]), curve.P + curve.N, LEVEL ** (1 / 3))

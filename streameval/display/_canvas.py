@@ -1,7 +1,7 @@
 """Helpers that all displays share: axes, colours, guides, legends.
 
-The colours are those of Okabe and Ito (2008), which people with any kind of colour
-vision can distinguish. Everything that is not data is grey.
+The colours are from Okabe and Ito (2008): people with any kind of colour vision can
+distinguish them. Everything that is not data is grey.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def legend(ax: Axes) -> None:
 
     Without a layout engine the figure's margins would cut the legend off.
     """
-    whole = figure_of(ax).figure  # that of a subfigure is the figure it is in
+    whole = figure_of(ax).figure  # a subfigure's is the figure that contains it
     if whole.get_layout_engine() is None:
         whole.set_layout_engine("constrained")
     handles, labels = ax.get_legend_handles_labels()

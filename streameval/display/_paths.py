@@ -2,8 +2,8 @@
 
 Between two operating points false positives grow linearly with true positives,
 which is a straight line in ROC space and a hyperbola in PR space (Davis and
-Goadrich 2006, section 4). A line of millions of vertices is reduced to those that are
-visible: the first, lowest, highest and last of each of 2,000 columns.
+Goadrich 2006, section 4). A line of millions of vertices is reduced to the visible ones:
+the first, lowest, highest and last of each of 2,000 columns.
 """
 
 from __future__ import annotations

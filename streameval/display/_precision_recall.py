@@ -1,4 +1,4 @@
-"""The plot of the empirical precision-recall curve beside the achievable curve."""
+"""A plot of the empirical and the achievable precision-recall curve."""
 
 from __future__ import annotations
 

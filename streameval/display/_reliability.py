@@ -60,8 +60,8 @@ class ReliabilityDisplay:
     name : str or None
         The scorer's name, for the legend.
     limits : sequence of (float, float) or None
-        95 % limits of each observed rate. None takes those of as many cases as the table
-        counts, and none where these are sums of weights.
+        95 % limits of each observed rate. By default they are computed from the table's
+        counts as numbers of cases; where the counts are sums of weights, none are drawn.
 
     Attributes
     ----------

@@ -41,8 +41,8 @@ class ThresholdDisplay:
     """Precision, recall and F if every score >= threshold is called positive.
 
     Created by :meth:`from_evaluator` or :meth:`from_predictions`. Where less than 5 % of
-    the references are positive, the axis of the values is logarithmic, and that of the
-    threshold too if all scores are in (0, 1].
+    the references are positive, the axis of the values is logarithmic; the axis of the
+    threshold is too if all scores are in (0, 1].
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ class ThresholdDisplay:
         beta : float
             Weight of recall against precision in F, positive and finite.
         threshold : float or None
-            A threshold to mark; None marks that of the highest F, which is chosen on
-            the cases that it is drawn from.
+            A threshold to mark; None marks the threshold of the highest F, which is
+            optimistic: it is chosen on the same cases that are drawn.
 
         Returns
         -------

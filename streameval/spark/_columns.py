@@ -105,7 +105,7 @@ def rows_of(
 def _units(df: DataFrame, weight: str | None, label_probability: str | None) -> list[Column]:
     """Return the column of weights in units, null where invalid; none without weights.
 
-    The arithmetic is that of `streameval`: of float64, and rounded half to even.
+    As in `streameval`, the arithmetic is in float64 and rounds half to even.
     """
     if weight is None and label_probability is None:
         return []

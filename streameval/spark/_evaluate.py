@@ -160,7 +160,7 @@ def states(
         A column of timestamps: when each score was made.
     pane : timedelta, optional
         The width of the panes, which start at its multiples since 1970. To push to a
-        server, choose a width that divides that of the stream's panes.
+        server, choose a width that divides the width of the stream's panes.
 
     Returns
     -------

@@ -68,7 +68,7 @@ class RowMetrics:
 def row_metrics(
     metrics: Iterable[str] | None, level: float, *, known: tuple[str, ...]
 ) -> RowMetrics:
-    """Check which metrics a caller names; those of a snapshot by default."""
+    """Check which metrics a caller names; by default a snapshot's metrics."""
     check_level(level)
     if isinstance(metrics, str):
         raise InvalidInputError(f"metrics must be a list, got {metrics!r}", field="metrics")
