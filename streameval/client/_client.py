@@ -193,12 +193,12 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
             means all of a stream. When b contains a, a is compared with the rest
             of b; any other overlap is refused.
         metric : str
-            "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
-            also "precision", "recall", "fpr", "specificity", "f_measure", and of those that
-            declare costs, the same ones, "expected_cost".
+            "auc_pr", "average_precision", "auc_roc"; if both streams declare a threshold
+            also "precision", "recall", "fpr", "specificity", "f_measure", and if they
+            declare the same costs, "expected_cost".
         prevalence : float, "common" or "own"
             The prevalence at which figures of precision and recall are compared;
-            "common" is that of both sides pooled, "own" keeps each side's own.
+            "common" pools both sides for it, "own" keeps each side's own.
         level : float
             Nominal coverage of the interval.
 

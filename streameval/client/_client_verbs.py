@@ -86,8 +86,8 @@ class ClientVerbs(PairVerbs[C]):
         """Return a stream's state, added up over all servers that have a part of it.
 
         The cases of a stream are on several servers when they were written with
-        `shards`, or when servers were added. States add up exactly: the result is
-        that of a single server with all the cases.
+        `shards`, or when servers were added. States add up exactly: a single server
+        with all the cases would give the same result.
 
         Parameters
         ----------

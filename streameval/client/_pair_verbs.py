@@ -104,13 +104,13 @@ class PairVerbs(Generic[C]):
         Parameters
         ----------
         a, b : str
-            The streams of a pair, in either order; the answer has that of the pair.
+            The streams of a pair, in either order; the answer keeps the pair's order.
         window, segment, mature_after
             Which ids, by the time of the first prediction: see `Selection`.
         metric : {"auc_pr", "average_precision", "auc_roc"}
         prevalence : float, "pair" or "own"
-            What areas in precision-recall space are rescaled to: that of the pair's
-            settings, or that of the shared ids.
+            The prevalence that areas in precision-recall space are rescaled to: the one
+            in the pair's settings, or the shared ids' own.
         level : float
             Nominal coverage of the intervals.
         by_segment : str

@@ -271,7 +271,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         segment: tuple[str, str] | None = None,
         mature_after: timedelta | None = None,
     ) -> RocHull:
-        """Return the vertices of the ROC hull, which are those of the achievable PR curve.
+        """Return the vertices of the ROC hull, which also define the achievable PR curve.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             Nominal coverage of intervals.
         min_references : int
             Leaves out slices with fewer positives or fewer negatives; p-values are adjusted
-            for those that remain.
+            for the remaining slices.
 
         Raises
         ------
@@ -483,8 +483,8 @@ class StreamVerbs(CaseVerbs, IdVerbs):
     ) -> StreamLabelSample:
         """Return which predictions to label next, so that a figure is known best.
 
-        Send each label with its probability, and no other labels of predictions that
-        waited at the draw: then the figures of the window estimate those of all labels.
+        Send each drawn label with its probability, and no other label of a prediction that
+        waited at the draw: then the window's figures estimate what all labels would give.
 
         Parameters
         ----------

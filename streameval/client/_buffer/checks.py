@@ -1,6 +1,6 @@
-"""Stream names, ids and segments of callers, checked by the server's rules, in its words.
+"""Checks callers' stream names, ids and segments by the server's rules, with its messages.
 
-The rules are those of `streameval._common.names`. Cost: some 50 ns a row for columns of
+`streameval._common.names` defines the rules. Cost: some 50 ns a row for columns of
 text; a Python loop runs only if a column has text that is not plain ASCII, or is invalid.
 """
 

@@ -68,6 +68,6 @@ def check_sampling_columns(
 
 
 def _check_no_cluster(clusters: Any, field: str) -> None:
-    """Refuse weights beside clusters, whatever the stream declares."""
+    """Refuse weights together with clusters, whatever the stream declares."""
     groups = None if clusters is None else DEFAULT_CLUSTER_GROUPS
     check_weights_allowed(groups, field=field, holder="a stream")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class RowVerbs:
     """The verbs that add rows to one stream.
 
-    The verbs check their arguments like those of `streameval.Evaluator`, raise
-    the same errors with the same words, and return at once.
+    The verbs check their arguments as `streameval.Evaluator` does, raise
+    the same errors with the same messages, and return at once.
 
     The argument ``at`` is the time of the *prediction*, an aware datetime or a
     numpy datetime64 (which is UTC). Without it a row is stamped when it is

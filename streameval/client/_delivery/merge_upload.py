@@ -69,7 +69,7 @@ class Upload:
     source : str
         Name of the process that counted them.
     epoch : int
-        Above that of the source's last merge.
+        Higher than in the source's last merge.
     at, segments
         For an `Evaluator`; a `WindowedEvaluator` takes `segments` only.
     """

@@ -120,7 +120,7 @@ class NumberedUpload:
         self._transport = transport
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
-        self._sent = self._sent_bytes = 0  # of those that wait, on the present stream
+        self._sent = self._sent_bytes = 0  # waiting batches sent on the present stream
         self._max_sent_bytes = 1 << 20
         self._stream = 0  # the number of the present stream, or of the next one
         self._is_ready = self._is_stopping = self._is_unanswered = False
@@ -309,7 +309,7 @@ class NumberedUpload:
         self.refusals.append(UploadRefusal(refused.sequence, refusal.message, refusal.code, field))
 
     def _settle(self, last: int, revision: int) -> None:
-        """Remove the batches up to a sequence from those that wait."""
+        """Remove the batches up to a sequence from the queue of waiting ones."""
         while self._waiting and self._waiting[0].sequence <= last:
             nbytes = self._waiting.popleft().nbytes
             self._waiting_bytes -= nbytes

@@ -1,7 +1,7 @@
 """The client's side of the Ingest protocol, without threads, clocks or sockets.
 
 A `Sender` takes rows, cuts them into batches within the server's limits,
-numbers them, and keeps those that are sent but not acknowledged (the window).
+numbers the batches, and keeps the unacknowledged ones (the window).
 A worker moves its messages and passes it the time: the client's thread, an
 asyncio task, or a simulator.
 
@@ -22,8 +22,8 @@ reported as refused or dropped:
 - A batch that makes connections fail repeatedly is given up as refused: after
   the first failure, batches are sent one at a time until the cause is found. If its
   size may be the cause, its rows are cut into smaller batches first.
-- Batches are cut or left out under a higher epoch, which the server starts only if no
-  batch became durable since it was asked: one of an earlier connection could.
+- Batches are cut or left out under a higher epoch. The server starts that epoch only if no
+  batch became durable since the client asked; one sent on an earlier connection could.
 
 Cost: O(1) for each message, besides encoding the batch.
 """
@@ -160,7 +160,7 @@ class Sender:
         self.acked_rows = self.refused_rows = self.dropped_rows = self.lost_rows = 0
         self.refused_batches = self.connections = 0
         self.held_rows = 0
-        # Kept rows in their order: those that were numbered, and those that never were.
+        # Kept rows in their order: `_held` was numbered before, `_held_back` never was.
         self._held: deque[Rows] = deque()
         self._held_back: deque[Rows] = deque()
         # Why the rows of a stream are kept, by stream.
@@ -168,7 +168,7 @@ class Sender:
         self._queue: deque[Rows] = deque()
         self._window: deque[_NumberedBatch] = deque()
         self._next_sequence = 1
-        # Acknowledged rows of the newest settled sequences, and of all those of this epoch.
+        # Acknowledged rows: by batch for the newest sequences, in sum for this epoch.
         self._acked_batches: deque[int] = deque(maxlen=MAX_REMEMBERED_BATCHES)
         self._epoch_acked_rows = 0
         self._acked_revision = 0

@@ -25,8 +25,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class AlarmSettings(Result):
     """Which changes of a stream raise an alarm, and how rare a false one shall be.
 
-    A change of these settings begins anew with a reference, and so does one of the
-    stream's threshold where it is watched.
+    After a change of these settings, detection starts again with a new reference; it
+    also does after a change of the stream's threshold, if a watch uses the threshold.
 
     Attributes
     ----------

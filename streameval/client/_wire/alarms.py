@@ -122,7 +122,7 @@ def list_alarms(stream: str, prefix: str, *, open_only: bool) -> PagedCall[list[
 def acknowledge_alarm(stream: str, number: int) -> Call[StreamAlarm]:
     """Return the call that acknowledges an alarm."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**32:
-        message = f"number must be that of an alarm, got {shown(number)}"
+        message = f"number must be an alarm's number, got {shown(number)}"
         raise InvalidInputError(message, field="number")
     request = alarm_pb2.AcknowledgeAlarmRequest(stream=stream, number=number)
     return Call(

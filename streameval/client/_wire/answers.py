@@ -148,7 +148,7 @@ class RankedSegment(Result):
     value : Interval
         Its figure, as ``value.estimate``, at the prevalence of the window.
     difference : float
-        The slice's figure minus that of the rest; nan when undefined.
+        The slice's figure minus the figure of the rest; nan when undefined.
     lower, upper : float
         Its confidence limits; nan with too few cases.
     p_value : float

@@ -30,8 +30,8 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         super().__init__(address, credentials)
-        # Cancelled by `close`. A channel finds its calls by the frames of tasks, and that of
-        # grpcio 1.81 not those that a generator awaits.
+        # `close` cancels these streams. A channel of grpcio 1.81 finds its calls in the frames of
+        # tasks, and misses calls that a generator awaits.
         self._streams: set[grpc.aio.Call] = set()
 
     def blocking(self) -> Transport:

@@ -42,7 +42,7 @@ class Credentials:
     tls : bool
         Encrypt, and check the server's certificate, also without the next three.
     root_certificates : path or bytes or None
-        Authorities to trust instead of those that gRPC knows.
+        Authorities to trust instead of gRPC's own list.
     client_certificate, client_key : path or bytes or None
         For a server that requires client certificates (mTLS); both or neither.
     channel : grpc.ChannelCredentials or None

@@ -74,7 +74,7 @@ def delete_mark(stream: str, number: int) -> Call[int]:
     """Return the call that deletes a mark."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**32:
         raise InvalidInputError(
-            f"number must be that of a mark, got {shown(number)}", field="number"
+            f"number must be a mark's number, got {shown(number)}", field="number"
         )
     request = mark_pb2.DeleteMarkRequest(stream=stream, number=number)
     return Call("StreamService", "DeleteMark", request, lambda response: int(response.revision))

@@ -29,7 +29,8 @@ class PairSettings(Result):
     max_pending : int
         The most ids that are kept; above it the oldest expire early.
     prevalence : float or None
-        What areas in precision-recall space are rescaled to; None for that of the shared ids.
+        Prevalence that areas in precision-recall space are rescaled to; None for the shared
+        ids' own.
     pane, retention : timedelta
         The smallest time slice kept apart, and how long panes are kept.
     label_ttl, relabel_ttl : timedelta
@@ -131,7 +132,7 @@ class PairCoverage(Result):
     shared_share : float or None
         Of the ids that any of them scored; None without any.
     labelled, positives, negatives : int
-        Shared ids whose label counts: those that the figures are of.
+        Shared ids whose label counts; the figures are computed from them.
     """
 
     predictions_a: int
@@ -206,8 +207,8 @@ class PairComparison(Comparison):
     Attributes
     ----------
     metric, difference, lower, upper, level, p_value, prevalence, a, b, e_value, warnings
-        As in `Comparison`: the difference is a's figure minus b's, and the limits are those
-        of one look that was planned.
+        As in `Comparison`: the difference is a's figure minus b's, and the limits hold for
+        one planned look.
     reason : str or None
         Why there are no limits: "NO_LABELS", "TOO_FEW_LABELS", "GRID_TOO_COARSE",
         "TOO_FEW_CLUSTERS", "TOO_FEW_EFFECTIVE"; `sentence` says what to do.

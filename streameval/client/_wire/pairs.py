@@ -103,7 +103,7 @@ def compare_pair(
     level: float,
     by_segment: str,
 ) -> Call[PairComparison]:
-    """Return the call that compares the streams of a pair, a as that of the selection."""
+    """Return the call that compares the selection's stream (a) with the pair's other, b."""
     request = pair_pb2.GetPairComparisonRequest(
         a=selection.stream,
         b=b,
@@ -272,7 +272,7 @@ def _looks(message: pair_pb2.PairComparison, estimate: float, level: float) -> I
 
 
 def _columns(message: Message, answer: type) -> dict[str, Any]:
-    """Return the fields of a message by name; None for those that are absent."""
+    """Return the fields of a message by name; an absent field is None."""
     found = {}
     for each in fields(answer):
         field = message.DESCRIPTOR.fields_by_name[each.name]

@@ -175,7 +175,7 @@ def rank_streams(
 
 
 def list_summaries(**arguments: Any) -> PagedCall[list[StreamSummary]]:
-    """Return the calls for the summaries alone; the arguments are those of `rank_streams`."""
+    """Return the calls for the summaries alone; takes the arguments of `rank_streams`."""
     return _summaries(rank_streams(**arguments))
 
 
