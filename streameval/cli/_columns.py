@@ -141,7 +141,7 @@ def read_weighting(
 def _read_numbers(
     column: pa.Array, name: str, reason: Reason, place: Place, decimal: str
 ) -> npt.NDArray[np.float64]:
-    """Return numbers; those that are text have one decimal sign, and may have blanks around."""
+    """Return a column's numbers; text may have blanks around, and has one decimal sign."""
     wanted, shown = _Wanted(name, "a number", reason), column
     if _is_text(column):
         column = pc.utf8_trim_whitespace(column.cast(pa.string()))

@@ -38,7 +38,7 @@ class Part(NamedTuple):
     ) -> Iterator[RawChunk]:
         """Yield the file's chunks, with the constant columns among those asked for.
 
-        The options are those of `read_columns`.
+        The options mean the same as in `read_columns`.
 
         Raises
         ------

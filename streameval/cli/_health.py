@@ -1,6 +1,6 @@
 """``streameval health``: prints a status and sets the exit code, for probes. Needs no token.
 
-Probes run it every few seconds beside the server, so it uses gRPC and the health stubs
+Probes run it every few seconds on the server's machine, so it uses gRPC and the health stubs
 only: the client would import numpy and every metric.
 """
 

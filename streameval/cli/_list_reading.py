@@ -27,7 +27,7 @@ ORDERS = {
     "newest": "freshness, the stalest first",
     "name": "name",
 }
-"""The orders of the page, and what they are called. The server names those that it knows."""
+"""The page's orders, and a title for each. The server says which orders it knows."""
 
 _TIMEOUT_S = 20.0
 _MAX_COMPLETION_S = 10.0

@@ -65,7 +65,7 @@ class FrameState:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column; of those that do not fit, the ones with the highest `rank` are left out."""
+    """A column; if not all fit, the columns with the highest `rank` are left out."""
 
     rank: float
     title: str

@@ -1,13 +1,13 @@
-"""One load of files into a stream, exactly once, from where an earlier process was broken off.
+"""Loads files into a stream exactly once, continuing where an earlier process was broken off.
 
-Piece k of the files is sequence k of the load's producer, so the server's last durable
-sequence is where reading goes on; nothing is written here. The producer's name is that of the
-load; its epoch is the time of the stream's creation, so that a stream which was deleted and
-created again begins from nothing.
+Piece k of the files is sequence k of the load's producer, so reading continues after the
+server's last durable sequence; nothing is written here. The producer has the load's name. Its
+epoch is the time of the stream's creation, so that the load starts from the first piece when the
+stream was deleted and created again.
 
 Every batch carries a checksum of all content up to its end. On resumption the last durable
-batch is sent once more, and the server says whether it is the same: if not, something before
-it was changed.
+batch is sent once more, and the server says whether it is the same: if not, content up to its
+end was changed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LoadResult:
     sent_labels : int
         Labels by id that this process sent.
     joined : int
-        How many labels met a prediction meanwhile, those of other senders included.
+        How many labels met a prediction meanwhile, including other senders' labels.
     refusals : list of str
         For each refused batch its rows, and why they do not count.
     refused_rows : int
@@ -299,7 +299,7 @@ class Load:
                 raise
             raise StreamEvalError(
                 f"{error}; push asks when the stream was created, to go on where it was broken "
-                "off: its token needs the scope query beside ingest"
+                "off: its token needs the scopes ingest and query"
             ) from None
 
     def _met(self, revision: int) -> int:
@@ -346,7 +346,7 @@ def _segment_options(keys: Iterable[str]) -> list[str]:
 
 
 def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: LoadResult) -> None:
-    """Forget the pieces that are durable; record those that were refused."""
+    """Remove durable pieces from `unsettled`; record refused ones in the result."""
     settled = upload.durable_sequence
     if next(iter(unsettled), settled + 1) > settled:
         return

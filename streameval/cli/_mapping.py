@@ -86,7 +86,7 @@ def _mappings(file: Path) -> list[PayloadMapping]:
 def _events(
     sample: Path, header_options: list[str], mappings: list[PayloadMapping]
 ) -> list[Event | UnreadableEvent]:
-    """Return the events of a sample: one, those of a batch, or one a line."""
+    """Return the events of a sample, which is one event, a batch, or one event a line."""
     from streameval.payloads import unpack, wanted_types  # noqa: PLC0415 - slow to import
 
     headers = {"content-type": "application/json"}

@@ -4,7 +4,7 @@ The same content gives the same pieces each time, whatever sizes the readers' ch
 piece ends after `PIECE_ROWS` rows, or `PIECE_BYTES`, and at the end of a file. So a load that
 was broken off finds the place where it was, and a file that is added at the end of a
 directory changes none of the pieces before it. Rows that are rejected are left out before
-pieces are cut: the pieces are those of files without these rows.
+pieces are cut, so files without these rows would give the same pieces.
 """
 
 from __future__ import annotations

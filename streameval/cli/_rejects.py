@@ -1,11 +1,11 @@
 """The file of a push's rejected rows, and their counts by reason.
 
-The file is written anew, whole, by the pass that checks the files before anything is sent: so
+Before anything is sent, a pass checks the files and replaces this file as a whole: so
 a push that is broken off at any moment and run again neither doubles nor loses a row in it.
 
-What is rejected depends on the files alone, but for rows whose time lies in the future: some
-minutes later it does not. Those stay rejected for as long as the file has them, so that a load
-that goes on cuts the same pieces.
+Which rows are rejected depends on the files alone, except for rows dated in the future: some
+minutes later they would be accepted. They stay rejected while this file lists them, so that a
+load that continues cuts the same pieces.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RejectsFile:
     Raises
     ------
     StreamEvalError
-        When the path is not that of an NDJSON file, is one of the inputs, or has something else.
+        When the path does not name an NDJSON file, is one of the inputs, or has other content.
     """
 
     def __init__(self, path: Path, inputs: Sequence[Path]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The names of a file's columns; None for those that are not read.
+    """The names of a file's columns; None for a column that is not read.
 
     Attributes
     ----------
@@ -189,8 +189,8 @@ ColumnReader = Callable[[Mapping[str, pa.Array], Place], dict[str, Any]]
 def column_readers(layout: Layout) -> list[ColumnReader]:
     """Return readers that together have all fields of a file's rows.
 
-    Labels are read last: so the class that the first of them declares is that of a row which is
-    good otherwise.
+    Labels are read last: only a row whose other fields are good sets the negative class, which is
+    the first value that is not positive.
     """
     labels = LabelReader(layout.positive, layout.negative, layout.decimal)
 

@@ -332,7 +332,7 @@ def test_a_token_must_be_able_to_ask(tmp_path: Path, directory: Path) -> None:
     with running_server(Settings(listen="127.0.0.1:0", memory=True, tokens=tokens)) as address:
         command = ("push", directory, "--to", address, "--stream", STREAM)
         told = refusal(run("--token-file", file, *command))
-    assert "its token needs the scope query beside ingest" in told
+    assert "its token needs the scopes ingest and query" in told
 
 
 def test_a_directory_has_files_of_one_kind(tmp_path: Path) -> None:
