@@ -26,6 +26,7 @@ from streameval.cli._options import (
     Seed,
     SegmentOption,
     Size,
+    StreamName,
     Threshold,
     To,
     Window,
@@ -45,10 +46,9 @@ def status(address: Address, *, as_json: AsJson = False) -> None:
 
     Exit code 1 when the server does not commit.
     """
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        serving = _online.status(address, as_json=as_json)
+    serving = _online.status(address, as_json=as_json)
     if not serving:
         raise typer.Exit(1)
 
@@ -71,20 +71,17 @@ def hash_command(
 
     A server, its data directory and its restored backup have equal hashes at equal revisions.
     """
-    with one_line_errors():
-        _either(address, data)
-        if address is None:
-            from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+    _either(address, data)
+    if address is None:
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
-            _offline.state_hash(data, config, until)
-            return
-        if until is not None:
-            raise StreamEvalError(
-                "a server has only the newest hash: give --data instead of HOST:PORT"
-            )
-        from streameval.cli import _online  # noqa: PLC0415 - as above
+        _offline.state_hash(data, config, until)
+        return
+    if until is not None:
+        raise StreamEvalError("a server has only the newest hash: give --data instead of HOST:PORT")
+    from streameval.cli import _online  # noqa: PLC0415 - as above
 
-        _online.state_hash(address)
+    _online.state_hash(address)
 
 
 @admin.command()
@@ -132,19 +129,18 @@ def backup(
 
     From the server at HOST:PORT, or from a data directory on this machine.
     """
-    with one_line_errors():
-        _either(address, data)
-        if address is not None and _ADDRESS.fullmatch(str(file)):
-            raise StreamEvalError(f"{file} is an address: the order is backup FILE HOST:PORT")
-        target = None if str(file) == "-" else file
-        if address is None:
-            from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+    _either(address, data)
+    if address is not None and _ADDRESS.fullmatch(str(file)):
+        raise StreamEvalError(f"{file} is an address: the order is backup FILE HOST:PORT")
+    target = None if str(file) == "-" else file
+    if address is None:
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
-            _offline.backup(target, data, config)
-        else:
-            from streameval.cli import _online  # noqa: PLC0415 - as above
+        _offline.backup(target, data, config)
+    else:
+        from streameval.cli import _online  # noqa: PLC0415 - as above
 
-            _online.backup(target, address)
+        _online.backup(target, address)
 
 
 @admin.command()
@@ -174,16 +170,15 @@ def compact(
     Earlier revisions can no longer be replayed: back up first. A running server reuses the
     space; the file becomes smaller only with --data, while no server runs.
     """
-    with one_line_errors():
-        _either(address, data)
-        if address is None:
-            from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+    _either(address, data)
+    if address is None:
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
-            _offline.compact(data, config)
-        else:
-            from streameval.cli import _online  # noqa: PLC0415 - as above
+        _offline.compact(data, config)
+    else:
+        from streameval.cli import _online  # noqa: PLC0415 - as above
 
-            _online.compact(address)
+        _online.compact(address)
 
 
 @clock.command()
@@ -194,10 +189,9 @@ def accept(address: Address) -> None:
     What is due by that clock then expires, and that cannot be undone: compare the times that
     'streameval admin status' prints with a clock that you trust.
     """
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        _online.accept_clock(address)
+    _online.accept_clock(address)
 
 
 @admin.command()
@@ -238,14 +232,13 @@ def repair(
 @connects
 def export_command(
     address: Address,
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
 ) -> None:
     """Write a whole stream to a FILE: settings, counts, panes, slices, waiting ids."""
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        _online.export_stream(address, stream, file)
+    _online.export_stream(address, stream, file)
 
 
 @admin.command(name="import")
@@ -264,10 +257,9 @@ def import_command(
     An export has neither the log, so earlier revisions cannot be replayed, nor the numbers of
     producers' batches: flush and stop the stream's producers before the export.
     """
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        _online.import_stream(address, file, stream)
+    _online.import_stream(address, file, stream)
 
 
 @admin.command(name="token")
@@ -315,7 +307,7 @@ def token_command(
 
 @admin.command(name="replay")
 def replay_command(
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     until: Annotated[
         int | None,
@@ -348,7 +340,7 @@ def replay_command(
 
 @admin.command(name="sample")
 def sample_command(
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     until: Annotated[
         int | None,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streameval._common.errors import StreamEvalError
+from streameval._common.spans import format_span, parse_span
+from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._errors import one_line_errors
-from streameval.cli._options import Address, AsJson
-from streameval.cli._streams import StreamName
+from streameval.cli._options import Address, AsJson, Prefix, StreamName, parse_time
+
+if TYPE_CHECKING:
+    from streameval.client import AlarmSettings, AlarmStatus
 
 alarms = typer.Typer(help="Declare, list and acknowledge alarms.", no_args_is_help=True)
 
@@ -19,25 +24,48 @@ alarms = typer.Typer(help="Declare, list and acknowledge alarms.", no_args_is_he
 def list_command(
     address: Address,
     *,
-    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
+    prefix: Prefix = "",
     open_only: Annotated[bool, typer.Option("--open", help="Only open alarms.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the detectors of a server and their alarms."""
-    with one_line_errors():
-        from streameval.cli import _alarm_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, print_table, say  # noqa: PLC0415 - slow to import
 
-        _alarm_admin.print_alarms(address, prefix, open_only=open_only, as_json=as_json)
+    with connect(address) as client:
+        found = client.list_alarms(prefix, open_only=open_only)
+    if as_json:
+        print_json([each.to_dict() for each in found])
+        return
+    if not found:
+        say("no alarm is open" if open_only else "no stream declares alarms")
+        return
+    print_table(("stream", "state", "since", "evidence", "open"), map(_row, found))
+    for each in found:
+        for alarm in each.alarms:
+            if alarm.is_open:
+                say(str(alarm))
 
 
 @alarms.command()
 @connects
 def show(address: Address, stream: StreamName, *, as_json: AsJson = False) -> None:
     """Print the detector of a stream and its alarms."""
-    with one_line_errors():
-        from streameval.cli import _alarm_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-        _alarm_admin.print_stream(address, stream, as_json=as_json)
+    with connect(address) as client:
+        found = client.stream_alarms(stream)
+        declared = None if found is None or as_json else client.get_stream(stream).settings.alarms
+    if as_json:
+        print_json(None if found is None else found.to_dict())
+        return
+    if found is None:
+        say(f"{stream} declares no alarms")
+        return
+    _print_status(found, declared)
+    for alarm in found.alarms:
+        say(str(alarm))
+        if not alarm.is_open:
+            say(f"  acknowledged {alarm.acknowledged_at:%Y-%m-%d %H:%M}")
 
 
 @alarms.command()
@@ -50,10 +78,18 @@ def ack(
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge an alarm, so that its watch may raise another."""
-    with one_line_errors():
-        from streameval.cli import _alarm_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-        _alarm_admin.acknowledge(address, stream, number, as_json=as_json)
+    with connect(address) as client:
+        found = client.acknowledge_alarm(stream, number)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    assert found.acknowledged_at is not None
+    say(
+        f"alarm {number} of {stream} is acknowledged since "
+        f"{found.acknowledged_at:%Y-%m-%d %H:%M:%S}"
+    )
 
 
 @alarms.command()
@@ -94,25 +130,85 @@ def declare(
     as_json: AsJson = False,
 ) -> None:
     """Declare which changes of a stream raise an alarm; begins anew with a reference."""
-    with one_line_errors():
-        from streameval.cli import _alarm_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json  # noqa: PLC0415 - slow to import
+    from streameval.client import AlarmSettings  # noqa: PLC0415 - as above
 
-        settings = _alarm_admin.parse_settings(
-            watch,
-            mean_time=mean_time,
-            pane=pane,
-            maturity=maturity,
-            reference=reference,
-            label_wait=label_wait,
-        )
-        _alarm_admin.declare(address, stream, settings, as_json=as_json)
+    watches = dict(map(_watch, watch))
+    if len(watches) < len(watch):
+        raise StreamEvalError("--watch names one thing twice: give each once, with one tolerance")
+    settings = AlarmSettings(
+        watches=watches,
+        mean_time_to_false_alarm=parse_span(mean_time, "--mean-time"),
+        pane=parse_span(pane, "--pane"),
+        maturity=timedelta(0) if maturity is None else parse_span(maturity, "--maturity"),
+        reference=None if reference is None else _reference(reference),
+        label_wait=None if label_wait is None else parse_span(label_wait, "--label-wait"),
+    )
+    with connect(address) as client:
+        client.update_stream(stream, alarms=settings)
+        found = client.stream_alarms(stream)
+    assert found is not None
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_status(found, settings)
 
 
 @alarms.command()
 @connects
 def stop(address: Address, stream: StreamName) -> None:
     """Declare no alarms any more; those of the stream are dropped."""
-    with one_line_errors():
-        from streameval.cli import _alarm_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-        _alarm_admin.stop(address, stream)
+    with connect(address) as client:
+        client.update_stream(stream, alarms=None)
+    say(f"{stream} declares no alarms any more")
+
+
+def _row(status: AlarmStatus) -> tuple[str, ...]:
+    since = status.watching_since
+    return (
+        status.stream,
+        status.state,
+        "" if since is None else f"{since:%Y-%m-%d %H:%M}",
+        ", ".join(f"{name} {share:.0%}" for name, share in status.evidence.items()),
+        str(sum(alarm.is_open for alarm in status.alarms)),
+    )
+
+
+def _print_status(status: AlarmStatus, declared: AlarmSettings | None) -> None:
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
+
+    start, end = (f"{at:%Y-%m-%d %H:%M}" for at in status.reference)
+    lines = [f"{status.stream} is {status.state}; its reference is {start} to {end}"]
+    if declared is not None:  # they may have been stopped meanwhile
+        watches = ", ".join(f"{name} ({each:g})" for name, each in declared.watches.items())
+        mean_time, pane = map(format_span, (declared.mean_time_to_false_alarm, declared.pane))
+        lines += [
+            f"  watches, with the tolerance of each: {watches}",
+            f"  at most one false alarm in {mean_time} on average, in panes of {pane}",
+        ]
+    if status.waits_for:
+        lines.append(f"  waits for {status.waits_for}")
+    lines += [f"  {name}: {share:.1%} of an alarm" for name, share in status.evidence.items()]
+    if status.left_out:
+        lines.append(f"  {status.left_out:,} rows with a weight are not watched")
+    for line in lines:
+        say(line)
+
+
+def _watch(text: str) -> tuple[str, float]:
+    name, _, tolerance = text.partition("=")
+    try:
+        return name, float(tolerance)
+    except ValueError:
+        message = f"--watch {text!r}: give a name and its tolerance, as placement=0.01"
+        raise StreamEvalError(message) from None
+
+
+def _reference(text: str) -> tuple[datetime, datetime]:
+    start, dots, end = text.partition("..")
+    if not dots:
+        message = f"--reference {text!r}: give two times, as 2026-11-01..2026-11-08"
+        raise StreamEvalError(message)
+    return parse_time(start, "--reference"), parse_time(end, "--reference")

@@ -18,11 +18,11 @@ from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import redact_tokens
 from streameval.cli._admin import admin
 from streameval.cli._alarms import alarms
+from streameval.cli._compare import compare
 from streameval.cli._connection import DEFAULT_TIMEOUT_S
 from streameval.cli._connection_options import connects
 from streameval.cli._consume import consume
 from streameval.cli._errors import one_line_errors
-from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
 from streameval.cli._mapping import mapping
 from streameval.cli._marks import marks
 from streameval.cli._options import (
@@ -35,15 +35,22 @@ from streameval.cli._options import (
     DrawIds,
     Format,
     From,
+    Limit,
+    ListWindow,
+    Order,
     Pane,
+    Prefix,
     Prevalence,
     Rejects,
     Retention,
+    Reverse,
     SampleFile,
     SampleMetric,
+    Search,
     Seed,
     SegmentOption,
     Size,
+    StreamName,
     StreamResolution,
     Threshold,
     TimeUnitOption,
@@ -51,7 +58,7 @@ from streameval.cli._options import (
     Window,
     parse_delimiter,
 )
-from streameval.cli._pairs import compare, pairs
+from streameval.cli._pairs import pairs
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
@@ -352,38 +359,37 @@ def push(
     Exits with 1 when --rejects FILE has rows and all others count; when no label is positive, and
     then nothing is pushed; and when no label has met a prediction.
     """
-    with one_line_errors():
-        from streameval.cli import _push  # noqa: PLC0415 - slow to import
-        from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
+    from streameval.cli import _push  # noqa: PLC0415 - slow to import
+    from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
 
-        layout = Layout(
-            score=score,
-            label=label,
-            id=id_,
-            time=time,
-            segments=tuple(segment or ()),
-            positive=positive,
-            negative=negative,
-            delimiter=parse_delimiter(delimiter),
-            decimal=decimal.value,
-            weight=weight,
-            label_probability=label_probability,
-            cluster=cluster,
-            time_unit="" if time_unit is None else time_unit.value,
-        )
-        is_complete = _push.push_any(
-            file,
-            layout=layout,
-            labels=labels,
-            to=to,
-            stream=stream,
-            create=create,
-            settings={"pane": pane, "retention": retention, "resolution": resolution},
-            source=source,
-            rejects=rejects,
-            allow_no_positives=allow_no_positives,
-            allow_no_joins=allow_no_joins,
-        )
+    layout = Layout(
+        score=score,
+        label=label,
+        id=id_,
+        time=time,
+        segments=tuple(segment or ()),
+        positive=positive,
+        negative=negative,
+        delimiter=parse_delimiter(delimiter),
+        decimal=decimal.value,
+        weight=weight,
+        label_probability=label_probability,
+        cluster=cluster,
+        time_unit="" if time_unit is None else time_unit.value,
+    )
+    is_complete = _push.push_any(
+        file,
+        layout=layout,
+        labels=labels,
+        to=to,
+        stream=stream,
+        create=create,
+        settings={"pane": pane, "retention": retention, "resolution": resolution},
+        source=source,
+        rejects=rejects,
+        allow_no_positives=allow_no_positives,
+        allow_no_joins=allow_no_joins,
+    )
     if not is_complete:
         raise typer.Exit(1)
 
@@ -392,7 +398,7 @@ def push(
 @connects
 def query(
     address: Address,
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     window: Window = None,
     segment: SegmentOption = None,
@@ -404,26 +410,25 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Print a stream's figures."""
-    with one_line_errors():
-        from streameval.cli import _query, _segments  # noqa: PLC0415 - slow to import
+    from streameval.cli import _query, _segments  # noqa: PLC0415 - slow to import
 
-        options: dict[str, Any] = {
-            "window": window,
-            "segment": segment,
-            "projection": projection,
-            "as_json": as_json,
-        }
-        if by is not None:
-            _segments.query_by(address, stream, by, **options)
-        else:
-            _query.query(address, stream, **options)
+    options: dict[str, Any] = {
+        "window": window,
+        "segment": segment,
+        "projection": projection,
+        "as_json": as_json,
+    }
+    if by is not None:
+        _segments.query_by(address, stream, by, **options)
+    else:
+        _query.query(address, stream, **options)
 
 
 @app.command()
 @connects
 def reliability(
     address: Address,
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
     window: Window = None,
@@ -431,19 +436,16 @@ def reliability(
     as_json: AsJson = False,
 ) -> None:
     """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
-    with one_line_errors():
-        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+    from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
-        _query.reliability(
-            address, stream, bins=bins, window=window, segment=segment, as_json=as_json
-        )
+    _query.reliability(address, stream, bins=bins, window=window, segment=segment, as_json=as_json)
 
 
 @app.command()
 @connects
 def report(
     address: Address,
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
@@ -456,17 +458,16 @@ def report(
     Figures with intervals, curves, metrics over time, segments, alarms, and all that they
     assume, at one revision.
     """
-    with one_line_errors():
-        from streameval.cli import _query  # noqa: PLC0415 - slow to import
+    from streameval.cli import _query  # noqa: PLC0415 - slow to import
 
-        _query.report(address, stream, output, window=window, segment=segment)
+    _query.report(address, stream, output, window=window, segment=segment)
 
 
 @app.command()
 @connects
 def sample(
     address: Address,
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    stream: StreamName,
     *,
     size: Size,
     metric: SampleMetric = "auc_pr",
@@ -486,25 +487,24 @@ def sample(
     How many of each band of score; with --csv FILE also which ids, drawn with these
     probabilities, and an empty column for their labels.
     """
-    with one_line_errors():
-        from streameval.cli import _query  # noqa: PLC0415 - slow to import
-        from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - as above
+    from streameval.cli import _query  # noqa: PLC0415 - slow to import
+    from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - as above
 
-        options = SampleOptions(
-            size=size,
-            metric=metric,
-            threshold=threshold,
-            prevalence=prevalence,
-            seed=seed,
-            csv=csv,
-            ids=ids,
-            as_json=as_json,
-            window=window,
-            start=start,
-            end=end,
-            segment=segment,
-        )
-        _query.sample(address, stream, options)
+    options = SampleOptions(
+        size=size,
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=seed,
+        csv=csv,
+        ids=ids,
+        as_json=as_json,
+        window=window,
+        start=start,
+        end=end,
+        segment=segment,
+    )
+    _query.sample(address, stream, options)
 
 
 @app.command()
@@ -515,10 +515,9 @@ def health(
     timeout_s: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print a server's health; exit code 1 when it does not serve. For probes."""
-    with one_line_errors():
-        from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
+    from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
-        serving = _health.health(address, timeout_s)
+    serving = _health.health(address, timeout_s)
     if not serving:
         raise typer.Exit(1)
 
@@ -547,13 +546,12 @@ def top(
 
     Keys: q quits, s changes the order, w changes the window, / searches.
     """
-    with one_line_errors():
-        from streameval.cli import _list_reading, _top  # noqa: PLC0415 - slow to import
+    from streameval.cli import _list_reading, _top  # noqa: PLC0415 - slow to import
 
-        query = _list_reading.parse_query(
-            order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
-        )
-        _top.top(address, query, every_s=every, once=once)
+    query = _list_reading.parse_query(
+        order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
+    )
+    _top.top(address, query, every_s=every, once=once)
 
 
 app.add_typer(streams, name="streams")

@@ -1,106 +1,135 @@
-"""The work of ``streameval compare``, by the client."""
+"""``streameval compare``: two models, on the same ids where there is a pair."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.table import Table
-from rich.text import Text
+import typer
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import parse_span
-from streameval._metric_registry import title_of
-from streameval.cli._connect import connect
-from streameval.cli._options import parse_segment
-from streameval.cli._output import out, print_json
-from streameval.client import NotFoundError, Selection
-from streameval.client._wire.pair_answers import plain_values
+from streameval.cli._connection import connect
+from streameval.cli._connection_options import connects
+from streameval.cli._options import AsJson, Prevalence, Window, parse_segment
 
 if TYPE_CHECKING:
-    from streameval.client import Client, PairComparison, StreamComparison
+    from streameval.client import Client, NotFoundError, PairComparison, StreamComparison
+
+DEFAULT_SERVER = "localhost:50051"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """What is compared: the options of ``compare``, as they were given."""
+@connects
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[HOST:PORT] A B",
+            help=f"Two streams. The server is {DEFAULT_SERVER} unless its address is before them.",
+            show_default=False,
+        ),
+    ],
+    *,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="On the ids that both have scored, by their pair.")
+    ] = False,
+    create_pair: Annotated[
+        bool, typer.Option("--create", help="With --paired: make the pair where there is none.")
+    ] = False,
+    metric: Annotated[str, typer.Option(help="auc_pr, average_precision or auc_roc.")] = "auc_pr",
+    prevalence: Prevalence = None,
+    level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
+    window: Window = None,
+    segment: Annotated[
+        str | None, typer.Option(help="One slice, for instance country=US. [default: all]")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(metavar="KEY", help="With --paired: also each value of a segment key.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare two streams: which is better, and how sure that is.
 
-    metric: str
-    prevalence: float | None
-    level: float
-    window: str | None
-    segment: str | None
-
-    def part(self) -> dict[str, Any]:
-        """Return the window and the segment as arguments of the client."""
-        window = None if self.window is None else parse_span(self.window)
-        return {"window": window, "segment": parse_segment(self.segment)}
+    Without --paired the cases of the two are taken as independent, which two models on the
+    same ids are not: then the interval is several times too wide.
+    """
+    if len(names) not in {2, 3}:
+        raise StreamEvalError(
+            "compare takes two streams, or the server's address and two streams: "
+            "streameval compare localhost:50051 fraud/v3 fraud/v4 --paired"
+        )
+    if (create_pair or by) and not paired:
+        option = "--create" if create_pair else "--by"
+        raise StreamEvalError(f"{option} is of pairs: give --paired, too")
+    address, a, b = [DEFAULT_SERVER, *names][-3:]
+    part = {
+        "window": None if window is None else parse_span(window),
+        "segment": parse_segment(segment),
+    }
+    figure = {"metric": metric, "level": level}
+    if paired:
+        figure["prevalence"] = "pair" if prevalence is None else prevalence
+        asked = {**part, **figure, "by_segment": by}
+        print_paired(address, (a, b), asked, may_create=create_pair, as_json=as_json)
+    else:
+        figure["prevalence"] = "common" if prevalence is None else prevalence
+        print_independent(address, (a, b), part, figure, as_json=as_json)
 
 
 def print_paired(
     address: str,
     names: tuple[str, str],
-    chosen: Chosen,
+    asked: dict[str, Any],
     *,
-    by: str,
     may_create: bool,
     as_json: bool,
 ) -> None:
     """Print the comparison of a pair, the sentence first."""
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
+    from streameval.client import NotFoundError  # noqa: PLC0415 - as above
+
     a, b = names
-    part = chosen.part()
     with connect(address) as client:
         if may_create:
             _ensure_pair(client, a, b)
         try:
-            found = client.compare_pair(
-                a,
-                b,
-                **part,
-                metric=chosen.metric,
-                prevalence="pair" if chosen.prevalence is None else chosen.prevalence,
-                level=chosen.level,
-                by_segment=by,
-            )
+            found = client.compare_pair(a, b, **asked)
         except NotFoundError as error:
             raise StreamEvalError(_advice(client, address, names, error)) from None
     if as_json:
         print_json(found.to_dict())
         return
-    out.print(str(found), soft_wrap=True, markup=False)
+    say(str(found))
     if found.segments:
-        _print_segments(found, by)
+        _print_segments(found, asked["by_segment"])
 
 
 def print_independent(
-    address: str, names: tuple[str, str], chosen: Chosen, *, as_json: bool
+    address: str,
+    names: tuple[str, str],
+    part: dict[str, Any],
+    figure: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> None:
     """Print the comparison of two streams whose cases are taken as independent."""
-    part = chosen.part()
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
+    from streameval.client import Selection  # noqa: PLC0415 - as above
+    from streameval.client._wire.pair_answers import plain_values  # noqa: PLC0415 - as above
+
     sides = [Selection(stream=name, **part) for name in names]
     with connect(address) as client:
-        found = client.compare(
-            *sides,
-            metric=chosen.metric,
-            prevalence="common" if chosen.prevalence is None else chosen.prevalence,
-            level=chosen.level,
-        )
+        found = client.compare(*sides, **figure)
         pair = _pair_of(client, names)
     if as_json:
         print_json(plain_values(found))
         return
     _print_comparison(found, names)
     if pair:
-        out.print(
-            "note: these are a pair, and on the same ids the answer is sharper: add --paired",
-            soft_wrap=True,
-        )
+        say("note: these are a pair, and on the same ids the answer is sharper: add --paired")
     elif names[0] != names[1] and _both_by_id(found):
-        out.print(
+        say(
             "note: if both score the same ids they are not independent, and a pair is sharper: "
-            f"streameval pairs create {address} {' '.join(names)}",
-            soft_wrap=True,
-            markup=False,
+            f"streameval pairs create {address} {' '.join(names)}"
         )
 
 
@@ -131,16 +160,24 @@ def _advice(client: Client, address: str, names: tuple[str, str], error: NotFoun
 
 
 def _print_comparison(found: StreamComparison, names: tuple[str, str]) -> None:
+    from streameval._metric_registry import title_of  # noqa: PLC0415 - imports numpy
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
+
     a, b = names
     title = title_of(found.metric)
     lines = [f"{title}: {a} {found.a:.4f}, {b} {found.b:.4f}", f"{a} minus {b}: {found}"]
     if found.prevalence is not None:
         lines.append(f"both at a prevalence of {found.prevalence:.4g}")
     for line in lines:
-        out.print(line, soft_wrap=True, markup=False)
+        say(line)
 
 
 def _print_segments(found: PairComparison, by: str) -> None:
+    from rich.table import Table  # noqa: PLC0415 - slow to import
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    from streameval.cli._output import out  # noqa: PLC0415 - as above
+
     a, b = found.names
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(by)

@@ -1,15 +1,24 @@
-"""How to connect to a server, from options and variables; imports nothing slow, for ``health``."""
+"""How to connect to a server, from options and variables.
+
+Imports nothing slow, for ``health``; the client is imported by the functions that return one.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
 from streameval._common.text_file import read_text
+
+if TYPE_CHECKING:
+    from streameval.client import Client
+    from streameval.client._wire.transport import Transport
 
 TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
 
@@ -89,3 +98,34 @@ def option_name(name: str) -> str:
 def variable_name(name: str) -> str:
     """Return the environment variable of a field of `Connection`."""
     return f"STREAMEVAL_{name.upper()}"
+
+
+def transport(address: str) -> Transport:
+    """Return a transport to a server, for methods that `Client` does not have."""
+    from streameval.client._wire.credentials import Credentials  # noqa: PLC0415 - slow to import
+    from streameval.client._wire.transport import Transport  # noqa: PLC0415 - as above
+
+    return Transport(address, Credentials(address, **_checked_options(address)))
+
+
+def connect(address: str, *, timeout_s: float = 10.0) -> Client:
+    """Return a client with the options of this command line; a query waits for `timeout_s`."""
+    from streameval.client import Client  # noqa: PLC0415 - slow to import
+
+    options = _checked_options(address)
+    # The command reports lost rows itself, so the client's log would repeat them.
+    logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
+    return Client(address, **options, timeout_s=timeout_s)
+
+
+def _checked_options(address: str) -> dict[str, Any]:
+    """Return the options of this command line as arguments of `Client` and `Credentials`."""
+    connection = current_connection.get(Connection())
+    connection.check(address)
+    return {
+        "token": connection.token(),
+        "tls": connection.tls,
+        "root_certificates": connection.root_certificates,
+        "client_certificate": connection.client_certificate,
+        "client_key": connection.client_key,
+    }

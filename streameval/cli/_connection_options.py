@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from streameval.cli._connection import Connection, current_connection, option_name, variable_name
+from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,7 @@ def _parameters(*, before_command: bool) -> list[inspect.Parameter]:
 def connects(
     function: Callable[..., R] | None = None, *, before_command: bool = False
 ) -> Callable[..., Any]:
-    """Give a command the options of a connection; they are recorded before it runs.
+    """Give a command the options of a connection, recorded before it runs, and one-line errors.
 
     Parameters
     ----------
@@ -79,7 +80,8 @@ def connects(
         given = {name: value for name, value in given.items() if value is not None}
         before = Connection() if before_command else current_connection.get(Connection())
         current_connection.set(replace(before, **given))
-        return function(**values)
+        with one_line_errors():
+            return function(**values)
 
     # Typer reads both, and cannot resolve the names of annotations in another module.
     hints = get_type_hints(function, include_extras=True)

@@ -13,7 +13,6 @@ import typer
 from streameval._common.errors import StreamEvalError
 from streameval._common.text_file import read_toml
 from streameval.cli._connection_options import connects
-from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
     from streameval.kafka import KafkaConfiguration
@@ -39,20 +38,19 @@ def kafka(
 
     Runs until it is stopped, and goes on from there when it is started again.
     """
-    with one_line_errors():
-        from streameval.cli._connect import transport  # noqa: PLC0415 - slow to import
-        from streameval.kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
+    from streameval.cli._connection import transport  # noqa: PLC0415 - slow to import
+    from streameval.kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
 
-        configuration = _configuration(config)
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        with closing(transport(configuration.server)) as connection:
-            consumer = KafkaConsumer(configuration, connection)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: consumer.stop())
-            if configuration.metrics:
-                address = consumer.metrics.serve(configuration.metrics)
-                print(f"http://{address}/metrics", flush=True)
-            consumer.run()
+    configuration = _configuration(config)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    with closing(transport(configuration.server)) as connection:
+        consumer = KafkaConsumer(configuration, connection)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: consumer.stop())
+        if configuration.metrics:
+            address = consumer.metrics.serve(configuration.metrics)
+            print(f"http://{address}/metrics", flush=True)
+        consumer.run()
 
 
 def _configuration(file: Path) -> KafkaConfiguration:

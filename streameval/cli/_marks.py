@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._errors import one_line_errors
-from streameval.cli._options import Address, AsJson, From, To
-from streameval.cli._streams import StreamName
+from streameval.cli._options import Address, AsJson, From, StreamName, To, parse_time
+
+if TYPE_CHECKING:
+    from streameval.client import StreamMark
 
 marks = typer.Typer(help="Annotate the time of streams: deployments.", no_args_is_help=True)
 
@@ -27,10 +29,15 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Mark a time of a stream. Repeated with the same time and text, it changes nothing."""
-    with one_line_errors():
-        from streameval.cli import _mark_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-        _mark_admin.add(address, stream, text, at, as_json=as_json)
+    time = None if at is None else parse_time(at, "--at")
+    with connect(address) as client:
+        made = client.create_mark(stream, text, at=time)
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        say(_line(made))
 
 
 @marks.command(name="list")
@@ -44,10 +51,19 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """Print the marks of a stream, in order of their times."""
-    with one_line_errors():
-        from streameval.cli import _mark_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
 
-        _mark_admin.print_marks(address, stream, start, end, as_json=as_json)
+    first = None if start is None else parse_time(start, "--from")
+    last = None if end is None else parse_time(end, "--to")
+    with connect(address) as client:
+        found = client.list_marks(stream, start=first, end=last)
+    if as_json:
+        print_json([each.to_dict() for each in found])
+        return
+    if not found:
+        say(f"{stream} has no marks")
+    for each in found:
+        say(_line(each))
 
 
 @marks.command()
@@ -58,7 +74,12 @@ def delete(
     number: Annotated[int, typer.Argument(min=1, help="The mark's number.")],
 ) -> None:
     """Delete a mark."""
-    with one_line_errors():
-        from streameval.cli import _mark_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-        _mark_admin.delete(address, stream, number)
+    with connect(address) as client:
+        client.delete_mark(stream, number)
+    say(f"mark {number} of {stream} is deleted")
+
+
+def _line(mark: StreamMark) -> str:
+    return f"{mark.number}  {mark.time:%Y-%m-%d %H:%M:%S}  {mark.text}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connect import transport
+from streameval.cli._connection import transport
 from streameval.cli._output import (
     err,
     out,

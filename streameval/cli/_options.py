@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import parse_span
+
+_SPANS = frozenset({"pane", "retention", "label_ttl", "relabel_ttl"})
+"""The settings that are durations."""
 
 
 class Format(StrEnum):
@@ -36,6 +40,7 @@ class TimeUnit(StrEnum):
     NS = "ns"
 
 
+StreamName = Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Window = Annotated[
     str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
@@ -62,6 +67,10 @@ StreamResolution = Annotated[
     int | None,
     typer.Option("--resolution", min=1, help="Bits of a score that a pane keeps. [default: 12]"),
 ]
+MaxPending = Annotated[
+    int | None, typer.Option(min=1, help="The most ids that are kept. [default: 2000000]")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
 AddressOrData = Annotated[
     str | None,
@@ -136,12 +145,48 @@ From = Annotated[
 To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Its end.")]
 
 
+def _orders() -> list[str]:
+    from streameval.cli import _list_reading  # noqa: PLC0415 - slow to import
+
+    return list(_list_reading.ORDERS)
+
+
+ListWindow = Annotated[
+    str | None,
+    typer.Option("--window", help="The last 90s, 15m, 1h, 7d..., or all. [default: 1d]"),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What comes first: alarms, change, projected, volume, coverage, newest, name, or a "
+        "figure, for instance auc_roc, the worst first. [default: alarms]",
+        autocompletion=_orders,
+    ),
+]
+Reverse = Annotated[bool, typer.Option("--reverse", help="The other way round.")]
+Search = Annotated[str, typer.Option(help="Only streams whose names contain this, in any case.")]
+Prefix = Annotated[str, typer.Option(help="Only streams whose names begin with this.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="The most streams. [default: all]")]
+
+
 def parse_delimiter(text: str) -> str:
     r"""Read the delimiter of a CSV file: one character, or ``\t`` for a tab."""
     delimiter = "\t" if text in ("\\t", "tab") else text
     if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
         raise StreamEvalError(f"--delimiter must be one character, such as ';', got {text!r}")
     return delimiter
+
+
+def parse_settings(**options: Any) -> dict[str, Any]:
+    """Return the options that were given as settings of the client."""
+    settings: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None or value == []:
+            continue
+        option = "--" + name.replace("_", "-")
+        settings[name] = parse_span(value, option) if name in _SPANS else value
+    return settings
 
 
 def parse_time(text: str, option: str) -> datetime:

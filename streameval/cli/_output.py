@@ -6,17 +6,20 @@ import json
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import format_span
 from streameval._metric_registry import COST_NAMES, RATE_NAMES, SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from streameval._breakdown.groups import GroupRanking
@@ -67,6 +70,33 @@ def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]
 def print_json(values: object) -> None:
     """Print strict JSON, without NaN, in the order of the values."""
     print(json.dumps(values, indent=2, allow_nan=False))
+
+
+def say(text: str) -> None:
+    """Print a line as it is, however long."""
+    out.print(text, soft_wrap=True, markup=False)
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1) -> None:
+    """Print rows below their titles; the first `names` columns are not wrapped."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for place, title in enumerate(titles):
+        table.add_column(title, no_wrap=place < names)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    out.print(table)
+
+
+def print_values(values: Mapping[str, Any]) -> None:
+    """Print settings or counters, one a line."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in values.items():
+        shown = format_span(value) if isinstance(value, timedelta) else value
+        shown = ", ".join(shown) if isinstance(shown, tuple) else shown
+        table.add_row(name.replace("_", " "), Text("none" if shown in ("", None) else str(shown)))
+    out.print(table)
 
 
 @contextmanager

@@ -1,23 +1,33 @@
-"""``streameval pairs`` and ``compare``: two models, on the same ids where there is a pair."""
+"""``streameval pairs``: pairs of streams, which are compared on the same ids."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streameval._common.errors import StreamEvalError
+from streameval._common.spans import format_span
+from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._errors import one_line_errors
-from streameval.cli._options import Address, AsJson, Pane, Prevalence, Retention, Window
+from streameval.cli._options import (
+    Address,
+    AsJson,
+    MaxPending,
+    Pane,
+    Retention,
+    Yes,
+    parse_settings,
+)
+
+if TYPE_CHECKING:
+    from streameval.client import PairInfo
 
 pairs = typer.Typer(
     help="Create, list, show, move and delete pairs: two streams compared on the same ids.",
     no_args_is_help=True,
 )
-
-DEFAULT_SERVER = "localhost:50051"
 
 First = Annotated[str, typer.Argument(metavar="A", help="Stream, the champion as a rule.")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The other stream.")]
@@ -36,9 +46,7 @@ def create(
             min=1, help="Pairs of scores that a pane keeps of each class. [default: 4096]"
         ),
     ] = None,
-    max_pending: Annotated[
-        int | None, typer.Option(min=1, help="The most ids that are kept. [default: 2000000]")
-    ] = None,
+    max_pending: MaxPending = None,
     prevalence: Annotated[
         float | None,
         typer.Option(
@@ -66,19 +74,17 @@ def create(
 
     What was predicted before is not counted. Settings cannot change.
     """
-    with one_line_errors():
-        from streameval.cli import _pair_admin, _stream_admin  # noqa: PLC0415 - slow to import
-
-        settings = _stream_admin.parse_settings(
-            max_cells=max_cells,
-            max_pending=max_pending,
-            prevalence=prevalence,
-            pane=pane,
-            retention=retention,
-            label_ttl=label_ttl,
-            relabel_ttl=relabel_ttl,
-        )
-        _pair_admin.create(address, a, b, settings, as_json=as_json)
+    settings = parse_settings(
+        max_cells=max_cells,
+        max_pending=max_pending,
+        prevalence=prevalence,
+        pane=pane,
+        retention=retention,
+        label_ttl=label_ttl,
+        relabel_ttl=relabel_ttl,
+    )
+    with connect(address) as client:
+        _print(client.create_pair(a, b, **settings), as_json=as_json)
 
 
 @pairs.command(name="list")
@@ -90,20 +96,27 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """Print the pairs of a server."""
-    with one_line_errors():
-        from streameval.cli import _pair_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, print_table, say  # noqa: PLC0415 - slow to import
 
-        _pair_admin.print_pairs(address, stream, as_json=as_json)
+    with connect(address) as client:
+        found = client.list_pairs(stream)
+    if as_json:
+        print_json([each.to_dict() for each in found])
+        return
+    if not found:
+        of = f" of {stream}" if stream else ""
+        say(f"there is no pair{of}; make one with: streameval pairs create {address} A B")
+        return
+    titles = ("a", "b", "created", "pane", "retention", "label ttl", "segments")
+    print_table(titles, map(_row, found), names=2)
 
 
 @pairs.command()
 @connects
 def show(address: Address, a: First, b: Second, *, as_json: AsJson = False) -> None:
     """Print a pair's settings, what it keeps, and what arrived without effect."""
-    with one_line_errors():
-        from streameval.cli import _pair_admin  # noqa: PLC0415 - slow to import
-
-        _pair_admin.show(address, a, b, as_json=as_json)
+    with connect(address) as client:
+        _print(client.get_pair(a, b), as_json=as_json)
 
 
 @pairs.command(name="export")
@@ -119,10 +132,9 @@ def export_command(
     Its streams are not in it: export both of them with ``streameval admin export``, after their
     producers were flushed and stopped.
     """
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        _online.export_pair(address, a, b, file)
+    _online.export_pair(address, a, b, file)
 
 
 @pairs.command(name="import")
@@ -142,10 +154,9 @@ def import_command(
 
     It answers as on the server that it comes from, and goes on with the rows that come.
     """
-    with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
+    from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-        _online.import_pair(address, file, a, b)
+    _online.import_pair(address, file, a, b)
 
 
 @pairs.command()
@@ -155,69 +166,47 @@ def delete(
     a: First,
     b: Second,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a pair and all that was counted in it; its streams stay."""
     if not yes:
         typer.confirm(f"Delete the pair of {a} and {b} and all its counts?", abort=True)
-    with one_line_errors():
-        from streameval.cli import _pair_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-        _pair_admin.delete(address, a, b)
+    with connect(address) as client:
+        client.delete_pair(a, b)
+    say(f"the pair of {a} and {b} is deleted")
 
 
-@connects
-def compare(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[HOST:PORT] A B",
-            help=f"Two streams. The server is {DEFAULT_SERVER} unless its address is before them.",
-            show_default=False,
-        ),
-    ],
-    *,
-    paired: Annotated[
-        bool, typer.Option("--paired", help="On the ids that both have scored, by their pair.")
-    ] = False,
-    create_pair: Annotated[
-        bool, typer.Option("--create", help="With --paired: make the pair where there is none.")
-    ] = False,
-    metric: Annotated[str, typer.Option(help="auc_pr, average_precision or auc_roc.")] = "auc_pr",
-    prevalence: Prevalence = None,
-    level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
-    window: Window = None,
-    segment: Annotated[
-        str | None, typer.Option(help="One slice, for instance country=US. [default: all]")
-    ] = None,
-    by: Annotated[
-        str, typer.Option(metavar="KEY", help="With --paired: also each value of a segment key.")
-    ] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Compare two streams: which is better, and how sure that is.
+def _row(info: PairInfo) -> tuple[str, ...]:
+    settings = info.settings
+    return (
+        info.a,
+        info.b,
+        f"{info.created_at:%Y-%m-%d %H:%M}",
+        format_span(settings.pane),
+        format_span(settings.retention),
+        format_span(settings.label_ttl),
+        ", ".join(settings.segment_keys),
+    )
 
-    Without --paired the cases of the two are taken as independent, which two models on the
-    same ids are not: then the interval is several times too wide.
-    """
-    with one_line_errors():
-        if len(names) not in {2, 3}:
-            raise StreamEvalError(
-                "compare takes two streams, or the server's address and two streams: "
-                "streameval compare localhost:50051 fraud/v3 fraud/v4 --paired"
-            )
-        if (create_pair or by) and not paired:
-            option = "--create" if create_pair else "--by"
-            raise StreamEvalError(f"{option} is of pairs: give --paired, too")
-        from streameval.cli import _compare  # noqa: PLC0415 - slow to import
 
-        address, a, b = [DEFAULT_SERVER, *names][-3:]
-        chosen = _compare.Chosen(
-            metric=metric, prevalence=prevalence, level=level, window=window, segment=segment
-        )
-        if paired:
-            _compare.print_paired(
-                address, (a, b), chosen, by=by, may_create=create_pair, as_json=as_json
-            )
-        else:
-            _compare.print_independent(address, (a, b), chosen, as_json=as_json)
+def _print(info: PairInfo, *, as_json: bool) -> None:
+    """Print a pair's settings and counters."""
+    from streameval.cli._output import out, print_json, print_values, say  # noqa: PLC0415 - slow to import
+
+    if as_json:
+        print_json(info.to_dict())
+        return
+    say(f"{info.a} and {info.b}, since {info.created_at:%Y-%m-%d %H:%M:%S} UTC")
+    print_values(_grouped(asdict(info.settings)))
+    if info.counters is not None:
+        out.print("so far", style="dim")
+        print_values(_grouped(asdict(info.counters)))
+
+
+def _grouped(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the thousands of whole numbers apart."""
+    return {
+        name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()
+    }

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.redaction import redact_tokens
-from streameval.cli._connect import transport
+from streameval.cli._connection import transport
 from streameval.cli._errors import one_line
 from streameval.cli._load import Load, load_name
 from streameval.cli._load_bar import load_bar
+from streameval.cli._options import parse_settings
 from streameval.cli._output import err, out
 from streameval.cli._pieces import read_pieces
 from streameval.cli._push_spool import push_spool
 from streameval.cli._rejects import RejectsFile
-from streameval.cli._stream_admin import parse_settings
 from streameval.client._delivery.spool import is_spool
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from streameval._row_codec import row_count
-from streameval.cli._connect import transport
+from streameval.cli._connection import transport
 from streameval.cli._output import err, out
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._delivery.spool import read_spool

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.spans import parse_span
-from streameval.cli._connect import connect
+from streameval.cli._connection import connect
 from streameval.cli._options import parse_segment
 from streameval.cli._output import out, print_json, print_reliability, print_snapshot
 

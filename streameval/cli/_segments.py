@@ -12,7 +12,7 @@ from streameval._common.names import OTHER_VALUE
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
 from streameval._snapshot import plain
-from streameval.cli._connect import connect
+from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
 from streameval.cli._output import out, print_json
 

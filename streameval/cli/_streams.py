@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import asdict, replace
+from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.spans import format_span
+from streameval.cli._connection import connect, transport
 from streameval.cli._connection_options import connects
-from streameval.cli._errors import one_line_errors
-from streameval.cli._list_options import Limit, ListWindow, Order, Prefix, Reverse, Search
 from streameval.cli._options import (
     Address,
     AsJson,
+    Limit,
+    ListWindow,
+    MaxPending,
+    Order,
     Pane,
+    Prefix,
     Retention,
+    Reverse,
+    Search,
+    StreamName,
     StreamResolution,
+    Yes,
+    parse_settings,
 )
+
+if TYPE_CHECKING:
+    from streameval.client import StreamInfo
 
 streams = typer.Typer(help="List, create, change and delete streams.", no_args_is_help=True)
 
@@ -43,7 +59,6 @@ class Expired(StrEnum):
     NEGATIVE = "negative"
 
 
-StreamName = Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")]
 LabelTtl = Annotated[
     str | None,
     typer.Option(help="How long a prediction waits for its label. [default: 14d, or retention]"),
@@ -51,9 +66,6 @@ LabelTtl = Annotated[
 RelabelTtl = Annotated[
     str | None,
     typer.Option(help="How long a label can be changed or retracted. [default: 1h]"),
-]
-MaxPending = Annotated[
-    int | None, typer.Option(min=1, help="The most ids that are kept. [default: 2000000]")
 ]
 OrphansOption = Annotated[
     Orphans | None,
@@ -70,7 +82,6 @@ ThresholdOption = Annotated[
         show_default=False,
     ),
 ]
-
 CostFpOption = Annotated[
     float | None,
     typer.Option(
@@ -101,23 +112,33 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """Print the streams of a server: open alarms first, then the largest fall, as on the page."""
-    with one_line_errors():
-        from streameval.cli import _list_reading, _stream_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli import _list_reading, _list_table  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import out, print_json  # noqa: PLC0415 - as above
 
-        query = _list_reading.parse_query(
-            order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
-        )
-        _stream_admin.print_streams(address, query, as_json=as_json)
+    query = _list_reading.parse_query(
+        order, reverse=reverse, window=window, search=search, prefix=prefix, limit=limit
+    )
+    with closing(transport(address)) as server:
+        reading = _list_reading.read_complete(server, query)
+    if as_json:
+        print_json([summary.to_dict() for summary in reading.ranked.summaries])
+    else:
+        out.print(_list_table.frame(reading, _list_table.FrameState(address, query), out.width))
 
 
 @streams.command(name="settings")
 @connects
 def settings_command(address: Address, *, prefix: Prefix = "", as_json: AsJson = False) -> None:
     """Print the settings of a server's streams."""
-    with one_line_errors():
-        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import print_json, print_table  # noqa: PLC0415 - slow to import
 
-        _stream_admin.print_settings(address, prefix, as_json=as_json)
+    with connect(address) as client:
+        found = client.list_streams(prefix)
+    if as_json:
+        print_json([_plain_values(info) for info in found])
+        return
+    titles = ("stream", "created", "pane", "retention", "label ttl", "bits", "segments")
+    print_table(titles, map(_row, found))
 
 
 @streams.command()
@@ -162,27 +183,25 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a stream. --pane, --resolution, --scale and the clusters cannot change later."""
-    with one_line_errors():
-        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
-
-        settings = _stream_admin.parse_settings(
-            pane=pane,
-            retention=retention,
-            resolution=resolution,
-            scale=scale,
-            label_ttl=label_ttl,
-            relabel_ttl=relabel_ttl,
-            max_pending=max_pending,
-            orphans=orphans,
-            expired=expired,
-            segment_keys=segment,
-            cluster_key=cluster_key,
-            cluster_groups=cluster_groups,
-            threshold=threshold,
-            cost_fp=cost_fp,
-            cost_fn=cost_fn,
-        )
-        _stream_admin.create(address, stream, settings, as_json=as_json)
+    settings = parse_settings(
+        pane=pane,
+        retention=retention,
+        resolution=resolution,
+        scale=scale,
+        label_ttl=label_ttl,
+        relabel_ttl=relabel_ttl,
+        max_pending=max_pending,
+        orphans=orphans,
+        expired=expired,
+        segment_keys=segment,
+        cluster_key=cluster_key,
+        cluster_groups=cluster_groups,
+        threshold=threshold,
+        cost_fp=cost_fp,
+        cost_fn=cost_fn,
+    )
+    with connect(address) as client:
+        _print(client.create_stream(stream, **settings), as_json=as_json)
 
 
 @streams.command()
@@ -217,33 +236,36 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a stream; those that are not given stay as they are."""
-    with one_line_errors():
-        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
-
-        settings = _stream_admin.parse_settings(
-            retention=retention,
-            label_ttl=label_ttl,
-            relabel_ttl=relabel_ttl,
-            max_pending=max_pending,
-            orphans=orphans,
-            expired=expired,
-            segment_keys=segment,
-            threshold=threshold,
-            cost_fp=cost_fp,
-            cost_fn=cost_fn,
-        )
-        has_costs = not (cost_fp is None and cost_fn is None)
-        if no_threshold:
-            if threshold is not None:
-                raise StreamEvalError("give --threshold or --no-threshold, not both")
-            if has_costs:
-                raise StreamEvalError("costs need a threshold: leave out --no-threshold")
-            settings["threshold"] = None
-        if no_costs and has_costs:
-            raise StreamEvalError("give --cost-fp and --cost-fn, or --no-costs, not both")
-        if no_costs or no_threshold:
-            settings["cost_fp"] = settings["cost_fn"] = None
-        _stream_admin.update(address, stream, settings, as_json=as_json)
+    settings = parse_settings(
+        retention=retention,
+        label_ttl=label_ttl,
+        relabel_ttl=relabel_ttl,
+        max_pending=max_pending,
+        orphans=orphans,
+        expired=expired,
+        segment_keys=segment,
+        threshold=threshold,
+        cost_fp=cost_fp,
+        cost_fn=cost_fn,
+    )
+    has_costs = not (cost_fp is None and cost_fn is None)
+    if no_threshold:
+        if threshold is not None:
+            raise StreamEvalError("give --threshold or --no-threshold, not both")
+        if has_costs:
+            raise StreamEvalError("costs need a threshold: leave out --no-threshold")
+        settings["threshold"] = None
+    if no_costs and has_costs:
+        raise StreamEvalError("give --cost-fp and --cost-fn, or --no-costs, not both")
+    if no_costs or no_threshold:
+        settings["cost_fp"] = settings["cost_fn"] = None
+    if not settings:
+        raise StreamEvalError("give at least one setting to change, for instance --retention 90d")
+    with connect(address) as client:
+        if added := settings.get("segment_keys"):
+            present = client.get_stream(stream).settings.segment_keys
+            settings["segment_keys"] = list(dict.fromkeys([*present, *added]))
+        _print(client.update_stream(stream, **settings), as_json=as_json)
 
 
 @streams.command()
@@ -252,12 +274,57 @@ def delete(
     address: Address,
     stream: StreamName,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a stream and all its counts."""
     if not yes:
         typer.confirm(f"Delete {stream} and all its counts?", abort=True)
-    with one_line_errors():
-        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
-        _stream_admin.delete(address, stream)
+    with connect(address) as client:
+        client.delete_stream(stream)
+    say(f"{stream} is deleted")
+
+
+def _row(info: StreamInfo) -> tuple[str, ...]:
+    settings = info.settings
+    return (
+        info.name,
+        f"{info.create_time:%Y-%m-%d %H:%M}",
+        format_span(settings.pane),
+        format_span(settings.retention),
+        format_span(settings.label_ttl),
+        str(settings.resolution),
+        ", ".join(settings.segment_keys),
+    )
+
+
+def _plain_values(info: StreamInfo) -> dict[str, Any]:
+    """Return a description as plain values, with the names and durations of JSON over HTTP."""
+    from streameval.client._wire.selection import duration  # noqa: PLC0415 - slow to import
+
+    settings = {
+        name: duration(value, field=name).ToJsonString() if isinstance(value, timedelta) else value
+        for name, value in asdict(info.settings).items()
+    }
+    if info.settings.alarms is not None:
+        settings["alarms"] = info.settings.alarms.to_dict()
+    return {
+        "name": info.name,
+        "create_time": info.create_time.isoformat(),
+        "create_revision": info.create_revision,
+        "settings": {**settings, "segment_keys": list(info.settings.segment_keys)},
+    }
+
+
+def _print(info: StreamInfo, *, as_json: bool) -> None:
+    """Print a stream's settings but the alarms, which ``streameval alarms show`` has."""
+    from streameval.cli._output import print_json, print_values, say  # noqa: PLC0415 - slow to import
+
+    if as_json:
+        print_json(_plain_values(info))
+        return
+    say(info.name)
+    values = asdict(replace(info.settings, alarms=None))
+    del values["alarms"]
+    print_values(values)

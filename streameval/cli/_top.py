@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval.cli import _output
-from streameval.cli._connect import transport
+from streameval.cli._connection import transport
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading, read, read_complete
 from streameval.cli._list_table import FrameState, frame
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
