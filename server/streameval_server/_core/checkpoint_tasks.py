@@ -106,7 +106,7 @@ class CheckpointTasks:
     manifest, base : Manifest or None
         As they are now.
     writer : CheckpointWriter or None
-        Of the checkpoint that is being written.
+        Writes the checkpoint in progress; None while there is none.
     when_compacted : callable or None
         Receives the result of the compaction that was asked for; None without one.
     """

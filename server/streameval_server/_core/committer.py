@@ -129,11 +129,11 @@ class Committer:
     history : int
         The number of the log's history.
     marks : Marks
-        Of all durable entries; the committer's own copy. Sessions read it.
+        Every producer's mark after all durable entries; the committer's own copy. Sessions read it.
     catalog : Catalog
         The facts about each stream at that revision.
     revision, received_us, crc32 : int
-        Of the last durable row.
+        The last durable row's.
     held_us : int or None
         The time up to which things fall due, when the log is held.
     manifest : Manifest or None

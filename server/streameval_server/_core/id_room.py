@@ -30,7 +30,7 @@ class IdRoom:
     Parameters
     ----------
     applier
-        Of the engine, which says how many ids wait in a stream, as of what was applied.
+        Its engine says how many ids wait in a stream after the rows applied so far.
     """
 
     def __init__(self, applier: Applier) -> None:

@@ -45,7 +45,7 @@ def replayed_stream_hash(
     name
         The stream's, which exists at that revision.
     revision
-        Of the state.
+        The state's.
     stopping
         Asked at each row: whether to give up.
 

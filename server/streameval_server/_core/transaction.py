@@ -75,7 +75,7 @@ class Transaction:
     limits
         The server's.
     revision, crc32 : int
-        Of the last durable row.
+        The last durable row's.
     received_us : int
         The time of all rows of this transaction.
     disputed_us : int or None

@@ -74,7 +74,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     guard
         Authorises calls.
     log
-        Of all calls.
+        Records all calls.
     """
 
     def __init__(self, guard: Guard, log: CallLog) -> None:

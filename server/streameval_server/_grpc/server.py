@@ -91,7 +91,7 @@ class Server:
     guard : Guard
         Authorises calls.
     call_log : CallLog
-        Of all calls, over gRPC and HTTP.
+        Records all calls, over gRPC and HTTP.
     runtime : Runtime
         The threads around the core.
     methods : Methods

@@ -260,7 +260,7 @@ class Item:
     submitted_s : float
         When it was submitted to the committer, by its monotonic clock.
     revision : int or None
-        Of its entry, 0 if it became none; None until its outcome was delivered.
+        Its entry's, 0 if it became none; None until its outcome was delivered.
     """
 
     owner: Owner

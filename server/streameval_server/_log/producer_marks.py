@@ -89,8 +89,8 @@ class Mark(NamedTuple):
     refusals : tuple of Refusal
         The newest of this epoch, oldest first, with truncated texts.
     checksums : bytes
-        Of the newest batches of this epoch, up to the last sequence, four little-endian
-        bytes each; 0 for a batch that was refused, and for one whose times were mended.
+        One for each of the newest batches of this epoch, up to the last sequence, in four
+        little-endian bytes; 0 for a batch that was refused, and for one whose times were mended.
     """
 
     epoch: int
@@ -171,7 +171,7 @@ class SequenceStatus(enum.IntEnum):
     GAP = 2
     """Above the next sequence."""
     FENCED = 3
-    """Of an older epoch: the producer was restarted."""
+    """In an older epoch: the producer was restarted."""
 
 
 def sequence_status(mark: Mark | None, epoch: int, sequence: int) -> SequenceStatus:

@@ -26,7 +26,7 @@ class PartRow(NamedTuple):
     part : str
         For instance ``stream/fraud/v3``.
     revision : int
-        Of the checkpoint that wrote it.
+        The revision of the checkpoint that wrote it.
     piece : int
         From 0, in order.
     data : bytes

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HEADER_BYTES = 32
 _FRAME_HEAD_BYTES = 24
 _MAGIC = 0x377F0682
-"""Of a header whose checksums read little-endian words; one more: big-endian words."""
+"""Begins a header whose checksums read little-endian words; one more: big-endian words."""
 _CHUNK_BYTES = 4 << 20
 """Bytes of frames that are checked at a time."""
 _LOG_COLUMNS = 10
@@ -195,7 +195,7 @@ class _Scan:
         """Take the next frames."""
         for frame, is_current, is_right in zip(*chunk, strict=True):
             self.count += 1
-            # Of a wrong frame too: nothing is written behind a commit before it is synced.
+            # A wrong frame may commit too: nothing is written behind a commit before its sync.
             is_commit = bool(is_current and frame[4:8].any())
             if not is_right:
                 self.wrong = self.count if self.wrong is None else self.wrong

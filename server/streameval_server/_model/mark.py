@@ -71,11 +71,11 @@ class MarkChange:
     Attributes
     ----------
     time_us : int
-        Of one that is made; 0 of one that is deleted.
+        When a new mark is; 0 for a deletion.
     text : str
-        Of one that is made; empty of one that is deleted.
+        A new mark's text; empty for a deletion.
     deleted : int
-        The number of one that is deleted; 0 of one that is made.
+        The number of the deleted mark; 0 for a new one.
     """
 
     time_us: int = 0

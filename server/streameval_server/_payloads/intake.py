@@ -138,8 +138,8 @@ class _StreamRows:
     ----------
     stream : str
     settings : StreamSettings or None
-        Of the stream; None where it does not exist: its first row creates it, so it takes
-        clusters and weights.
+        The stream's; None if it does not exist: its first row creates it, so it takes clusters
+        and weights.
     runtime
         Its limits and its clock say which times the stream takes.
     """

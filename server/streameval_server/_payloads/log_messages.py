@@ -147,7 +147,7 @@ def response_bytes(encoding: Encoding, rejected: int, message: str) -> bytes:
     Parameters
     ----------
     encoding : Encoding
-        Of the request.
+        The request's.
     rejected : int
         Log records that are not counted; 0 is complete success.
     message : str

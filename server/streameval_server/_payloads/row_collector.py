@@ -37,7 +37,7 @@ class _Waiting:
     Attributes
     ----------
     outcomes : list of int or RequestError or None
-        Of each row; None while it is not settled.
+        Each row's outcome; None while it is not settled.
     left : int
         Rows that are not settled.
     is_settled : Future

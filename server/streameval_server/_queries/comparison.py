@@ -346,7 +346,7 @@ def _undefined(message: types_pb2.Metric, window: Window, found: Comparison) -> 
     """Return a metric without a value, and so without an interval."""
     reason = reason_value(window)
     if window.num_positive_ref and window.num_negative_ref:
-        # Of both classes there are cases, but none that counts for the rate.
+        # There are cases of both classes, but none that counts for the rate.
         reason = types_pb2.UndefinedReason.UNDEFINED_REASON_TOO_FEW
     message.undefined_reason = message.interval.undefined_reason = reason
     message.interval.level = found.level

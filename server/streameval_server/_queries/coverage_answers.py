@@ -47,7 +47,7 @@ class _Sum(NamedTuple):
     parts : tuple of weakref.ref
         Held, so that no other reference has the identity of one of these.
     identities : frozenset of int
-        Of the references.
+        The identities of `parts`.
     coverage : PaneCoverage
     """
 
@@ -98,7 +98,7 @@ class CoverageAnswers:
         Parameters
         ----------
         key
-            Of the selection.
+            The selection's key in the cache.
         parts : sequence of PaneCoverage
             At least one.
         """

@@ -128,7 +128,7 @@ def projection_message(
     Parameters
     ----------
     source : LabelSource
-        Of the window's stream.
+        The labels of the window's stream.
     resolved, window
         The selection, and its counts.
     level : float

@@ -29,7 +29,7 @@ class SummaryEntry:
     values : dict of str to float
         What streams can be ordered by; without undefined ones.
     p_value : float
-        Of the change; nan where undefined.
+        The p-value of the change; nan where undefined.
     num_open_alarms : int
     is_waiting : bool
         Whether labels of the window are still to come.

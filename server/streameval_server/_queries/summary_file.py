@@ -49,7 +49,7 @@ class KeptSummary(NamedTuple):
     encoded : bytes
         The message, with its projection.
     create_revision : int
-        Of the stream.
+        The revision that created the stream.
     valid_until_us : int
         When time alone changes it.
     is_current : bool

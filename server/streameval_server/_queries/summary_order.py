@@ -114,7 +114,7 @@ class Ranking:
         All streams, in order.
     rows : tuple of Row
     keys : tuple of Key
-        Of the rows.
+        The key of each row.
     groups : tuple of Group
         Empty where streams are not grouped.
     num_alarms, num_fallen, num_pending, num_failed : int
@@ -143,8 +143,8 @@ class Ranking:
 def evident_changes(entries: Sequence[SummaryEntry]) -> frozenset[str]:
     """Return the streams with evidence that they changed: Benjamini and Hochberg at 5 %.
 
-    Of these at most `MAX_FALSE_SHARE` have not changed, on average, if the streams do not depend on
-    one another. O(n log n).
+    On average, at most `MAX_FALSE_SHARE` of the returned streams have not changed, if streams do
+    not depend on one another. O(n log n).
     """
     known = [entry for entry in entries if not math.isnan(entry.p_value)]
     if not known:

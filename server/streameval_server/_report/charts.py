@@ -28,7 +28,7 @@ class Plot:
     Attributes
     ----------
     width, height : int
-        Of the whole drawing, in pixels.
+        The size of the whole drawing, in pixels.
     x, y : (float, float)
         The ends of the axes.
     """

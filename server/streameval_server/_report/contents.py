@@ -60,15 +60,15 @@ class Contents:
         Steps of time, oldest first, from the first one with cases; empty with a half-life.
     curve, histogram
     reliability : GetReliabilityResponse or None
-        Of scores on the probability scale.
+        None unless scores are on the probability scale.
     ranking : RankSegmentsResponse or None
     falls : tuple of Fall or None
-        Since when each of the first segments of the ranking is lower.
-        Of streams with segment keys.
+        Since when each of the first segments of the ranking is lower. Ranking and falls are None
+        for streams without segment keys.
     alarms : AlarmStatus or None
-        Of streams that declare alarms.
+        None unless the stream declares alarms.
     projection : Projection or None
-        Of a window of the whole stream whose labels are to come.
+        None unless the window is of the whole stream and labels are still to come.
     """
 
     stream: stream_pb2.Stream

@@ -142,7 +142,7 @@ class Runtime:
     queries : QueryThreads
         The threads that compute answers.
     quota : QueryQuota
-        Of the queries under way.
+        Limits the queries in progress.
     limits : Limits
         The server's.
     cache_bytes : callable

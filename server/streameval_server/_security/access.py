@@ -69,7 +69,7 @@ class Guard:
     Attributes
     ----------
     streams : AnswerStreams
-        Of all calls in progress.
+        The streams of the answers to all calls in progress.
 
     Raises
     ------

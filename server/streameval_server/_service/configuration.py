@@ -141,7 +141,7 @@ class Configuration:
         Parameters
         ----------
         encoding : str
-            Of the console or file that the text is for.
+            The encoding of the console or file that receives the text.
         """
         lines, table = [], ""
         for name, setting in _SETTINGS.items():

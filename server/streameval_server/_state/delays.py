@@ -44,7 +44,8 @@ _MIDDLE = 2 / (1 + _GAMMA)
 """What lies at most 1 % from both bounds of a bucket, over its upper bound."""
 
 _MIDDLES_US = np.exp2(np.arange(2**15) / _BUCKETS_PER_DOUBLING) * _MIDDLE
-"""Of each bucket but `_ZERO`. (By numpy 1.26 the quotient of 16-bit integers has 32 bits.)"""
+"""The middle of each bucket but `_ZERO`. (In numpy 1.26 the quotient of 16-bit integers has 32
+bits.)"""
 
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that arrived with their prediction, or before it."""

@@ -307,7 +307,7 @@ class Joins(IdSegments):
         Parameters
         ----------
         now_us
-            Of the rows, by the clock that they are dated by.
+            The time of the rows, by the clock that dates them.
         due_us
             The log's time up to which ids fall due.
         lag_us

@@ -57,7 +57,7 @@ class Predictions(NamedTuple):
     scores : float64[n]
     event_us : int64[n]
     codes : uint16[n, keys]
-        Of segments, behind the group of the cluster where there is one.
+        Segment codes; the cluster's group stands before them if clusters are declared.
     """
 
     ids: Sequence[bytes]
@@ -82,7 +82,7 @@ class CountedRows(NamedTuple):
     signs : int64[n]
         1 or -1.
     codes : uint16[n, keys]
-        Of segments, behind the group of the cluster where there is one.
+        Segment codes; the cluster's group stands before them if clusters are declared.
     units : int64[n] or None
         The weight of each in units of 2**-16, above 0; None where each weighs 1.
     """
@@ -206,7 +206,7 @@ class PairJoiner:
         Parameters
         ----------
         side, rows, now_us
-            Of the stream.
+            The stream's side, its predictions, and its time.
         found
             The ids in the table of their stream, if they are known.
         is_told_again

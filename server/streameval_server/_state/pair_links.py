@@ -35,7 +35,7 @@ class StreamSlots(NamedTuple):
     slots : int64[n]
         -1 where the stream has no slot of the id.
     links : SlotLinks
-        Of the stream and the pair.
+        The links from this stream's slots to the pair's.
     """
 
     ids: Sequence[bytes]

@@ -52,7 +52,7 @@ class PairPane:
         By slice; `WHOLE` is the whole.
     seen : dict of int to (int, int, int)
     revision : int
-        Of its last change.
+        Log revision of its last change.
     """
 
     __slots__ = ("_thresholds", "counts", "revision", "seen", "shape")
@@ -108,9 +108,9 @@ class PairPanes:
     beyond_retention : int
         Rows whose pane was gone.
     thresholds : (float or None, float or None)
-        That the streams declare now.
+        The thresholds that the streams declare now.
     revision : int
-        Of the changes that follow.
+        Log revision that the next changes record.
     """
 
     def __init__(self, settings: PairSettings) -> None:

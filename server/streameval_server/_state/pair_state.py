@@ -59,7 +59,7 @@ class PairState:
     Parameters
     ----------
     info, limits
-        Of the pair, of the server.
+        The pair's, the server's.
     now_us : int
         The time up to which things fell due.
 
@@ -78,7 +78,7 @@ class PairState:
     look_us : int or None
         When it is looked at next; None where nothing was counted since the last look.
     lag_us : int
-        Of its streams, the longer one; see `StreamState`.
+        The longer lag of its two streams; see `StreamState`.
     last_view : PairView or None
     """
 

@@ -44,7 +44,7 @@ class PaneStore:
     Attributes
     ----------
     bits, scale
-        Of the cells of panes and slices.
+        The resolution and scale of cells in panes and slices.
     slices : dict of int to Part
         All-time counts by the number of the slice. Slices lack the open panes' counts; the
         whole always exists and has everything.

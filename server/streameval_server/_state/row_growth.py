@@ -132,7 +132,7 @@ def max_growth_bytes(rows: Rows, settings: StreamSettings) -> int:
     rows
         A batch or merge.
     settings
-        Of its stream.
+        Its stream's.
     """
     keys = len(settings.segment_keys)
     if isinstance(rows, MergeRows):

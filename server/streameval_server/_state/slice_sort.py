@@ -61,7 +61,7 @@ def sort_by_cell(cases: UnsortedCases, codes: CodeArray, bits: int, scale: Scale
     cases, codes
         The cases, and their segment codes.
     bits, scale
-        Of the cells.
+        The cells' resolution and scale.
     """
     negatives, positives = np.flatnonzero(~cases.labels), np.flatnonzero(cases.labels)
     lower, low_ranks = rank_cells(cases.scores[negatives], bits, scale)

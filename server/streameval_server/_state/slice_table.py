@@ -85,7 +85,7 @@ class SliceTable:
     Parameters
     ----------
     bits, scale
-        Of the cells.
+        The cells' resolution and scale.
     """
 
     def __init__(self, bits: int, scale: Scale) -> None:

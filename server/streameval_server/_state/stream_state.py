@@ -64,7 +64,7 @@ class StreamState:
     Parameters
     ----------
     info, limits
-        Of the stream, of the server.
+        The stream's, the server's.
     due_us
         The time up to which things fell due: where its panes begin to coarsen.
 

@@ -99,7 +99,7 @@ class WatchedRows:
     def __init__(self) -> None:
         self._pending: list[Callable[[], ReadRows]] = []
         self._pending_bytes = 0
-        # Of cases, in their order: the pane of some number of them, or the pane of each.
+        # For runs of cases in their order: their common pane and number, or the pane of each.
         self._panes: list[tuple[int, int] | IntArray] = []
         self._panes_bytes = 0
         self.size = 0

@@ -90,7 +90,7 @@ class CallRunner:
     guard
         Authorises them.
     log
-        Of all calls.
+        Records all calls.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class LimitedProtocol(HeadTimeoutProtocol):
     Parameters
     ----------
     limits
-        Of its port.
+        Its port's.
     others
         As of uvicorn's protocol.
     """
@@ -114,7 +114,7 @@ class TlsLine(SSLProtocol):
     http
         The connection.
     context
-        Of its certificates.
+        Has its certificates.
     """
 
     max_size = 1 << 16  # of the buffer that every connection has; asyncio's is four times as long

@@ -44,7 +44,7 @@ class HttpServer:
     certificates
         The server's; None for plain HTTP.
     limits
-        Of its connections.
+        Limits its connections.
     stop_grace_s
         Seconds that requests in progress get when it stops.
 

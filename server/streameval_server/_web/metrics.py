@@ -85,7 +85,7 @@ class Metrics:
     window_s, max_series
         As in StreamMetrics.
     intake
-        Of payloads; None where none are taken.
+        Takes payloads; None if the server takes none.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class PairMetrics:
         Parameters
         ----------
         before : PairReadings
-            Of the scrape before.
+            The previous scrape's.
         room : int
             How many series there may be.
         """

@@ -61,7 +61,7 @@ async def read_projections(
     names : iterable of str
         The streams that have projections.
     before : ProjectionReadings
-        Of the scrape before.
+        The previous scrape's.
     selection : callable
         Returns a stream's window.
     """

@@ -110,7 +110,7 @@ class StreamReadings:
     pairs : PairReadings
         As far as the limit on series allows.
     projections : ProjectionReadings
-        Of those streams whose labels come by id, as far as the limit on series allows.
+        For streams whose labels come by id, as far as the limit on series allows.
     """
 
     by_name: dict[str, _StreamReading] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class Backup:
     size : int
         In bytes.
     sha256 : str
-        Of the file, in hexadecimal.
+        The file's checksum, in hexadecimal.
     """
 
     revision: int

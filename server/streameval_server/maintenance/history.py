@@ -30,8 +30,8 @@ def replay_until(
 ) -> Engine:
     """Return the engine as it was at a revision. O(bytes of the log up to that revision).
 
-    The log is only read; a server may be running on it. Of a log that has lost acknowledged
-    rows only the states before them are returned.
+    The log is only read; a server may be running on it. If the log has lost acknowledged rows, only
+    states before the first lost row are returned.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class RepairedLog:
     revision : int
         The last revision of the log, as before.
     state_hash : str
-        Of the state that the mended log gives.
+        The hash of the state that the mended log gives.
     """
 
     first: int
@@ -78,7 +78,7 @@ def repair(
     Parameters
     ----------
     directory
-        Of a server that is stopped; its log is only read.
+        The data directory of a stopped server; its log is only read.
     target
         Created when it does not exist; must be empty when it does.
     limits
@@ -213,8 +213,8 @@ class _Mending:
             for row in pieces(part, base.parts[part].revision, data):
                 target.write_parts([row])
         target.write_base(base.to_bytes(), [])
-        # Of the row of the base's own revision only the revision and the checksum are read: they
-        # tell how far the log has come, and what the next row continues.
+        # Readers use only the revision and checksum of the row at the base's own revision: how far
+        # the log has come, and the checksum that the next row's is computed on from.
         crc32 = source.checksum_at(base.revision)
         target.append(
             [

@@ -66,7 +66,7 @@ class Verification:
     revision : int
         The last revision that could be applied.
     state_hash : str
-        Of the state at that revision.
+        The hash of the state at that revision.
     """
 
     findings: list[Finding] = field(default_factory=list)
