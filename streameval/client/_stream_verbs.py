@@ -493,7 +493,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         metric : str
             The figure that the labels are to narrow most; one with a gradient.
         threshold, prevalence : float, optional
-            Of figures that take them; the threshold is the stream's by default.
+            For figures that take them; the threshold is the stream's by default.
         seed : int, optional
             From 0 to 2^64 - 1; a random one by default, which the answer has. With the
             revision of the answer it repeats the draw: ``streameval admin sample``.

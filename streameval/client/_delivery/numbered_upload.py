@@ -56,7 +56,7 @@ class UploadRefusal(NamedTuple):
     message : str
         The server's.
     code : int
-        Of gRPC.
+        A status code of gRPC.
     field : str
         Path of the field at fault inside the batch, with the row; empty without one.
     """

@@ -33,7 +33,7 @@ class AlarmSettings(Result):
     watches : mapping of str to float
         What is watched, as `DriftDetector` names it, and the tolerance of each.
     mean_time_to_false_alarm : timedelta
-        Of all watches together.
+        The mean time for all watches together.
     pane : timedelta
         The time of one observation; cases that depend on one another should be in one.
     maturity : timedelta

@@ -72,7 +72,7 @@ class AlarmStatus(Result):
         The time that is compared with, or will be.
     watching_since : datetime or None
     evidence : mapping of str to float
-        Of each watch, as a share of what raises an alarm, from 0 to 1.
+        Each watch's evidence, as a share of what raises an alarm, from 0 to 1.
     alarms : tuple of StreamAlarm
         Those that are open, and the newest others, 32 at most; oldest first.
     left_out : int

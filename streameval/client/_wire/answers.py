@@ -180,7 +180,7 @@ class SegmentRanking(Result):
         Log revision that the answer includes.
     window : (datetime, datetime) or None
     coverage : StreamCoverage or None
-        Of the whole window.
+        The coverage of the whole window.
     warnings : tuple of str
         Reasons to doubt the result.
     prevalence : float or None
@@ -217,7 +217,7 @@ class StreamLabelSample(Result):
     ids : tuple of str
         Drawn ids, in random order; empty unless asked for.
     label_probabilities : tuple of float
-        Of each id: comes back with its label.
+        Each id's probability, to be sent back with its label.
     is_proportional : bool
         Whether bands get labels in proportion to their predictions, because too little is
         known: a class has no label yet, or the metric is infinite.
@@ -289,7 +289,7 @@ class StreamReliability(Result):
     table : ReliabilityTable
         Mean score and observed rate of each bin that has cases.
     limits : tuple of (float, float)
-        Of each bin, the confidence limits of its observed rate, if cases are independent;
+        The confidence limits of each bin's observed rate, if cases are independent;
         nan where too few effective cases have weights.
     level : float
         Their nominal coverage.

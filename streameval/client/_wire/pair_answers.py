@@ -64,7 +64,7 @@ class PairCounters(Result):
     Attributes
     ----------
     repeated_predictions : int
-        Of an id that the stream had predicted already: the first counts.
+        Predictions of an id that the stream had predicted already: the first counts.
     repeated_labels, relabelled : int
         Labels that repeated a known one, and that changed one.
     retracted, expired, expired_early : int
@@ -130,7 +130,7 @@ class PairCoverage(Result):
     shared : int
         Ids that both have scored.
     shared_share : float or None
-        Of the ids that any of them scored; None without any.
+        Share of shared ids in all ids that either has scored; None without any.
     labelled, positives, negatives : int
         Shared ids whose label counts; the figures are computed from them.
     """
@@ -163,7 +163,7 @@ class Disagreement(Result):
     threshold_a, threshold_b : float
     both_flag_positives, both_flag_negatives : int
     only_a_positives, only_a_negatives : int
-        Of the positives a was right, of the negatives b.
+        Cases that only a flags: a is right on the positives, b on the negatives.
     only_b_positives, only_b_negatives : int
     neither_positives, neither_negatives : int
     share : float or None
@@ -236,7 +236,7 @@ class PairComparison(Comparison):
     in_cells : bool
         Whether scores are cut into cells, of which only the variance is computed.
     segments : tuple of PairComparison
-        Of each value of the segment key that was asked for, the most shared ids first.
+        One for each value of the requested segment key, the most shared ids first.
     """
 
     names: tuple[str, str]
