@@ -37,7 +37,7 @@ def evaluate(
     if plot is not None and plot.suffix.lower() not in PLOT_SUFFIXES:
         raise StreamEvalError(f"--plot {plot}: use {', '.join(PLOT_SUFFIXES)}")
     evaluator = Evaluator(resolution=resolution)
-    with progress_bar(f"reading {file.name}", show=True) as progress:
+    with progress_bar(f"reading {file.name}") as progress:
         for rows in read_rows(file, layout):
             evaluator.add_cases(labels=rows.labels, scores=rows.scores, **rows.weighting())
             progress(rows.progress)
@@ -67,7 +67,7 @@ def evaluate_by(
     metric = HEADLINE if metric is None else metric
     check_prevalence(None, metric)
     evaluators: dict[Any, Evaluator] = {}
-    with progress_bar(f"reading {file.name}", show=True) as progress:
+    with progress_bar(f"reading {file.name}") as progress:
         for rows in read_rows(file, layout):
             values, codes = factor_of_columns(rows.by, "by")
             for code, value in enumerate(values):

@@ -29,7 +29,7 @@ from streameval.client._wire import calls
 from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from streameval.cli._pieces import Piece
@@ -190,7 +190,6 @@ class Load:
         *,
         oldest: tuple[Any, Path] | None,
         joins: bool,
-        on_piece: Callable[[Piece], None],
     ) -> LoadResult:
         """Send the pieces that are not durable yet; return once all are.
 
@@ -202,8 +201,6 @@ class Load:
             The earliest event time, and the file that has it.
         joins : bool
             Whether there are labels by id, so that those which meet a prediction are counted.
-        on_piece : callable
-            Called with each piece, sent or not.
 
         Raises
         ------
@@ -217,7 +214,7 @@ class Load:
             if not first and oldest is not None:
                 self._check_retention(oldest, info.settings.retention, upload.time_us, ["update"])
             before = self._met(0) if joins else 0
-            result = self._send(upload, first, pieces, on_piece)
+            result = self._send(upload, first, pieces)
             if result.sent_labels:
                 result.joined = self._met(result.revision) - before
             return result
@@ -229,7 +226,6 @@ class Load:
         upload: NumberedUpload,
         durable: int,
         pieces: Iterable[Piece],
-        on_piece: Callable[[Piece], None],
     ) -> LoadResult:
         result = LoadResult()
         content = hashlib.blake2b(digest_size=8)
@@ -253,7 +249,6 @@ class Load:
                         f"that were pushed to {self._stream} before: a file was added, changed or "
                         "removed; undo it, or push these files as another load: --source NAME"
                     )
-            on_piece(piece)
             _drop_settled(unsettled, upload, result)
         if sequence < durable:
             raise StreamEvalError(

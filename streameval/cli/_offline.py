@@ -48,7 +48,7 @@ def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json
         raise StreamEvalError("give a FILE or --data, not both")
     else:
         limits, path = _configured(None, config)[1], file
-    with progress_bar(f"verifying {path.name}", show=True) as progress:
+    with progress_bar(f"verifying {path.name}") as progress:
         found = maintenance.verify(path, limits, progress=progress)
     if as_json:
         print_json(
@@ -98,7 +98,7 @@ def backup(file: Path | None, data: Path | None, config: Path | None) -> None:
 def restore(file: Path, data: Path, config: Path | None) -> None:
     """Make a data directory from a backup."""
     limits = _configured(None, config)[1]
-    with progress_bar(f"verifying {file.name}", show=True) as progress:
+    with progress_bar(f"verifying {file.name}") as progress:
         found = maintenance.restore(file, data, limits, progress=progress)
     out.print(
         f"{data} is at revision {found.revision}: start a server with --data {data}",

@@ -115,7 +115,7 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
     data = file.read_bytes()
     with (
         closing(transport(address)) as server,
-        progress_bar(f"importing {file.name}", show=True) as progress,
+        progress_bar(f"importing {file.name}") as progress,
     ):
         header = admin_pb2.ImportStreamHeader(name=stream or "", total_bytes=len(data))
         requests = _import_requests(admin_pb2.ImportStreamRequest, header, data, progress)
@@ -130,7 +130,7 @@ def import_pair(address: str, file: Path, a: str, b: str) -> None:
     data = file.read_bytes()
     with (
         closing(transport(address)) as server,
-        progress_bar(f"importing {file.name}", show=True) as progress,
+        progress_bar(f"importing {file.name}") as progress,
     ):
         header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
         requests = _import_requests(admin_pb2.ImportPairRequest, header, data, progress)
@@ -172,7 +172,7 @@ def _download(
 ) -> tuple[Any, Any, str]:
     """Write the answer's pieces; return the first and the last, and the SHA-256 of all."""
     digest, size, first, piece = hashlib.sha256(), 0, None, None
-    with progress_bar(title, show=True) as progress:
+    with progress_bar(title) as progress:
         for piece in server.watch(call):
             first = first or piece
             target.write(piece.data)

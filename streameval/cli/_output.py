@@ -49,22 +49,32 @@ err = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal's stderr; yield a function that sets it to a share in [0, 1]."""
-    if not (show and err.is_terminal):
-        yield lambda _share: None
+def progress_bar(title: str) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal's stderr; yield a function that sets it.
+
+    It takes the share that is done, in [0, 1], and for a speed how many rows that was.
+    """
+    if not err.is_terminal:
+        yield lambda _share, _rows=0: None
         return
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
+        TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
         console=err,
         transient=True,
     )
+    task = bar.add_task(title, total=1.0, speed="")
+
+    def show(share: float, rows: int = 0) -> None:
+        elapsed_s = bar.tasks[0].elapsed
+        speed = f"{rows / elapsed_s:,.0f} rows/s" if rows and elapsed_s else ""
+        bar.update(task, completed=share, speed=speed)
+
     with bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+        yield show
 
 
 def print_json(values: object) -> None:

@@ -13,21 +13,19 @@ from streameval._common.redaction import redact_tokens
 from streameval.cli._connection import transport
 from streameval.cli._errors import one_line
 from streameval.cli._load import Load, load_name
-from streameval.cli._load_bar import load_bar
 from streameval.cli._options import parse_settings
-from streameval.cli._output import err, out
+from streameval.cli._output import err, out, progress_bar
 from streameval.cli._pieces import read_pieces
 from streameval.cli._push_spool import push_spool
 from streameval.cli._rejects import RejectsFile
 from streameval.client._delivery.spool import is_spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from streameval.cli._load import LoadResult
-    from streameval.cli._load_bar import LoadProgress
     from streameval.cli._pieces import Piece
     from streameval.cli._rejects import RejectedRows
     from streameval.cli._rows import Layout
@@ -110,13 +108,9 @@ def push(
         else:
             load.create_if_missing(declared)
         again = None if file_of_rejects is None else file_of_rejects.counting()
-        with load_bar(f"pushing to {stream}") as progress:
-            result = load.send(
-                _pieces(files, stream, progress, again),
-                oldest=oldest,
-                joins=labels is not None,
-                on_piece=progress.count,
-            )
+        with progress_bar(f"pushing to {stream}") as show:
+            pieces = _pieces(files, stream, show, again)
+            result = load.send(pieces, oldest=oldest, joins=labels is not None)
     finally:
         connection.close()
     if rejected is not None and again is not None:
@@ -197,12 +191,11 @@ def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows
 def _check(path: Path, columns: Layout, stream: str, rejected: RejectedRows | None) -> _Checked:
     """Read a whole file or directory."""
     found = _Checked()
-    with load_bar(f"checking {path.name}") as progress:
+    with progress_bar(f"checking {path.name}") as show:
         for piece in read_pieces(path, columns, stream, rejected):
             found.rows += piece.rows
             found.positives += piece.positives
-            progress.count(piece)
-            progress.show(piece.progress)
+            show(piece.progress, found.rows)
             if piece.oldest is not None and piece.newest is not None:
                 oldest = piece.oldest, piece.path
                 found.oldest = min(found.oldest or oldest, oldest)
@@ -229,14 +222,16 @@ def _report_facts(
 def _pieces(
     files: list[tuple[Path, Layout]],
     stream: str,
-    progress: LoadProgress,
+    show: Callable[..., None],
     rejected: RejectedRows | None,
 ) -> Iterator[Piece]:
     """Yield the pieces of all files in their order."""
+    rows = 0
     for number, (path, columns) in enumerate(files):
         for piece in read_pieces(path, columns, stream, rejected):
             yield piece
-            progress.show((number + piece.progress) / len(files))
+            rows += piece.rows
+            show((number + piece.progress) / len(files), rows)
 
 
 def _report_rejects(rejected: RejectedRows, file: Path | None) -> None:
