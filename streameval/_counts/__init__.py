@@ -5,8 +5,8 @@ From the bottom up:
 - `exact`: exact sums of products, and the limit on all counts together.
 - `keys`, `resolution`: doubles as ordered integers, and scores reduced to cells.
 - `run`: one class's distinct scores, sorted, with counts; `insertion`: values inserted into long
-  columns. `layered_run`: a large run with a small one beside it. `multiset`: a run for each
-  class, and how they interleave.
+  columns. `layered_run`: a large run, and a small run that is merged into it when read.
+  `multiset`: a run for each class, and how they interleave.
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
 - `ascending`: ranks where nothing ties. `groups`, `cumulative`: the integers that metrics are
   computed from. `view`: the protocol by which queries read them.
@@ -17,7 +17,7 @@ From the bottom up:
   `evaluator_codec`: one that may have clusters or weights. `state_decoder`: many of them,
   verified together (`encoded_states`) and opened later (`encoded_counts`).
 - `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
-  each group beside the whole's, and states with clusters as bytes.
+  each group in addition to the whole counts, and states with clusters as bytes.
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
 - `accumulator`, `pending_weights`: the current state and the changes that are not merged yet.

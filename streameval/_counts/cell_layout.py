@@ -55,7 +55,7 @@ def cell_keys(scores: FloatArray, scale: Scale) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The range of the negative numbers (or keys) in use, and that of the others.
+    """The range of the negative numbers (or keys) in use, and the range of the others.
 
     Attributes
     ----------

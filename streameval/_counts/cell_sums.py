@@ -186,7 +186,7 @@ def sum_cells(
     ----------
     parts : sequence of (PackedCounts, ScoreCounts or CellSums, int)
         Counts, not all empty, or tables of them, and the resolution of their cells, at
-        least that of the result.
+        least `bits`.
     bits : int
         Significant bits of the result, at least 1.
     scale : {"plain", "probability"}

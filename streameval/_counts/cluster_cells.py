@@ -4,10 +4,10 @@ A score below 0 or above 1 keeps 8 significant bits; one in [0, 1] keeps 8 of it
 from the nearer end. So the cells depend on the score alone, neither on the resolution nor on
 the scale of the whole, and sums are the same in any order.
 
-Cells are numbered in order. Below 1 numbers are those of the probability scale, to which the
-plain scale below 0 belongs, less 1: so the cell of 0 is far from the least positive ones only
-in the gap that a `NumberLayout` omits. From 1 on those of the plain scale follow at once,
-though a distance from 1 could be smaller than that of any double.
+Cells are numbered in order. A score below 1 gets its number on the probability scale (below 0
+both scales agree), less 1: so the cell of 0 is far from the least positive ones only in the
+gap that a `NumberLayout` omits. A score from 1 on gets its number on the plain scale; these
+numbers follow at once, without room for distances from 1 that no double has.
 """
 
 from __future__ import annotations

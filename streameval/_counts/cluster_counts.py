@@ -1,6 +1,6 @@
 """The cases of each group of clusters, in the cells of `cluster_cells`.
 
-They stand beside an evaluator's whole counts, only for the variance between groups.
+An evaluator keeps them in addition to its whole counts, for the variance between groups alone.
 
 Memory: 18 B for each cell, group and class that has cases.
 """

@@ -194,7 +194,7 @@ def _check_declared(clusters: Any, groups: int | None, *, field: str) -> None:
 
 
 def _checksums(keys: Sequence[Any]) -> ClusterChecksums:
-    """Return the CRC-32 of each key; that of each distinct key is computed once."""
+    """Return the CRC-32 of each key, computed once for each distinct key."""
     kinds = {_kind_of_type(each) for each in set(map(type, keys))}
     if len(kinds) > 1 or None in kinds:
         raise _refused_key(keys)

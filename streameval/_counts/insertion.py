@@ -1,6 +1,7 @@
-"""Values inserted into a long column, whose other values move by steps: one pass.
+"""Insert a few values into a long column in one pass.
 
-What a small change does to a sorted column of scores, and to the ranks beside it.
+A small change inserts them into a sorted column of scores, and shifts the ranks of the scores
+after each insertion by a step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A large run and the cases added since as a small one beside it, merged when it is read.
+"""A large run, and a small run of the cases added since; reading merges the two.
 
-Most metrics need of the negatives only how many rank below each positive, which a merge of few
-cases updates (`multiset`). So the scores of a million negatives need not be copied for each
-thousand new ones: these are merged with the small run, and that with the large one when it has
-grown to a sixteenth, or when the scores themselves are read.
+Of the negatives, most metrics need only how many rank below each positive; a few new cases
+update these ranks (`multiset`). So the scores of a million negatives need not be copied for
+each thousand new ones: new cases are merged with the small run. The small run is merged with
+the large one when it has grown to a sixteenth of it, or when the scores themselves are read.
 
-Cost: O(d log d + k) to add d scores beside k, O(n) once in n/16 scores or for a reader.
+Cost: O(d log d + k) to add d scores to a small run of k; O(n) for each n/16 scores added, or
+when the scores are read.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def check_mergeable(states: Sequence[State]) -> Scale:
 
 
 def subtract_states(whole: State, part: State) -> State:
-    """Return the counts of a state without those of one of its parts.
+    """Return a state less the counts of one of its parts.
 
     The result has the lower resolution of the two.
 

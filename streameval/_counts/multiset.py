@@ -182,7 +182,7 @@ def _updated_ranks(
 ) -> tuple[IntArray, IntArray | None]:
     """Return the ranks after a small signed change, in a few passes over the positives.
 
-    `places` are those of the changed positives among the ones before.
+    `places` says where the changed positives are among the positives before the change.
     """
     above, tied = before.ranks()
     old = before.positives.scores

@@ -180,7 +180,7 @@ def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) ->
         numbers += starts[0]
         numbers[run.jump_at + 1 :] += jumps[0]
         return numbers
-    # A step of 0 comes before those of each run, so that columns are as long as their runs.
+    # Each run's steps get a leading 0, so that a column is as long as its run.
     zero = bytes(runs[0].step_width)
     columns = b"".join(
         part

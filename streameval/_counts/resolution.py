@@ -61,9 +61,9 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
     bits : int
         Significant bits to keep, from `MIN_BITS` to `MAX_BITS`.
     scale : {"plain", "probability"}
-        "plain" counts significant bits of the score. "probability" counts those
-        of the score up to 1/2 and those of 1 - score above, so that cells are as
-        fine near 1 as near 0. Probabilities are dense at both ends.
+        "plain" keeps significant bits of the score. "probability" keeps bits of the score
+        up to 1/2 and bits of 1 - score above, so that cells are as fine near 1 as near 0:
+        probabilities are dense at both ends.
 
     Returns
     -------
@@ -226,14 +226,14 @@ def largest_bits(
     scores.sort(kind="stable")  # a stable sort of two ascending arrays is a merge
     keys = to_key(scores)
     if scale == "probability":
-        # Above 1/2 the cells are those of the complements, in reverse order.
+        # Above 1/2 a score is in the cell of its complement, and cells are in reverse order.
         upper = scores >= 0.5
         keys = np.where(upper, -to_key(1.0 - np.maximum(scores, 0.5)), keys)
     # As unsigned numbers, the sign is the highest bit, which is dropped last.
     differing = (keys[1:] ^ keys[:-1]).view(np.uint64)
     if scale == "probability":
         differing[upper[1:] != upper[:-1]] = np.iinfo(np.uint64).max
-    # Each neighbour that still differs starts another cell, beside the first cell.
+    # The lowest score starts the first cell; each neighbour that still differs starts another.
     place = len(differing) - max_cells
     last = int(np.partition(differing, place)[place])
     return MAX_BITS - max(dropped, last.bit_length())

@@ -132,9 +132,9 @@ class State:
     def pack(self) -> None:
         """Keep the counts as bytes, which take less memory until they are read. O(n).
 
-        The content stays the same, so the state is still immutable to its readers. States whose
-        counts cannot be packed stay as they are: exact and weighted ones, those by clusters, and
-        those of cells below one bit; so do counts as bytes that take little.
+        The content stays the same, so the state is still immutable to its readers. A state stays
+        as it is where its counts cannot be packed (they are exact, weighted, counted by clusters,
+        or in cells of less than one bit), and where they are bytes that take little memory.
         """
         stored = self.stored
         is_small = stored is not None and stored.memory_bytes <= MAX_UNPACKED_BYTES
@@ -304,7 +304,7 @@ class State:
         return None if answers is None else answers.get(key)
 
     def keep(self, key: Hashable, answer: T) -> T:
-        """Cache an answer that was computed with those of other states. O(1)."""
+        """Cache an answer that was computed together with other states' answers. O(1)."""
         answers = self._answers
         if answers is None:
             with _ANSWERS_LOCK:

@@ -1,8 +1,8 @@
 """The counts of a sum as the table in which they were added, for further sums.
 
-The sum of the unchanged panes of a window is added to the changed one again and again, and
-seldom read. As a table it takes part in each sum without its scores being laid out anew, and
-the whole then has its ranks without a search. It is opened like packed counts if it is read.
+A window adds the sum of its unchanged panes to the changed pane again and again, and seldom
+reads that sum. Kept as a table it is added without laying out its scores again, and the
+whole then has its ranks without a search. A reader opens it like packed counts.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class WeightedRun:
     Attributes
     ----------
     scores : float64[n]
-        As those of `Run`.
+        As in `Run`.
     cases : int64[n]
         How many cases have each score, at least 1; negative in a change that removes.
     units : int64[n]
