@@ -51,9 +51,9 @@ class DriftDetector:
     Parameters
     ----------
     reference : Evaluator or Window
-        The cases to compare with, for instance those of the first mature week; at least 30
-        of each class. Read once and not kept. A window's panes show bursts, so that its
-        means are known to be uncertain.
+        The cases to compare with, for instance the first mature week's; at least 30 of each
+        class. Read once and not kept. A window's panes show bursts, so that its means are
+        known to be uncertain.
     watch : str or sequence of str
         ``"ranking"``: average precision, as the reference's precision at the scores of
         positives and what negatives cost it; ``"placement"``: AUC-ROC, as the share of the

@@ -219,8 +219,8 @@ class JoinOutcomes:
         self._check_takes_weights("label_probability")
         if self._joiner.settings.expired == "negative":
             message = (
-                "predictions that expire count as negatives, beside the drawn ones that stand "
-                "for them: labels are drawn with expired='drop'"
+                "predictions that expire count as negatives, although the drawn ones stand for "
+                "them: labels are drawn with expired='drop'"
             )
             raise InvalidInputError(message, field="expired")
         span_us = None

@@ -141,8 +141,8 @@ class LabelAllocation(Result):
         Raises
         ------
         InvalidInputError
-            When a value is invalid, an id comes twice, or the scores are not those that
-            the allocation was made for.
+            When a value is invalid, an id comes twice, or the allocation was made for
+            other scores.
 
         Notes
         -----

@@ -2,11 +2,11 @@
 
 - `sampling_variance`, `estimates`, `limits`, `unseen_cases`, `student`: from counts to limits;
   `intervals` has the queries, `bootstrap` the other method.
-- `compare`: the difference of two independent evaluators; `pair_difference`: that of
-  two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
-  cut into cells by `pair_cuts`), none of them twice (`pair_ids`). `pair_counts` has all of a
-  span of time, as bytes by `pair_codec`; `pair_comparison` answers, `pair_clusters` allows
-  for clusters, `pair_verdict` says it in a sentence.
+- `compare`: the difference of two independent evaluators; `pair_difference`: the difference
+  of two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
+  cut into cells by `pair_cuts`), none of them twice (`pair_ids`). `pair_counts` has all counts
+  of a span of time, `pair_codec` writes them as bytes; `pair_comparison` answers,
+  `pair_clusters` allows for clusters, `pair_verdict` says the answer in a sentence.
 - `fall`: since when a series of figures is lower.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
   `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window,

@@ -18,7 +18,7 @@ positives and n negatives, the worst order (`WorstOrder`, in the metric's row) i
 Some order attains each limit, so narrower limits would not hold for all data; all
 limits are then widened by the `ulps` of the metric's row, which covers rounding
 here and in the exact metric. References that were never scored are one tied
-group by definition: their tie is real and is not widened, and so is that of a
+group by definition: their tie is real and is not widened. Neither is the tie in a
 cell that holds a single double. Cells without positives change no metric. O(G)
 for G cells that hold positives.
 """

@@ -14,11 +14,11 @@ truth. These limits do not:
   lower limit is T - mean - z sigma. A gap of more than `_CERTAIN_ERRORS` s has a certain
   sign, and then no such excess.
 
-A bin's variance is that of its residuals, and at least that of a rate with one more case of
-each class, so that a bin of few cases of one class is not taken as certain.
+A bin's variance is the variance of its residuals, and at least the variance of a rate with one
+more case of each class, so that a bin of few cases of one class is not taken as certain.
 
-The ratio is that of the positives to the sum of the scores, given the scores: their number
-is a sum of independent labels, which varies no more than as many labels of equal
+The ratio divides the number of positives by the sum of the scores, which is taken as given.
+The number is a sum of independent labels, which varies no more than as many labels of equal
 probability (Hoeffding 1956), so Wilson's limits of their share hold.
 """
 
@@ -155,9 +155,9 @@ def calibration_interval(
     name : str
     level : float
     effective : float
-        Number of scored cases of equal weight that say as much as those of the view.
+        Number of scored cases of equal weight that say as much as the view's.
     effect : DesignEffect
-        That of clusters.
+        The design effect of clusters.
     anytime : bool
     refused : str or None
         Why there must be no limits.
@@ -207,7 +207,7 @@ def bin_limits(table: ReliabilityTable, effective: float, level: float) -> list[
     ----------
     table : ReliabilityTable
     effective : float
-        Number of cases of equal weight that say as much as those of the table.
+        Number of cases of equal weight that say as much as the table's.
     level : float
     """
     share = effective / float(table.counts.sum()) if len(table) else 0.0

@@ -146,9 +146,10 @@ def _of_negatives(
 def _greatest_squares(
     lower: FloatArray, upper: FloatArray, counts: FloatArray, total: int, left_out: int
 ) -> float:
-    """Return the greatest unbiased variance of values between these limits, which it changes. O(n).
+    """Return the greatest unbiased variance of values between these limits. O(n).
 
-    `counts` values lie between each pair of limits; those of `total` that are left out are 0.
+    `counts` values lie between each pair of limits; `left_out` more of the `total` are 0.
+    Overwrites `lower` and `upper`.
     """
     middle = lower + upper
     middle /= 2

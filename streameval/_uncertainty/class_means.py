@@ -2,12 +2,12 @@
 
 All figures are of the same rows: a row is a positive of its own class and a negative of
 every other, so the figures are dependent, and their variances must not be added. Here a
-row has one influence on the mean, the weighted sum of its influences on every figure, and
-the variance is that of these sums over independent rows. For one class it is the variance
+row has one influence on the mean: the weighted sum of its influences on every figure. The
+mean has the variance of these sums over independent rows. For one class this is the variance
 of `sampling_variance`; for two classes whose probabilities add up to 1, whose AUC-ROC are
 the same number, it is that number's variance and not half of it.
 
-The limits are those of an area in precision-recall space, on the logit scale, with
+The limits are computed as for an area in precision-recall space, on the logit scale, with
 1/sum(w^2/P) cases and Satterthwaite's degrees of freedom (Satterthwaite 1946) for classes
 with P positives and weight w. docs/groups-and-classes.md has the measured coverage.
 """

@@ -1,10 +1,10 @@
 """The design effect of an evaluator's clusters.
 
-It comes from the groups' coarse counts, whose sum has the same ratio of variances as the
-whole. It is trusted where the coarse cells' variance of independent cases is within a
-factor of 2 of the exact one. Else, as where no case was ranked wrongly and so nothing
-varies, the effect is that of the mean rank of each class, which tells whether cases of a
-cluster are alike.
+It is computed from the groups' coarse counts, whose sum has the same ratio of variances as
+the whole. It is trusted where the variance of independent cases in the coarse cells is within
+a factor of 2 of the exact one. Elsewhere, as where no case was ranked wrongly and so nothing
+varies, the effect on the mean rank of each class is taken instead: it tells whether cases of
+a cluster are alike.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def cluster_effect(
 
 
 def rank_gradient(cells: Groups) -> Gradient:
-    """Return that of the mean share of cases ranked above a case, of each class. O(K).
+    """Return the gradient of each class's mean share of cases ranked above a case. O(K).
 
     The shares are held: only the means over the classes move.
     """

@@ -100,14 +100,14 @@ class Comparison(Result):
         ``"TOO_FEW_EFFECTIVE"`` of weighted cases or ``"GRID_TOO_COARSE"``; None where there
         are. ``print`` says what to do.
     anytime : bool
-        Whether the limits and the p-value are those of a confidence sequence.
+        Whether the limits and the p-value come from a confidence sequence.
     e_value : float or None
         Of a pair: the evidence against no difference, 1 without any, valid however often it
         is looked at. If the models are equal it ever reaches A with a probability of at most
         1/A. nan where `reason` is, and below 50 cases of a class. None of independent sides.
     design_effect : float
-        Of a pair: how many times the variance of the difference is that of independent cases,
-        because of clusters; 1 without them. Limits allow for it as those of `Interval` do.
+        Of a pair: the factor by which clusters make the variance of the difference larger
+        than with independent cases; 1 without clusters. Limits allow for it as in `Interval`.
     warnings : tuple of str
         Reasons to doubt the result: both sides have as many cases of each class, from 20 on,
         as two models on the same cases have. ``print`` shows them.
@@ -173,8 +173,8 @@ def compare(
         changes with the prevalence, so by default both are rescaled to the
         prevalence of the two taken together. "own" compares them unscaled.
     threshold : float or (float, float), optional
-        Of the rates at a threshold: that of both, or of a and of b. It was chosen on other
-        data.
+        For the rates at a threshold: one for both sides, or one for a and one for b. It was
+        chosen on other data.
     cost_fp, cost_fn : float, optional
         Of the expected cost: what a false positive and a false negative cost, on both sides.
 
@@ -204,7 +204,7 @@ def compare(
     """
     check_level(level)
     if metric in BY_NAME and BY_NAME[metric].of_probabilities:
-        message = f"{metric} cannot be compared: its interval is not that of a difference"
+        message = f"{metric} cannot be compared: there is no interval for a difference of it"
         raise InvalidInputError(message, field="metric")
     fixed = _common_prevalence(a, b, metric, prevalence)
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
@@ -334,8 +334,8 @@ def square_and_add(
 ) -> Limits:
     """Return the limits of first minus second, by MOVER.
 
-    `correlation` is that of the two errors (Zou 2007, Psychological Methods 12:399);
-    `greatest` the largest difference that is possible.
+    `correlation` is the correlation of the two errors (Zou 2007, Psychological Methods
+    12:399), `greatest` the largest difference that is possible.
     """
     difference = first - second
     if math.isnan(first_limits[0]) or math.isnan(second_limits[0]):

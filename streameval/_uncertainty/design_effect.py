@@ -134,7 +134,7 @@ def _sums(values: npt.NDArray[Any], block: IntArray, num_blocks: int) -> FloatAr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DesignEffect:
-    """How much wider than of independent cases a variance is.
+    """By how much dependence makes a variance larger than with independent cases.
 
     Attributes
     ----------
@@ -142,9 +142,9 @@ class DesignEffect:
         max(1, V/V_iid); infinite if all cases are in one block, nan if the blocks keep
         too few bits of the scores to tell.
     freedom : float or None
-        The degrees of freedom of V; None as those of independent cases.
+        The degrees of freedom of V; None if V has as many as with independent cases.
     blocks : BlockSums or None
-        Those of the metric; None where it was estimated by another figure, or not.
+        The metric's; None where the effect was estimated by another figure, or not at all.
     max_chance : float
         A value up to this is as likely chance, and widens no interval.
     """
@@ -198,8 +198,8 @@ INDEPENDENT = DesignEffect(1.0)
 def correlation(first: DesignEffect, second: DesignEffect) -> float:
     """Return the correlation of two metrics' errors over the same groups of clusters. O(G).
 
-    The difference's variance is at least that of independent cases, so errors that move
-    together narrow the difference only as far as clusters have widened its two sides.
+    The difference never gets a smaller variance than with independent cases. So errors that
+    move together narrow the difference only as far as clusters have widened its two sides.
     """
     a, b = first.blocks, second.blocks
     if a is None or b is None or a.sums.size != b.sums.size:
@@ -216,7 +216,7 @@ def least_effect(blocks: BlockSums) -> float:
     """Return the design effect that dependence inside the blocks has at least, 1 or more.
 
     V/V_iid of independent cases is about chi-square over its degrees of freedom, so the
-    ratio is divided by the quantile of that (Wilson and Hilferty 1931). O(G).
+    ratio is divided by this distribution's quantile (Wilson and Hilferty 1931). O(G).
     """
     independent = blocks.independent_variance
     if not independent > 0:

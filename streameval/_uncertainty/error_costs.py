@@ -61,7 +61,7 @@ class ErrorCosts(NamedTuple):
 
 
 class ErrorShares(NamedTuple):
-    """The share of cases that are errors, and of those that are costlier errors."""
+    """The share of cases that are errors, and the share that are errors of the costlier kind."""
 
     errors: Figure
     costlier: Figure
@@ -74,7 +74,7 @@ class ErrorShares(NamedTuple):
 
 
 def error_shares(at: Confusion, costs: ErrorCosts, cases: float) -> ErrorShares:
-    """Return the shares of a confusion matrix, as those of `cases` cases of equal weight. O(1)."""
+    """Return the shares of a confusion matrix, scaled to `cases` cases of equal weight. O(1)."""
     whole = at.tp + at.fp + at.fn + at.tn
     unit = cases / whole if whole else 0.0
     costlier = at.fn if costs.cost_fn >= costs.cost_fp else at.fp
@@ -146,7 +146,7 @@ def _distances(share: Figure, alpha: float, *, anytime: bool) -> tuple[float, fl
 
 
 def _correlation(errors: float, costlier: float) -> float:
-    """Return that of the estimates of a share and of a part of it; 0 where one cannot vary."""
+    """Return the correlation of a share's estimate with a part's; 0 where one cannot vary."""
     if not 0 < costlier <= errors < 1:
         return 0.0
     return math.sqrt(costlier * (1 - errors) / (errors * (1 - costlier)))

@@ -128,9 +128,9 @@ def hidden_figures(
     the greatest upper limit of several figures:
 
     - AUC-ROC: the standard error grows by the most that placements inside the cells can
-      add to it, so the variance is at least the exact one. It is also at most that of
-      placements that are all 0 or 1. The limits are monotone between the bounds and the
-      estimates where these two variances are equal; at those the figures are.
+      add to it, so the variance is at least the exact one. It is capped at the variance
+      of placements that are all 0 or 1. The figures are at the bounds, and at the
+      estimates where the two variances are equal: between them the limits are monotone.
     - In precision-recall space: the bounds, with a variance that no order exceeds
       (`cell_variance`). That the limits are furthest out at the bounds, and not between
       them, is measured and not proven.
@@ -185,7 +185,7 @@ def _placement_figures(figure: Figure, lowest: float, highest: float) -> tuple[F
         return replace(figure, estimate=estimate, variance=min(figure.variance, cap))
 
     figures = [at(lowest), at(highest)]
-    # t (1 - t) = V/greatest; no estimate but 0 is below that of a single tied pair.
+    # t (1 - t) = V/greatest; the least estimate above 0 is a single tied pair's.
     square = max(1 - 4 * figure.variance / greatest, 0.0)
     root = max((1 - math.sqrt(square)) / 2, 1 / (2 * P * N))
     figures += [at(t) for t in (root, 1 - root) if lowest < t < highest]

@@ -1,11 +1,11 @@
 """Since when a series of figures is lower: one split of its steps, and how well it is known.
 
-Each step has a figure and its interval, from which its variance comes. Of all splits into the
-steps before and those from it on, the one is chosen whose means, weighted by precision, differ
-most in standard errors, the later one being lower; this is the maximum likelihood estimate for
-one drop in otherwise constant figures. Its p-value is that of the split, times the number of
-splits (Bonferroni), so at most a share of `MAX_P_VALUE` of constant series is said to have
-fallen; 1.6 % of simulated ones of 24 steps are.
+Each step has a figure and its interval, from which its variance comes. A split divides the
+steps into earlier and later ones; each part has a mean, weighted by precision. The split is
+chosen whose later mean is lower by the most standard errors; this is the maximum likelihood
+estimate for one drop in otherwise constant figures. The split's p-value is multiplied by the
+number of splits (Bonferroni), so at most a share of `MAX_P_VALUE` of constant series is said
+to have fallen; of simulated ones of 24 steps 1.6 % are.
 
 Which steps the drop may have come at is the likelihood ratio's confidence set with the limits of
 Siegmund (1988, International Statistical Review 56:31-48): twice the log-likelihood that a split

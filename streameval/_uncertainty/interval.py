@@ -37,10 +37,10 @@ class Interval(Result):
     anytime : bool
         Whether it holds at any number of looks (a confidence sequence).
     design_effect : float
-        How many times the metric's variance is that of as many independent cases of equal
-        weight, because of weights or of the clusters that were declared: 1 without both;
-        of a decayed window because of clusters alone. Limits allow for that of weights,
-        and for that of clusters from 1.3 on, where it exceeds 1 by its standard error. nan
+        The factor by which weights or declared clusters make the metric's variance larger
+        than with as many independent cases of equal weight: 1 without both; in a decayed
+        window the effect of clusters alone. Limits allow for the effect of weights, and for
+        the effect of clusters from 1.3 on, where it exceeds 1 by its standard error. nan
         where scores differ only in bits that the groups of clusters do not keep.
     refused : str or None
         Why there are no limits although there are cases enough.
@@ -116,6 +116,6 @@ def dependence_warning(least_effect: float) -> str | None:
         return None
     return (
         f"cases of one pane are dependent: the variance is at least {least_effect:.2g} "
-        "times that of independent cases, so the interval is too narrow; declare clusters "
+        "times as large as with independent cases, so the interval is too narrow; declare clusters "
         "(cluster_groups=32, then clusters= with the cases; on a stream cluster_key)"
     )

@@ -1,9 +1,9 @@
 """Confidence intervals of metrics, from the counts alone.
 
 Each interval costs one pass over the groups (O(G)); nothing is resampled unless
-``method="bootstrap"`` is given. Cases are independent, or those of different clusters
-are: where cases are correlated, as those of one customer or of one burst, and no clusters
-are declared, the intervals are too narrow.
+``method="bootstrap"`` is given. Cases are taken as independent, or with declared clusters,
+cases of different clusters are. Where cases are correlated, like the cases of one customer
+or of one burst, and no clusters are declared, the intervals are too narrow.
 Measured coverage, by metric, prevalence and number of positives, is in
 docs/intervals.md; ``bench/coverage.py`` measures it.
 """
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
 _LIMIT_ROUNDING = 2.0**-48
-"""A limit of AUC-ROC is bisected to 2^-50; those of a bounded evaluator enclose that."""
+"""AUC-ROC's limits are bisected to 2^-50; a bounded evaluator's are widened by this for it."""
 
 
 class UncertaintyQueries(BoundsQueries):
@@ -100,11 +100,11 @@ class UncertaintyQueries(BoundsQueries):
             declared beforehand, not for sliding windows.
         prevalence : float, optional
             For the areas in precision-recall space: the prevalence to rescale
-            to, taken as known; by default that of the data, whose uncertainty
-            is included.
+            to, taken as known; by default the data's own, whose uncertainty is
+            included.
         threshold : float, optional
-            Of the rates at a threshold, which was chosen on other data. The threshold
-            of a bounded evaluator is rounded up to the next cell.
+            For the rates at a threshold; it was chosen on other data. A bounded
+            evaluator rounds it up to the next cell.
         cost_fp, cost_fn : float, optional
             Of the expected cost: what a false positive and a false negative cost.
         method : {"analytic", "bootstrap"}
@@ -276,7 +276,7 @@ class UncertaintyQueries(BoundsQueries):
 class UncertainMetric:
     """A metric, and the figures whose limits its interval encloses: itself, for exact counts.
 
-    The figure of a rate at a threshold is that of its share.
+    For a rate at a threshold the figure is the share from which the rate is computed.
     """
 
     name: str

@@ -12,7 +12,7 @@ Near 1 the variance depends on the few cases that were ranked wrongly, and is to
 small when a sample happens to have none. So an observed variance below the model's
 is shrunk towards the model's; the weight of the observed one is an effective number
 of cases. An observed variance above the model's is used as it is. docs/intervals.md
-has the coverage measurements that chose the constants, and those of other methods.
+has the coverage measurements by which the constants were chosen, and other methods' coverage.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ UNDEFINED: Limits = (math.nan, math.nan)
 class Figure:
     """An estimate, its variance and the effective class sizes: the input of its limits.
 
-    `freedom` is the degrees of freedom of the variance, where they are not those of the
-    smaller class's cases, or of a share not infinite. `design_effect` is the part of the
-    variance that weights or clusters added, as a factor; `DesignEffect.widened` includes it.
+    `freedom` is the degrees of freedom of the variance; None means the number of cases of the
+    smaller class less 1, and for a share infinitely many. `design_effect` is the factor by
+    which weights or clusters enlarged the variance; `DesignEffect.widened` includes it.
     `refused` is why it must have no limits.
     """
 

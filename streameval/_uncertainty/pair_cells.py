@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PairWeights(NamedTuple):
-    """The weights of each entry, as those of `WeightedRun`.
+    """The weights of each entry, as in `WeightedRun`.
 
     Attributes
     ----------
@@ -82,8 +82,8 @@ class PairCells:
     a, b : float64[n]
         The scores under each model, or the middles of their cells.
     counts : int64[n]
-        Cases of each entry, at least 1 (signed in a change, and in cells that were cut anew
-        and lost a case that had been in another one).
+        Cases of each entry, at least 1. Signed in a change; negative too where a case is
+        removed that was counted in another cell, before the cells were cut again.
     weights : PairWeights or None
         What they weigh; None where each weighs 1.
     """

@@ -173,7 +173,8 @@ def effect_on_difference(a: BlockSums, b: BlockSums, independent: float) -> Desi
     """
     if not independent > 0:
         return max(effect_of_groups(a), effect_of_groups(b), key=lambda effect: effect.value)
-    # How the variance is shared among the groups is as that of the figures, for its freedom.
+    # The groups' shares of the independent variance, taken from the two figures: the degrees
+    # of freedom depend on them.
     squares: FloatArray = a.squares + b.squares
     squares = squares * (independent / float(squares.sum()))
     effect = DesignEffect.of(BlockSums(a.sums - b.sums, squares, a.is_filled | b.is_filled))

@@ -140,7 +140,7 @@ def _axis_cuts(
     least = 0 if threshold is None else int(np.searchsorted(distinct, threshold))
     is_between = 0 < least < len(distinct)
     cells = max(1, cells - is_between)
-    # In cells that were cut anew a count may be negative, and positions not in order.
+    # After an earlier cut a count may be negative, so that positions are not in order.
     cell = np.clip((position * cells).astype(np.int64), 0, cells - 1)
     cell = np.minimum.accumulate(cell)
     starts = np.flatnonzero(np.diff(cell, prepend=cells))

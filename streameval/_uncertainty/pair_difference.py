@@ -1,12 +1,12 @@
 """The difference of two models' figures on the same cases, with its limits.
 
-The figures come from the two models' own scores. The variance is that of the
-per-case differences of influence over the grid of pairs, which may be in cells. The
+The figures come from the two models' own scores. Each case has a difference of influence;
+its variance is computed over the grid of pairs, which may be in cells. The
 half-width is Student's t times the standard error, times the mean ratio by which the
 two figures' stabilised intervals are wider than plain ones. (Square-and-add with a
 correlation, Zou 2007, was tried: it is several times too wide where two models
 nearly agree.) A confidence sequence has the quantile of a normal mixture in place of
-Student's, and the e-value is that mixture's.
+Student's, and the e-value is computed from the same mixture.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Up to the cap the grid has every pair of scores, and the same cases give the same grid in
 any order and however they were merged. When one class exceeds the cap, both models'
-scores are cut at the quantiles that they have then (`pair_cuts`), into so few cells that
-every pair of them fits; later cases are counted in these cells. Grids with different cuts
-are cut anew when they are merged: a cell moves as a whole, to where its middle is. A case
-that is removed later may have been in a cell that moved elsewhere; a signed grid then has a
-negative entry, which sums of grids cancel and `counted` leaves out.
+scores are cut at their quantiles of that moment (`pair_cuts`), into so few cells that every
+pair of them fits; later cases are counted in these cells. Merging grids with different cuts
+cuts them again: an old cell's cases all move to the new cell that contains its middle. A case
+that is removed later may be counted in another cell than its scores'; a signed grid then has
+a negative entry, which sums of grids cancel and `counted` leaves out.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PairGrid:
             return replace(PairGrid(), groups=total.groups)
         if max_cells is None:
             return total
-        # Cells with different cuts have to be cut anew.
+        # Cells with different cuts have to be cut again.
         is_refitted = bool(known) and cuts is None
         if is_refitted or max(len(total.negatives), len(total.positives)) > max_cells:
             cuts = _cuts_of((total,), max_cells, thresholds)

@@ -1,8 +1,8 @@
 """Cases that are added to the counts of a pair, or removed, as columns.
 
-What is counted several times, in all time and in a pane, is sorted once: rows in order of
-a's scores, with the order of b's beside them. Some of the rows, by ascending index, are in
-both orders again. No count depends on the order, only its cost.
+Rows are counted several times, in all time and in a pane, and sorted once: the rows are in
+order of a's scores, and `by_b` lists them in order of b's. A selection by ascending index
+keeps both orders. The order changes what counting costs, and no count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     GroupCodes = npt.NDArray[np.uint16]
 
 _MIN_ORDERED_SHARE = 16
-"""Of one row in as many or more the order is taken from that of all; fewer are sorted."""
+"""A selection of at least 1/16 of the rows takes its order by b from the sorted whole; a smaller
+one is sorted."""
 
 
 class PairRows(NamedTuple):

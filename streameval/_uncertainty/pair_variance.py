@@ -1,9 +1,9 @@
 """The variance of the difference of two figures of the same cases, from their grid.
 
-A case moves the difference by its influence on a's figure less that on b's. Of cases that
-weigh 1 the variance is that of these differences over each class (of AUC-ROC: DeLong's);
-of weighted cases the sum of squared weights times squared differences of the gradients.
-Clusters: see `pair_clusters`.
+A case moves the difference by its influence on a's figure less its influence on b's. If all
+cases weigh 1, the variance is computed from these differences over each class (DeLong's for
+AUC-ROC); with weights it is the sum of squared weights times squared differences of the
+gradients. Clusters: see `pair_clusters`.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class PairVariance(NamedTuple):
 class _Side(NamedTuple):
     """One model's figure in the grid.
 
-    `positives` and `negatives` are the influences of the grid's entries on it, and
-    `prevalence_slope` that of the prevalence, 0 where the entries' have it.
+    `positives` and `negatives` are the influences of the grid's entries on it.
+    `prevalence_slope` is its derivative by the prevalence, 0 where the entries' influences
+    include it.
     """
 
     estimate: float
@@ -82,8 +83,8 @@ def variance_of_difference(
 ) -> PairVariance:
     """Return the variance of a's figure minus b's. O(n log n).
 
-    Cells make a variance smaller. So that of the difference is multiplied by the larger of
-    the two ratios of a model's exact variance to that in the cells, if one is above 1.
+    Cells make a variance smaller. So each model's exact variance is divided by its variance
+    in the cells, and the difference's variance is multiplied by the larger ratio, if above 1.
 
     Parameters
     ----------

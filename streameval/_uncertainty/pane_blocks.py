@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     GradientOf = Callable[[Groups], Gradient]
 
 _KEY, _KEY_BEFORE = "panes as blocks", "blocks of the window before"
-"""Of a view's answers: its blocks, and a list with those that the window before left."""
+"""Keys of a view's cached answers: its blocks, and a list of the previous window's blocks."""
 
 _MAX_EXACT = 1 << 53
 """Sums of counts below this are exact as floats, in any order."""
 
 _MAX_REPLACED_PANES = 4
-"""Where more panes changed, the table is made anew."""
+"""If more panes changed, the table is rebuilt."""
 
 
 def pane_effect(view: View, panes: Sequence[State], gradient_of: GradientOf) -> float:
     """Return the design effect that dependence inside panes has at least, nan if unknown.
 
-    That of the metric of scores with 5 bits. O(B K) for B panes and K such cells, which the
-    view keeps; O(S) more for each pane that is new, with S distinct scores.
+    It is computed for the metric of scores with 5 bits. O(B K) for B panes and K cells of such
+    scores, which the view keeps; O(S) more for each new pane of S distinct scores.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def leave_blocks(before: State, after: State) -> None:
 
 
 def _blocks(view: View, panes: Sequence[State]) -> PaneBlocks:
-    """Return the blocks, from those of the window before if there are any."""
+    """Return the blocks: the previous window's, updated, if it left any, else new ones."""
     before: list[PaneBlocks] = view.cached(_KEY_BEFORE, list)
     try:
         updated = before.pop().updated(view, panes)

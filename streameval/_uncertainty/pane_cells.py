@@ -181,7 +181,7 @@ def _counted_packed(
     packed = panes[0][1]
     numbers = layout.numbers(np.arange(layout.width))
     coarse = coarse_numbers(numbers, packed.bits, packed.scale, COARSE_BITS)
-    # Numbers ascend, so those of one coarse cell are side by side.
+    # Numbers ascend, so a coarse cell's numbers are adjacent.
     starts = np.append(0, np.flatnonzero(coarse[1:] != coarse[:-1]) + 1)
     # The first column is of misses.
     table = np.zeros((len(runs), 1 + starts.size))
@@ -212,7 +212,7 @@ def _used_cells(
     numbers : int64[K]
     counts : float64[B, 2, K]
     squares : float64[B, 2, K] or None
-        None for those of the counts.
+        None if all cases weigh 1: then they are the counts.
     """
     # Counts are not negative, so their sum is 0 where both are.
     is_used = counts[:, 0] + counts[:, 1] > 0

@@ -59,7 +59,7 @@ def scatter(values: FloatArray, counts: IntArray, total: int) -> float:
     values : float64[n]
     counts : int64[n]
     total : int
-        The number of values in all; those that `counts` leaves out are 0.
+        The number of values in all; values that `counts` leaves out are 0.
     """
     mean = dot(counts, values) / total
     centred = values - mean

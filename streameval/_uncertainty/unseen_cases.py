@@ -5,8 +5,8 @@ H(P)/P of it, H(P) = 1 + 1/2 + ... + 1/P, often more than a standard error; one 
 below every negative lowers AUC-ROC by 1/P. In heavy-tailed scores such cases are rare and
 decide the error, and a sample without them has a good estimate and a small variance:
 nothing in it tells that they exist. So the limit away from a perfect ranking gets one more
-standard error, that of one such case, added in quadrature. It counts where few cases are
-ranked wrongly, and is small next to any other error.
+standard error, which one such case would cause, added in quadrature. It matters where few
+cases are ranked wrongly; elsewhere it is small against the other errors.
 
 A limit moves by at most 0.9 of the interval's width, so that no interval is twice as wide.
 docs/intervals.md has the coverage with and without, and what it costs.
@@ -43,18 +43,18 @@ def with_unseen_cases(
     Parameters
     ----------
     limits : (float, float)
-        Of the figure, or the outermost ones of all figures between two.
+        The figure's, or the outermost ones of all figures between two.
     lowest, highest : Figure
         The figure twice, or the two with the least and the greatest estimate.
     name : str
         The area.
     alpha, anytime
-        As those of the limits.
+        As the limits were computed.
 
     Notes
     -----
-    Between two figures the result encloses that of each: the error is largest at the end
-    from which the limit moves away, and the rest moves with the estimate.
+    The result for two figures encloses the result for each figure between them: the error is
+    largest at the end from which the limit moves away, and the rest moves with the estimate.
 
     Examples
     --------

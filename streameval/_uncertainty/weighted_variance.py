@@ -63,11 +63,11 @@ class _ClassSums(NamedTuple):
         return parts
 
     def fourth(self, parts: FloatArray) -> float:
-        """Return the sum of the squared parts of single cases, those of a cell being alike."""
+        """Return the sum of each case's squared part; a cell's cases have equal parts."""
         return float((parts**2 / np.maximum(self.cases, 1.0)).sum())
 
     def equal_variance(self, derivative: FloatArray) -> float:
-        """Return the same if all its cases had their mean weight."""
+        """Return the variance that all cells would add if all cases had their mean weight."""
         mean = float(self.units.sum()) / (float(self.cases.sum()) or 1.0)
         return mean * dot(self.units, derivative**2) * _unbiased(self.effective)
 
@@ -84,7 +84,7 @@ def weighted_figure(
     weighted : WeightedCounts
         The view's sums of weights and of their squares.
     name : str
-        A metric whose interval is that of an area or of a share.
+        A metric that has an interval as an area or as a share has.
     prevalence : float or None
         To which the metric is rescaled.
     """
