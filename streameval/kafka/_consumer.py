@@ -102,7 +102,7 @@ class KafkaConsumer:
                 },
                 logger=quiet,
             )
-            # Workers ask through a client of their own: that of the group belongs to one thread.
+            # Workers ask through another client: only one thread may use the group's.
             asker = Consumer(
                 {**client, "group.id": configuration.group, "enable.auto.commit": False},
                 logger=quiet,

@@ -108,7 +108,7 @@ class DeadLetters:
     def _write_once(
         self, waiting: list[tuple[Letter, bytes | None]], is_closed: Callable[[], bool]
     ) -> list[tuple[Letter, bytes | None]]:
-        """Write each once; return those that are to be written again."""
+        """Write each letter once; return the letters to write again."""
         producer = self._producer
         assert producer is not None
         unsettled = dict(enumerate(waiting))

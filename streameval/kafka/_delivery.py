@@ -256,7 +256,7 @@ class PartitionDelivery:
 class _Sending:
     """One connection's part in a piece.
 
-    The batches are those of the piece, then those that replace refused ones, in the order of
+    It sends the piece's batches, then the batches that replace refused ones, in the order of
     the refusals. After a crash the server reports the refusals again, so the order is the same;
     of more than 64 it reports the newest, and then the checksums differ.
     """

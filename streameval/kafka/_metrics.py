@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 COUNTED, IGNORED, ELSEWHERE = "counted", "ignored", "elsewhere"
-"""Outcomes of rows that are no refusals; `ELSEWHERE` are those of other servers' streams."""
+"""Outcomes of rows that are no refusals; `ELSEWHERE`: the row's stream is on another server."""
 
 BROKER, SERVER, DEAD_LETTERS, NO_TOPIC = "broker", "server", "dead_letters", "no_topic"
 """Causes of failures that are tried again."""

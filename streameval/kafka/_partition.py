@@ -197,7 +197,7 @@ class Partition:
             self._sending = None
 
     def add(self, messages: list[Message]) -> None:
-        """Take the next messages; those that were consumed are dropped. O(messages)."""
+        """Take the next messages; drop messages that were consumed before. O(messages)."""
         if self._is_reading and self._waiting.add(messages):
             self._moved_at_s = time.monotonic()
 
@@ -267,7 +267,7 @@ class Partition:
         waiting, redo = self._waiting, self._redo
         low_us = waiting.low_us
         if redo is not None:
-            # All of its messages, those that a compacted topic still has.
+            # Wait for all of its messages that a compacted topic still has.
             if waiting.read_to < redo.end:
                 return None
             self._redo = None

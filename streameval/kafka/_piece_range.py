@@ -23,7 +23,7 @@ MAX_OFFSET = (1 << (63 - _LENGTH_BITS - _ATTEMPT_BITS)) - 2
 """The last offset of a partition that an epoch can name: 7e13."""
 
 UNUSED_EPOCH = 1
-"""The epoch of a producer that has not sent any piece; below those of all pieces."""
+"""The epoch of a producer that has not sent any piece; every piece's epoch is above it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,9 @@ class RowBatch:
     def split(self, refusal: UploadRefusal) -> tuple[list[RowBatch], RowBatch]:
         """Return what to send instead of this batch, and its rows that cannot be counted.
 
-        A batch is all or nothing. A row at fault is left out; with a time that the stream does
-        not keep, also those that are further away. A batch that is too long is halved. Any other
-        refusal is of every row.
+        The server takes all of a batch or nothing. A row at fault is left out; if the stream
+        does not keep its time, rows with times further away are too. A batch that is too long
+        is halved. Any other refusal is of every row.
         """
         size = len(self)
         found = _ROW.search(refusal.field)

@@ -36,14 +36,15 @@ _HOLDERS: dict[int, Any] = {5: {5: {}}}
 """The fields that hold messages, for `check_fields`: outputs, and contents in them."""
 
 _MAX_OUTPUTS = 1_000
-"""An empty one has two bytes, and takes some 400 as a value."""
+"""An empty output has two bytes in the message, and takes some 400 as a value."""
 
 _MAX_DIMENSIONS = 64
-"""Of a shape that is handed on; one of more than a tensor may have is refused where it is read."""
+"""Dimensions of a shape that are handed on: more than a tensor may have, so that its reader
+still refuses a longer shape."""
 
 
 def read_v2_response(data: bytes) -> dict[str, Any]:
-    """Return a response as its JSON form has it: flat `data`, with the shape beside it. O(data).
+    """Return a response as its JSON form has it: flat `data` and a `shape`. O(data).
 
     Raises
     ------

@@ -86,9 +86,9 @@ class WaitingMessages:
         return int(self._lows_us[0])
 
     def add(self, messages: list[Message]) -> bool:
-        """Take the next messages, without those that came before; return whether any is new.
+        """Take the next messages that did not come before; return whether there is one.
 
-        O(messages, and those that wait).
+        O(messages + waiting messages).
         """
         offsets = [each.offset() for each in messages]
         first = offsets[0]

@@ -45,7 +45,7 @@ class Event(NamedTuple):
         Attributes of the event by name, without ``ce-``: ``id``, ``type``, ``source``, ``time``,
         extensions; of a payload without an envelope its headers, in lower case.
     attributes, resource : dict of str to object
-        Of a log record: its attributes and those of its resource, JSON values by name.
+        Of a log record: its attributes, and its resource's attributes, JSON values by name.
     """
 
     body: Any
@@ -109,7 +109,7 @@ def read_events(
 ) -> list[Event | UnreadableEvent]:
     """Return the events of a message, in any mode of CloudEvents. O(body).
 
-    Parameters and errors are those of `iter_events`.
+    Parameters and errors are as for `iter_events`.
     """
     return list(iter_events(headers, body, types))
 
@@ -119,8 +119,8 @@ def iter_events(
 ) -> Iterator[Event | UnreadableEvent]:
     """Yield the events of a message, in any mode of CloudEvents. O(body).
 
-    An event of a batch is let go when the next one is asked for: reading the rows of each at
-    once takes less memory and time than reading those of a list.
+    An event of a batch is released when the next one is asked for: to read each event's rows as
+    it comes takes less memory and time than to read them from a list of events.
 
     Parameters
     ----------

@@ -50,10 +50,11 @@ _new_row = partial(tuple.__new__, PayloadRow)
 """Makes a row of all its fields, in a quarter of the time that a call takes."""
 
 MAX_EVENT_ROWS = 100_000
-"""Rows of one event, those of its classes included; a row takes far more memory than its bytes."""
+"""Rows of one event, a row for each class counted; a row takes far more memory than its bytes."""
 
 _MAX_SHARED_CHARS = MAX_CLUSTER_CHARS + 1
-"""Of a text that all rows share: each row reads it, and refuses a longer one by its beginning."""
+"""Characters kept of a text that all rows share: each row reads it, and refuses a longer text by
+its beginning."""
 
 
 def read_rows(mapping: PayloadMapping, event: Event) -> Extraction:

@@ -1,7 +1,7 @@
 """Log records of OpenTelemetry (OTLP) as events.
 
-A record's body, which may be a map, is the event's body. Its attributes and those of its
-resource, the process that sent it, stand beside the body under their own names. What the
+A record's body, which may be a map, is the event's body. The event has the record's attributes
+and the attributes of its resource (the process that sent it) under their own names. What the
 protocol itself says of a record becomes headers: ``type`` (the name of the event), ``scope`` (of
 the logger), ``time``, ``traceid`` and ``spanid``.
 """

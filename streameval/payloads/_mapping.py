@@ -184,7 +184,7 @@ class PayloadMapping:
             message = f"classes has two names of one value: {shown(list(self.classes))}"
             raise InvalidInputError(message, field="classes")
         if self.classes and (self.class_ is not None or self.positive is not None):
-            message = "classes count every class: give no class and no positive beside them"
+            message = "classes count every class: give no class and no positive with them"
             raise InvalidInputError(message, field="classes")
         if self.time_unit and self.time_unit not in TIME_UNITS:
             message = f"time_unit must be s, ms, us or ns, got {shown(self.time_unit)}"

@@ -1,4 +1,4 @@
-"""Mappings of known senders; each key can be given anew in a stream's own mapping.
+"""Mappings of known senders; a stream's own mapping can override each key.
 
 Sources, read in 2026: KServe ``pkg/logger``, the Open Inference Protocol, Seldon Core 1
 ``executor/logger`` and its prediction API, BentoML ``monitoring`` (lines and OTLP), Amazon

@@ -1,4 +1,4 @@
-"""The rows of an event, and the reasons for those that cannot be counted."""
+"""The rows of an event, and why other rows cannot be counted."""
 
 from __future__ import annotations
 

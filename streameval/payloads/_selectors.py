@@ -44,7 +44,7 @@ class _Functions(functions.Functions):
         """Return what a record of BentoML's monitoring logged in a role; None for nothing.
 
         Its ``bento_meta.schema`` has a role and a type for each name. Numbers come first: a
-        service may log the predicted class beside its probability.
+        service may log both the predicted class and its probability.
         """
         schema = _field("schema", _field("bento_meta", record))
         names = [

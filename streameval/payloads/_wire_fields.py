@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_FIELDS = 1_000_000
-"""Fields of a message that are decoded at once, those of the messages in it included."""
+"""Fields of a message that are decoded at once; fields of the messages in it count too."""
 
 _MAX_UNCOUNTED_BYTES = 1 << 16
 """A message as short as this is decoded without counting its fields."""
