@@ -228,7 +228,7 @@ def test_a_plain_evaluator_and_wrong_windows() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"expired": "negative"}, "predictions that expire count as negatives, beside"),
+        ({"expired": "negative"}, "predictions that expire count as negatives, although"),
         (
             {"orphans": "miss"},
             "with orphans='miss' there are no weights and no label probabilities",
