@@ -218,8 +218,8 @@ def repair(
 ) -> None:
     """Mend a log that was written while the clock was ahead, from its rows.
 
-    A clock that was set ahead made ids expire and dropped panes. The log holds all rows still:
-    each gets the time of its own latest event, or of the row before, and is applied anew. The
+    A clock that was set ahead made ids expire and dropped panes. The log still holds all rows:
+    each gets the time of its own latest event, or of the row before, and is applied again. The
     directory is only read. This machine's clock must be right.
     """
     with one_line_errors():

@@ -129,7 +129,7 @@ def declare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Declare which changes of a stream raise an alarm; begins anew with a reference."""
+    """Declare which changes of a stream raise an alarm; starts again with a new reference."""
     from streameval.cli._output import print_json  # noqa: PLC0415 - slow to import
     from streameval.client import AlarmSettings  # noqa: PLC0415 - as above
 
@@ -157,7 +157,7 @@ def declare(
 @alarms.command()
 @connects
 def stop(address: Address, stream: StreamName) -> None:
-    """Declare no alarms any more; those of the stream are dropped."""
+    """Stop declaring alarms for a stream, and drop its alarms."""
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
     with connect(address) as client:

@@ -134,7 +134,7 @@ def print_independent(
 
 
 def _both_by_id(found: StreamComparison) -> bool:
-    """Whether rows of both sides came by id, as those of two models on the same traffic do."""
+    """Whether both sides' rows came by id, as for two models that score the same traffic."""
     sides = (found.coverage_a, found.coverage_b)
     return all(each is not None and each.predictions > 0 for each in sides)
 

@@ -66,9 +66,9 @@ def connects(
     function : callable
         The command, for use as a decorator.
     before_command : bool
-        Whether the function runs before the command. Its options can also be given by
-        environment variables; with those of the command, a variable would override an option
-        before it.
+        Whether the function runs before the command. Then environment variables can set its
+        options. The command's own options take none: a variable would override an option that
+        stands before the command.
     """
     if function is None:
         return functools.partial(connects, before_command=before_command)

@@ -82,7 +82,7 @@ AddressOrData = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="The server's data directory. [default: that of 'streameval serve']"),
+    typer.Option(help="The server's data directory. [default: as for 'streameval serve']"),
 ]
 Config = Annotated[
     Path | None,
@@ -94,7 +94,7 @@ Rejects = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="NDJSON file for the rows that cannot be counted, with file, row and reason; all "
-        "others are pushed. It is written anew each time. [default: the first such row is an "
+        "others are pushed. Each push replaces the file. [default: the first such row is an "
         "error, and none is pushed]",
     ),
 ]

@@ -50,7 +50,8 @@ def create(
     prevalence: Annotated[
         float | None,
         typer.Option(
-            help="To rescale figures of precision and recall to. [default: that of the shared ids]"
+            help="Prevalence that figures of precision and recall are rescaled to. "
+            "[default: the shared ids' own]"
         ),
     ] = None,
     pane: Pane = None,

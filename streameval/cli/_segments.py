@@ -66,7 +66,7 @@ def query_by(
     at = "" if ranking.prevalence is None else f" at prevalence {ranking.prevalence:.4g}"
     heading = f"{stream}{covers} at revision {ranking.revision}: {title_of(METRIC)} by {key}{at}"
     out.print(f"{heading}, worst first (95 % intervals)", soft_wrap=True, markup=False)
-    header = [key, title_of(METRIC), "minus that of the rest", "p", "cases", "share", "lower since"]
+    header = [key, title_of(METRIC), "minus the rest's", "p", "cases", "share", "lower since"]
     cells = [
         _cells(each, fall, found.cases)
         for each, fall in zip(ranking.segments, found.falls, strict=True)
@@ -79,7 +79,7 @@ def query_by(
             soft_wrap=True,
         )
     if len(ranking) > MAX_FALL_SEGMENTS:
-        out.print(f"since when is of the first {MAX_FALL_SEGMENTS}", soft_wrap=True)
+        out.print(f"lower since: only for the first {MAX_FALL_SEGMENTS}", soft_wrap=True)
     for warning in ranking.warnings:
         out.print(f"note: {warning}", soft_wrap=True, markup=False)
 

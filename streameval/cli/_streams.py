@@ -220,7 +220,7 @@ def update(
         list[str] | None,
         typer.Option(
             help="Key of segments to add; may be given several times. Reads the present keys "
-            "first, so the token needs the scope query beside admin."
+            "first, so the token needs the scopes admin and query."
         ),
     ] = None,
     threshold: ThresholdOption = None,
@@ -235,7 +235,7 @@ def update(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a stream; those that are not given stay as they are."""
+    """Change settings of a stream; settings that are not given stay as they are."""
     settings = parse_settings(
         retention=retention,
         label_ttl=label_ttl,

@@ -69,7 +69,7 @@ class Guard:
     Attributes
     ----------
     streams : AnswerStreams
-        The streams of the answers to all calls in progress.
+        The open answer streams of all calls.
 
     Raises
     ------
