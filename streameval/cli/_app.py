@@ -1,6 +1,6 @@
-"""The commands: each parses its arguments and calls the module that does the work.
+"""The command line: commands on files, and those of the other modules in the order of its help.
 
-A command imports that module in its body: numpy, pyarrow, tables and the client take
+Commands import in their bodies what is slow: numpy, pyarrow, tables and the client take
 longer to import than ``health`` and ``--version`` take to run.
 """
 
@@ -28,37 +28,25 @@ from streameval.cli._marks import marks
 from streameval.cli._options import (
     Address,
     AsJson,
-    By,
     Decimal,
     DecimalSign,
     Delimiter,
-    DrawIds,
     Format,
-    From,
     Limit,
     ListWindow,
     Order,
     Pane,
     Prefix,
-    Prevalence,
     Rejects,
     Retention,
     Reverse,
-    SampleFile,
-    SampleMetric,
     Search,
-    Seed,
-    SegmentOption,
-    Size,
-    StreamName,
     StreamResolution,
-    Threshold,
     TimeUnitOption,
-    To,
-    Window,
     parse_delimiter,
 )
 from streameval.cli._pairs import pairs
+from streameval.cli._query import query, reliability, report, sample
 from streameval.cli._serve import serve
 from streameval.cli._streams import streams
 
@@ -394,117 +382,8 @@ def push(
         raise typer.Exit(1)
 
 
-@app.command()
-@connects
-def query(
-    address: Address,
-    stream: StreamName,
-    *,
-    window: Window = None,
-    segment: SegmentOption = None,
-    by: By = None,
-    projection: Annotated[
-        bool,
-        typer.Option("--projection", help="Also what the window will read once its labels are in."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Print a stream's figures."""
-    from streameval.cli import _query, _segments  # noqa: PLC0415 - slow to import
-
-    options: dict[str, Any] = {
-        "window": window,
-        "segment": segment,
-        "projection": projection,
-        "as_json": as_json,
-    }
-    if by is not None:
-        _segments.query_by(address, stream, by, **options)
-    else:
-        _query.query(address, stream, **options)
-
-
-@app.command()
-@connects
-def reliability(
-    address: Address,
-    stream: StreamName,
-    *,
-    bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
-    window: Window = None,
-    segment: SegmentOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
-    from streameval.cli import _query  # noqa: PLC0415 - slow to import
-
-    _query.reliability(address, stream, bins=bins, window=window, segment=segment, as_json=as_json)
-
-
-@app.command()
-@connects
-def report(
-    address: Address,
-    stream: StreamName,
-    *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
-    ],
-    window: Window = None,
-    segment: SegmentOption = None,
-) -> None:
-    """Write a printable report of a stream: one HTML file that opens without a server.
-
-    Figures with intervals, curves, metrics over time, segments, alarms, and all that they
-    assume, at one revision.
-    """
-    from streameval.cli import _query  # noqa: PLC0415 - slow to import
-
-    _query.report(address, stream, output, window=window, segment=segment)
-
-
-@app.command()
-@connects
-def sample(
-    address: Address,
-    stream: StreamName,
-    *,
-    size: Size,
-    metric: SampleMetric = "auc_pr",
-    threshold: Threshold = None,
-    prevalence: Prevalence = None,
-    seed: Seed = None,
-    csv: SampleFile = None,
-    ids: DrawIds = False,
-    window: Window = None,
-    start: From = None,
-    end: To = None,
-    segment: SegmentOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print which predictions to label next, so that a figure is known best.
-
-    How many of each band of score; with --csv FILE also which ids, drawn with these
-    probabilities, and an empty column for their labels.
-    """
-    from streameval.cli import _query  # noqa: PLC0415 - slow to import
-    from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - as above
-
-    options = SampleOptions(
-        size=size,
-        metric=metric,
-        threshold=threshold,
-        prevalence=prevalence,
-        seed=seed,
-        csv=csv,
-        ids=ids,
-        as_json=as_json,
-        window=window,
-        start=start,
-        end=end,
-        segment=segment,
-    )
-    _query.sample(address, stream, options)
+for _command in (query, reliability, report, sample):
+    app.command()(_command)
 
 
 @app.command()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval._common.spans import parse_span
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
-from streameval.cli._options import AsJson, Prevalence, Window, parse_segment
+from streameval.cli._options import AsJson, Prevalence, Window, parse_part
 
 if TYPE_CHECKING:
     from streameval.client import Client, NotFoundError, PairComparison, StreamComparison
@@ -61,10 +60,7 @@ def compare(
         option = "--create" if create_pair else "--by"
         raise StreamEvalError(f"{option} is of pairs: give --paired, too")
     address, a, b = [DEFAULT_SERVER, *names][-3:]
-    part = {
-        "window": None if window is None else parse_span(window),
-        "segment": parse_segment(segment),
-    }
+    part = parse_part(window, segment)
     figure = {"metric": metric, "level": level}
     if paired:
         figure["prevalence"] = "pair" if prevalence is None else prevalence

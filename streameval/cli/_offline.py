@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
-from streameval._common.spans import parse_span
-from streameval.cli._options import parse_segment
+from streameval.cli._options import parse_part
 from streameval.cli._output import (
     out,
     print_backup,
@@ -144,11 +143,7 @@ def replay(
     as_json: bool,
 ) -> None:
     """Print a stream's figures as they were at a revision of the log."""
-    selection = Selection(
-        stream=stream,
-        window=None if window is None else parse_span(window),
-        segment=parse_segment(segment),
-    )
+    selection = Selection(stream=stream, **parse_part(window, segment))
     request = query_pb2.GetSnapshotRequest(selection=selection.to_message(0))
     directory, limits = _directory(data, config)
     snapshot = read_snapshot(snapshot_then(directory, until, request, limits=limits))

@@ -208,3 +208,11 @@ def parse_segment(text: str | None) -> tuple[str, str] | None:
     if not (key and equals):
         raise StreamEvalError(f"--segment {text!r}: use key=value, for instance country=US")
     return key, value
+
+
+def parse_part(window: str | None, segment: str | None) -> dict[str, Any]:
+    """Return a window and a segment as arguments of the client."""
+    return {
+        "window": None if window is None else parse_span(window),
+        "segment": parse_segment(segment),
+    }

@@ -1,39 +1,67 @@
-"""``streameval query``, ``reliability``, ``sample``, ``report``: a server's answers of a stream."""
+"""``streameval query``, ``reliability``, ``report``, ``sample``: a server's answers of a stream."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from streameval._common.atomic_file import write_atomically
-from streameval._common.spans import parse_span
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connection import connect
-from streameval.cli._options import parse_segment
-from streameval.cli._output import out, print_json, print_reliability, print_snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streameval.cli._sample import SampleOptions
+from streameval.cli._connection_options import connects
+from streameval.cli._options import (
+    Address,
+    AsJson,
+    By,
+    DrawIds,
+    From,
+    Prevalence,
+    SampleFile,
+    SampleMetric,
+    Seed,
+    SegmentOption,
+    Size,
+    StreamName,
+    Threshold,
+    To,
+    Window,
+    parse_part,
+)
 
 _REPORT_TIMEOUT_S = 60.0
 """A report is dozens of answers in one; on a busy machine they take more than a query's 10 s."""
 
 
+@connects
 def query(
-    address: str,
-    stream: str,
+    address: Address,
+    stream: StreamName,
     *,
-    window: str | None,
-    segment: str | None,
-    projection: bool,
-    as_json: bool,
+    window: Window = None,
+    segment: SegmentOption = None,
+    by: By = None,
+    projection: Annotated[
+        bool,
+        typer.Option("--projection", help="Also what the window will read once its labels are in."),
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the snapshot of a stream, or of a window or segment of it."""
-    span = None if window is None else parse_span(window)
+    """Print a stream's figures."""
+    if by is not None:
+        from streameval.cli._segments import query_by  # noqa: PLC0415 - slow to import
+
+        if segment is not None or projection:
+            other = "--projection" if projection else "--segment"
+            raise StreamEvalError(f"--by is all segments of a key: leave out {other}")
+        query_by(address, stream, by, window=window, as_json=as_json)
+        return
+    from streameval.cli._output import print_json, print_snapshot  # noqa: PLC0415 - slow to import
+
     with connect(address) as client:
-        target = client.stream(stream)
-        snapshot = target.snapshot(
-            window=span, segment=parse_segment(segment), projection=projection
+        snapshot = client.stream(stream).snapshot(
+            **parse_part(window, segment), projection=projection
         )
     if as_json:
         print_json(snapshot.to_dict())
@@ -42,37 +70,21 @@ def query(
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
 
 
-def sample(address: str, stream: str, options: SampleOptions) -> None:
-    """Print which predictions to label next; write their ids to a file."""
-    selection, draw_ids = options.selection(stream), options.draw_ids
-    with connect(address) as client:
-        found = client.stream(stream).sample_for_labels(
-            options.size,
-            metric=options.metric,
-            threshold=options.threshold,
-            prevalence=options.prevalence,
-            seed=options.seed,
-            draw_ids=draw_ids,
-            window=selection.window,
-            segment=selection.segment,
-        )
-    options.write(stream, found)
-
-
+@connects
 def reliability(
-    address: str,
-    stream: str,
+    address: Address,
+    stream: StreamName,
     *,
-    bins: int,
-    window: str | None,
-    segment: str | None,
-    as_json: bool,
+    bins: Annotated[int, typer.Option(min=1, max=100, help="How many bins of equal width.")] = 10,
+    window: Window = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the reliability table of a stream, or of a window or segment of it."""
-    span = None if window is None else parse_span(window)
+    """Print whether a stream's scores are probabilities: mean score and observed rate by bin."""
+    from streameval.cli._output import print_json, print_reliability  # noqa: PLC0415 - slow to import
+
     with connect(address) as client:
-        target = client.stream(stream)
-        found = target.reliability(bins, window=span, segment=parse_segment(segment))
+        found = client.stream(stream).reliability(bins, **parse_part(window, segment))
     if as_json:
         print_json(found.to_dict())
         return
@@ -80,16 +92,83 @@ def reliability(
     print_reliability(found, heading=f"{stream}{covers} at revision {found.revision}")
 
 
+@connects
 def report(
-    address: str, stream: str, file: Path, *, window: str | None, segment: str | None
+    address: Address,
+    stream: StreamName,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
+    ],
+    window: Window = None,
+    segment: SegmentOption = None,
 ) -> None:
-    """Write a printable report of a stream to a file, and print its name."""
-    span = None if window is None else parse_span(window)
+    """Write a printable report of a stream: one HTML file that opens without a server.
+
+    Figures with intervals, curves, metrics over time, segments, alarms, and all that they
+    assume, at one revision.
+    """
+    from streameval.cli._output import out  # noqa: PLC0415 - slow to import
+
     with connect(address, timeout_s=_REPORT_TIMEOUT_S) as client:
-        text = client.stream(stream).report(window=span, segment=parse_segment(segment))
-    with write_atomically(file) as partial:
+        text = client.stream(stream).report(**parse_part(window, segment))
+    with write_atomically(output) as partial:
         partial.write_text(text, encoding="utf-8")
-    out.print(str(file), soft_wrap=True, markup=False, highlight=False)
+    out.print(str(output), soft_wrap=True, markup=False, highlight=False)
+
+
+@connects
+def sample(
+    address: Address,
+    stream: StreamName,
+    *,
+    size: Size,
+    metric: SampleMetric = "auc_pr",
+    threshold: Threshold = None,
+    prevalence: Prevalence = None,
+    seed: Seed = None,
+    csv: SampleFile = None,
+    ids: DrawIds = False,
+    window: Window = None,
+    start: From = None,
+    end: To = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print which predictions to label next, so that a figure is known best.
+
+    How many of each band of score; with --csv FILE also which ids, drawn with these
+    probabilities, and an empty column for their labels.
+    """
+    from streameval.cli._sample import SampleOptions  # noqa: PLC0415 - slow to import
+
+    options = SampleOptions(
+        size=size,
+        metric=metric,
+        threshold=threshold,
+        prevalence=prevalence,
+        seed=seed,
+        csv=csv,
+        ids=ids,
+        as_json=as_json,
+        window=window,
+        start=start,
+        end=end,
+        segment=segment,
+    )
+    selection, draw_ids = options.selection(stream), options.draw_ids
+    with connect(address) as client:
+        found = client.stream(stream).sample_for_labels(
+            size,
+            metric=metric,
+            threshold=threshold,
+            prevalence=prevalence,
+            seed=seed,
+            draw_ids=draw_ids,
+            window=selection.window,
+            segment=selection.segment,
+        )
+    options.write(stream, found)
 
 
 def _covered(window: str | None, segment: str | None) -> str:

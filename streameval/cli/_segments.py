@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._breakdown.tables import shown_interval, text_table
-from streameval._common.errors import StreamEvalError
 from streameval._common.names import OTHER_VALUE
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
@@ -47,14 +46,9 @@ def query_by(
     key: str,
     *,
     window: str | None,
-    segment: str | None,
-    projection: bool,
     as_json: bool,
 ) -> None:
     """Print the segments of a key, the worst first."""
-    if segment is not None or projection:
-        other = "--projection" if projection else "--segment"
-        raise StreamEvalError(f"--by is all segments of a key: leave out {other}")
     span = None if window is None else parse_span(window)
     with connect(address) as client:
         found = _read(client, client.stream(stream), key, span)
