@@ -90,7 +90,7 @@ class Compaction:
 class CheckpointTasks:
     """Writes the applier's checkpoints, and compacts the log when asked to.
 
-    Its methods are for the committing thread, but for `compact`.
+    Only the committing thread may call its methods, except for `compact`.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ class MetricSelection:
     has_intervals: bool = True
 
     def at(self, declared: StreamSettings) -> MetricSelection:
-        """Return the same of a stream that declares a threshold and costs, or none. O(1)."""
+        """Return the selection for a stream, with its declared threshold and costs. O(1)."""
         threshold = declared.threshold if self.threshold is None else self.threshold
         if threshold is None:
             return self

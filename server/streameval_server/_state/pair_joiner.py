@@ -72,7 +72,7 @@ class Predictions(NamedTuple):
 
 
 class CountedRows(NamedTuple):
-    """Ids that begin to count, or cease to.
+    """Ids that start or stop counting.
 
     Attributes
     ----------

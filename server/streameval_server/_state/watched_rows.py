@@ -146,7 +146,7 @@ class WatchedRows:
         return joined
 
     def add_effects(self, effects: Effects, received_us: int) -> None:
-        """Collect what the joiner did, but for retractions. O(1)."""
+        """Collect the joiner's effects; the caller passes no retractions. O(1)."""
         self._pending.append(lambda: _read_effects(effects, received_us))
         self.size += len(effects)
         self._pending_bytes += effects.nbytes

@@ -188,7 +188,7 @@ def _operation(route: Route, answers: _Messages, answer: Descriptor) -> Schema:
 def _parameters(
     message: Descriptor, bound: str, messages: _Messages, prefix: str = ""
 ) -> Iterator[Schema]:
-    """Yield the parameters of a request's fields, by their paths, but for the one in the path."""
+    """Yield a parameter for each field of a request, by its path; not for the route's own one."""
     for field in message.fields:
         path = prefix + field.json_name
         if field.message_type is not None and field.message_type.full_name not in _TEXTS:

@@ -53,7 +53,7 @@ class PairReadings:
 
 
 class PairMetrics:
-    """Reads pairs with the rights of the current call: those whose streams its token covers.
+    """Reads the pairs whose streams the current call's token covers.
 
     Parameters
     ----------
