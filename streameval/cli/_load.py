@@ -94,7 +94,7 @@ class Load:
     ----------
     transport : Transport
     address : str
-        Of the server, for commands in messages.
+        The server's, for commands in messages.
     stream : str
     name : str
         From `load_name`.
@@ -200,7 +200,7 @@ class Load:
         oldest : tuple of datetime64 and Path, optional
             The earliest event time, and the file that has it.
         joins : bool
-            Whether there are labels by id, so that those which meet a prediction are counted.
+            Whether there are labels by id: then the load counts how many meet a prediction.
 
         Raises
         ------

@@ -72,7 +72,7 @@ def push(
         Whether to create the stream, with the settings that are not None.
     settings : mapping, optional
     source : str, optional
-        Name of the load; by default that of the files' paths and columns.
+        Name of the load; by default it follows from the files' paths and columns.
     rejects : Path, optional
         File of the rows that cannot be counted; without it, the first one is an error.
     allow_no_positives, allow_no_joins : bool
@@ -127,8 +127,8 @@ def push(
     out.print(f"look at it: {look}", soft_wrap=True, markup=False)
     if result.sent_labels and not result.joined and not allow_no_joins:
         _warn(
-            f"none of {result.sent_labels:,} labels has met a prediction of {stream}: are their "
-            "ids those of the predictions? They wait for predictions that come later: if that is "
+            f"none of {result.sent_labels:,} labels has met a prediction of {stream}: do labels "
+            "and predictions have the same ids? The labels wait for later predictions: if that is "
             "meant, give --allow-no-joins"
         )
         return False

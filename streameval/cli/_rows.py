@@ -53,7 +53,7 @@ class Layout:
     delimiter, decimal : str
         Of CSV: what separates its values, and what stands before the decimals of its numbers.
     time_unit : str
-        Of times that are numbers; empty is not declared.
+        The unit of times that are numbers; empty if it is not declared.
     """
 
     score: str | None = None

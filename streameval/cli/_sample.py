@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.client import StreamLabelSample
 
 COLUMNS = ("id", "label_probability", "label")
-"""Of the file; the reviewers fill the last one in."""
+"""The file's columns; the reviewers fill the last one in."""
 
 
 @dataclass(frozen=True, slots=True)
