@@ -1,4 +1,4 @@
-"""The command line: commands on files, and those of the other modules in the order of its help.
+"""The command line: has the commands on files, and lists other modules' commands in help order.
 
 Commands import in their bodies what is slow: numpy, pyarrow, tables and the client take
 longer to import than ``health`` and ``--version`` take to run.

@@ -43,8 +43,8 @@ class ClientStatistics(Result):
     retried: int
     """Sent again after a connection broke; a row counts once for each time."""
     pending: int
-    """Added, and neither durable nor refused nor dropped yet: also those that are kept until
-    their stream has their segment keys."""
+    """Added, and neither durable nor refused nor dropped yet; includes rows that the client keeps
+    until their stream has their segment keys."""
     refused_batches: int
     """Batches that the server refused for good."""
     refusals: tuple[RefusedBatch, ...]
