@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from streameval.cli._plot import draw
+from streameval.cli._evaluate import draw
 
 if TYPE_CHECKING:
     from streameval.client import Client

@@ -10,6 +10,7 @@ import numpy as np
 from streameval._breakdown.factors import factor_of_columns
 from streameval._breakdown.groups import rank_groups
 from streameval._common.errors import StreamEvalError
+from streameval._common.extras import needs_extra
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import HEADLINE
 from streameval._uncertainty.intervals import check_prevalence
@@ -42,14 +43,28 @@ def evaluate(
             evaluator.add_cases(labels=rows.labels, scores=rows.scores, **rows.weighting())
             progress(rows.progress)
     if plot is not None:
-        from streameval.cli._plot import draw  # noqa: PLC0415 - matplotlib is slow to import
-
         draw(evaluator, plot, name=file.stem)
     snapshot = evaluator.snapshot()
     if as_json:
         print_json(snapshot.to_dict())
     else:
         print_snapshot(snapshot, heading=str(file))
+
+
+def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
+    """Draw the ROC and PR curves with their hulls into a file. Needs matplotlib."""
+    from streameval.display import (  # noqa: PLC0415 - slow to import
+        PrecisionRecallDisplay,
+        RocCurveDisplay,
+    )
+
+    with needs_extra("plot"):
+        from matplotlib.figure import Figure  # noqa: PLC0415 - the extra may be absent
+    figure = Figure(figsize=(10.5, 5.8), layout="constrained")
+    roc, pr = figure.subplots(1, 2)
+    RocCurveDisplay.from_evaluator(evaluator, name=name, ax=roc)
+    PrecisionRecallDisplay.from_evaluator(evaluator, name=name, ax=pr)
+    figure.savefig(path, dpi=150)
 
 
 def evaluate_by(

@@ -177,7 +177,7 @@ def _first(
 def _print(found: list[tuple[int, Extraction]]) -> None:
     from rich.table import Table  # noqa: PLC0415 - slow to import
 
-    from streameval.cli._output import out  # noqa: PLC0415 - slow to import
+    from streameval.cli._output import out, say  # noqa: PLC0415 - slow to import
 
     rows = [
         (number, row) for number, (_, extraction) in enumerate(found) for row in extraction.rows
@@ -203,11 +203,7 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
         for refusal in extraction.refusals:
             place = "" if refusal.row is None else f", row {refusal.row}"
             by = f" by mapping {mapping_number}" if mapping_number else ""
-            out.print(
-                f"event {number}{place} is refused{by} ({refusal.reason.value}): {refusal.message}",
-                soft_wrap=True,
-                markup=False,
-            )
+            say(f"event {number}{place} is refused{by} ({refusal.reason.value}): {refusal.message}")
 
 
 def _print_json(found: list[tuple[int, Extraction]]) -> None:

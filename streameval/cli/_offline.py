@@ -16,6 +16,7 @@ from streameval.cli._output import (
     print_json,
     print_snapshot,
     progress_bar,
+    say,
     standard_output,
 )
 from streameval.cli._status import format_duration
@@ -68,11 +69,11 @@ def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json
 
 
 def _print(path: Path, found: Verification) -> None:
-    out.print(str(path), soft_wrap=True, markup=False)
+    say(str(path))
     for each in found.findings:
         verdict = "[green]ok[/green]     " if each.ok else "[bold red]DAMAGED[/bold red]"
         out.print(f"  {verdict}  {each.what:<10}", end="", soft_wrap=True)
-        out.print(f"  {each.detail}", soft_wrap=True, markup=False)
+        say(f"  {each.detail}")
     if found.state_hash:
         out.print(f"state at revision {found.revision}: {found.state_hash}", soft_wrap=True)
     verdict = "the log is intact" if found.ok else "DAMAGED, see above"
@@ -99,11 +100,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
     limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}") as progress:
         found = maintenance.restore(file, data, limits, progress=progress)
-    out.print(
-        f"{data} is at revision {found.revision}: start a server with --data {data}",
-        soft_wrap=True,
-        markup=False,
-    )
+    say(f"{data} is at revision {found.revision}: start a server with --data {data}")
     out.print(f"state {found.state_hash}", soft_wrap=True)
 
 
@@ -123,11 +120,9 @@ def repair(data: Path, to: Path, first: int | None, last: int | None, config: Pa
     limits = _configured(None, config)[1]
     now_us = time.time_ns() // 1000
     done = maintenance.repair(data, to, limits, now_us=now_us, first=first, last=last)
-    out.print(
+    say(
         f"rows {done.first:,} to {done.last:,} were moved back by up to "
-        f"{format_duration(done.moved_us / 1e6)}: start the server with --data {to}",
-        soft_wrap=True,
-        markup=False,
+        f"{format_duration(done.moved_us / 1e6)}: start the server with --data {to}"
     )
     out.print(f"revision {done.revision}  {done.state_hash}", soft_wrap=True)
 

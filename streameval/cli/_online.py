@@ -16,6 +16,7 @@ from streameval.cli._output import (
     print_backup,
     print_json,
     progress_bar,
+    say,
     standard_output,
 )
 from streameval.cli._status import print_status, to_plain_values
@@ -103,11 +104,7 @@ def export_pair(address: str, a: str, b: str, file: Path) -> None:
 
 
 def _print_exported(what: str, last: Any, file: Path) -> None:
-    out.print(
-        f"{what} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
-        soft_wrap=True,
-        markup=False,
-    )
+    say(f"{what} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes")
 
 
 def import_stream(address: str, file: Path, stream: str | None) -> None:
@@ -120,9 +117,7 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
         header = admin_pb2.ImportStreamHeader(name=stream or "", total_bytes=len(data))
         requests = _import_requests(admin_pb2.ImportStreamRequest, header, data, progress)
         answer = server.upload(lambda stub: stub.ImportStream, requests)
-    out.print(
-        f"{answer.name} is durable at revision {answer.revision}", soft_wrap=True, markup=False
-    )
+    say(f"{answer.name} is durable at revision {answer.revision}")
 
 
 def import_pair(address: str, file: Path, a: str, b: str) -> None:
@@ -135,11 +130,7 @@ def import_pair(address: str, file: Path, a: str, b: str) -> None:
         header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
         requests = _import_requests(admin_pb2.ImportPairRequest, header, data, progress)
         answer = server.upload(lambda stub: stub.ImportPair, requests)
-    out.print(
-        f"the pair of {answer.a} and {answer.b} is durable at revision {answer.revision}",
-        soft_wrap=True,
-        markup=False,
-    )
+    say(f"the pair of {answer.a} and {answer.b} is durable at revision {answer.revision}")
 
 
 def compact(address: str) -> None:

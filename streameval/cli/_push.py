@@ -14,7 +14,7 @@ from streameval.cli._connection import transport
 from streameval.cli._errors import one_line
 from streameval.cli._load import Load, load_name
 from streameval.cli._options import parse_settings
-from streameval.cli._output import err, out, progress_bar
+from streameval.cli._output import err, out, progress_bar, say
 from streameval.cli._pieces import read_pieces
 from streameval.cli._push_spool import push_spool
 from streameval.cli._rejects import RejectsFile
@@ -124,7 +124,7 @@ def push(
     total = 0 if rejected is None else rejected.counts.total()
     _report_facts(checked, result, total, time.monotonic() - begun_s)
     look = shlex.join(["streameval", "query", to, stream])
-    out.print(f"look at it: {look}", soft_wrap=True, markup=False)
+    say(f"look at it: {look}")
     if result.sent_labels and not result.joined and not allow_no_joins:
         _warn(
             f"none of {result.sent_labels:,} labels has met a prediction of {stream}: do labels "

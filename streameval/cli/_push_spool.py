@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streameval._row_codec import row_count
 from streameval.cli._connection import transport
-from streameval.cli._output import err, out
+from streameval.cli._output import err, say
 from streameval.client._delivery.numbered_upload import NumberedUpload
 from streameval.client._delivery.spool import read_spool
 
@@ -28,11 +28,9 @@ def push_spool(path: Path, to: str) -> bool:
     with closing(transport(to)) as connection:
         for opening, batches in _producers(path):
             _push_producer(connection, opening, batches, rows, refused)
-    out.print(
+    say(
         f"{rows['pushed']:,} rows of {path} pushed, {rows['known']:,} were there; the file can be "
-        "removed",
-        soft_wrap=True,
-        markup=False,
+        "removed"
     )
     for message in refused:
         err.print(f"refused: {message}", soft_wrap=True, markup=False)

@@ -13,7 +13,7 @@ from streameval._common.errors import StreamEvalError
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
 from streameval.cli._options import parse_segment, parse_time
-from streameval.cli._output import out, print_json
+from streameval.cli._output import out, print_json, say
 from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
@@ -87,11 +87,7 @@ class SampleOptions:
         else:
             print_sample(stream, sample)
             if self.csv is not None:
-                out.print(
-                    f"{len(sample):,} ids to label are in {self.csv}: fill in the column label",
-                    soft_wrap=True,
-                    markup=False,
-                )
+                say(f"{len(sample):,} ids to label are in {self.csv}: fill in the column label")
 
 
 def write_csv(file: Path, sample: StreamLabelSample) -> None:
@@ -105,11 +101,9 @@ def write_csv(file: Path, sample: StreamLabelSample) -> None:
 
 def print_sample(stream: str, sample: StreamLabelSample) -> None:
     """Print how many of each band to label, the highest scores first."""
-    out.print(
+    say(
         f"{sample.size:,} of {sample.waiting:,} predictions of {stream} to label, for "
-        f"{title_of(sample.metric)}, at revision {sample.revision} with seed {sample.seed}",
-        soft_wrap=True,
-        markup=False,
+        f"{title_of(sample.metric)}, at revision {sample.revision} with seed {sample.seed}"
     )
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("scores from", "to below", "waiting", "to label", "probability"):
@@ -132,4 +126,4 @@ def print_sample(stream: str, sample: StreamLabelSample) -> None:
             soft_wrap=True,
         )
     for warning in sample.warnings:
-        out.print(f"note: {warning}", soft_wrap=True, markup=False)
+        say(f"note: {warning}")

@@ -13,7 +13,7 @@ from streameval._metric_registry import title_of
 from streameval._snapshot import plain
 from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
-from streameval.cli._output import out, print_json
+from streameval.cli._output import out, print_json, say
 
 if TYPE_CHECKING:
     from streameval.client import Client, RankedSegment, SegmentRanking, Stream, StreamFall
@@ -59,13 +59,13 @@ def query_by(
     ranking = found.ranking
     at = "" if ranking.prevalence is None else f" at prevalence {ranking.prevalence:.4g}"
     heading = f"{stream}{covers} at revision {ranking.revision}: {title_of(METRIC)} by {key}{at}"
-    out.print(f"{heading}, worst first (95 % intervals)", soft_wrap=True, markup=False)
+    say(f"{heading}, worst first (95 % intervals)")
     header = [key, title_of(METRIC), "minus the rest's", "p", "cases", "share", "lower since"]
     cells = [
         _cells(each, fall, found.cases)
         for each, fall in zip(ranking.segments, found.falls, strict=True)
     ]
-    out.print(text_table(header, cells, names=1), soft_wrap=True, markup=False)
+    say(text_table(header, cells, names=1))
     if ranking.num_left_out:
         out.print(
             f"{ranking.num_left_out:,} with fewer than {MIN_REFERENCES} positives or negatives "
@@ -75,7 +75,7 @@ def query_by(
     if len(ranking) > MAX_FALL_SEGMENTS:
         out.print(f"lower since: only for the first {MAX_FALL_SEGMENTS}", soft_wrap=True)
     for warning in ranking.warnings:
-        out.print(f"note: {warning}", soft_wrap=True, markup=False)
+        say(f"note: {warning}")
 
 
 def _read(client: Client, target: Stream, key: str, span: timedelta | None) -> _Segments:

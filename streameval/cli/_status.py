@@ -6,11 +6,10 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from rich.table import Table
 from rich.text import Text
 
 from streameval.cli._errors import one_line
-from streameval.cli._output import out
+from streameval.cli._output import out, print_values
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -41,15 +40,10 @@ def _field_value(message: Any, name: str, *, is_list: bool) -> Any:
 
 def print_status(address: str, status: admin_pb2.GetServerStatusResponse) -> None:
     """Print a status as a table, with its warnings below."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim")
-    table.add_column()
-    for name, value in _rows(status):
-        table.add_row(name, Text(value))
     serving = "serving" if status.serving else "NOT SERVING"
     style = "bold green" if status.serving else "bold red"
     out.print(Text(f"{address}  "), Text(serving, style=style), sep="")
-    out.print(table)
+    print_values(dict(_rows(status)))
     for warning in status.warnings:
         out.print(Text(f"! {one_line(warning)}", style="yellow"))
 
