@@ -105,7 +105,7 @@ class Buffer:
         # Ends grants when their stamp is too old.
         self._ticker = Ticker(self.lock, self._revoke_all, STAMP_INTERVAL_S)
         self.accepted = 0
-        """Rows accepted since the start, without those of current grants (`collect_unlocked`)."""
+        """Rows accepted since the start; `collect_unlocked` adds the rows of current grants."""
         self.dropped = 0
         """Rows that were dropped because the buffer was full."""
         self.limit = self._capacity
