@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS: Final = 10
 SUMMARIES: Final = 5
-"""Of each block and side: rows, the sum of means times rows, and of squares for a variance."""
+"""Numbers kept for each block and side: rows, the sum of means times rows, and sums of squares
+for a variance."""
 HOUR_US: Final = 3_600_000_000
 MAX_E_VALUE: Final = 1e100
 """E-processes stop here: nothing restarts them while the whole raises no alarm."""

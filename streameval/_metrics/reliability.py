@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_BINS = 10
-"""Of the calibration error, where a caller names no number: tenths of the scale."""
+"""Bins of the calibration error by default: tenths of the scale."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

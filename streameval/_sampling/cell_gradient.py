@@ -41,7 +41,7 @@ _PRIOR_CASES = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellGradient:
-    """Of each cell with predictions that wait.
+    """The cells that have waiting predictions.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ EDGES: dict[Scale, FloatArray] = {"plain": _edges("plain"), "probability": _edge
 _EDGE_LISTS = {scale: edges.tolist() for scale, edges in EDGES.items()}
 
 _LEADING_BITS = 14
-"""Of a score's key: its sign, its exponent, and two bits of its fraction."""
+"""Bits of a score's key that determine its band: sign, exponent, and two bits of the fraction."""
 _DROPPED_BITS = np.int64(64 - _LEADING_BITS)
 
 

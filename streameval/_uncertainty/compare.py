@@ -64,7 +64,7 @@ _ADVICE = {
 }
 
 _MIN_SUSPECT_CASES = 20
-"""Of each class: with fewer, equal numbers on both sides are chance."""
+"""Cases of each class: with fewer, equal numbers on both sides are chance."""
 
 _MAX_Z = normal_quantile(MIN_P_VALUE / 2)
 """The normal quantile of the least p-value, 7.1."""

@@ -192,7 +192,7 @@ class DesignEffect:
 
 
 INDEPENDENT = DesignEffect(1.0)
-"""Of cases without clusters."""
+"""The design effect of cases without clusters."""
 
 
 def correlation(first: DesignEffect, second: DesignEffect) -> float:

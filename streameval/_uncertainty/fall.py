@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_P_VALUE = 0.05
 
 _MIN_WIDTH = 1e-70
-"""Of an interval: the squares of quotients of such widths are numbers above 0."""
+"""Narrower intervals are left out: squares of quotients of widths must not underflow to 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -100,7 +100,7 @@ class PairCuts:
 
 
 Thresholds: TypeAlias = "tuple[float | None, float | None]"
-"""Of a and of b; None where none is declared."""
+"""The thresholds of a and of b; None where none is declared."""
 
 NO_THRESHOLDS: Thresholds = (None, None)
 

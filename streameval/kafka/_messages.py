@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     Headers = Sequence[tuple[str, bytes | str | None]] | None
-    """Of a Kafka message."""
+    """The headers of a Kafka message."""
 
 _KAFKA_PREFIX, _HTTP_PREFIX = "ce_", "ce-"
 _REQUEST_ID = "x-request-id"

@@ -31,7 +31,8 @@ _MAX_MESSAGES = 2 * MAX_PIECE_MESSAGES
 _MAX_BYTES = 2 * MAX_PIECE_BYTES
 
 _NO_TIME = -1
-"""Of messages before the first with a time: they hold nothing back, and nothing holds them."""
+"""The time of messages before the first that has one: such messages hold no other back, and are
+not held back."""
 
 
 class WaitingMessages:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_CLUSTER_CHARS = 1_024
-"""Of a cluster's key: a column of them takes the longest one's memory for each row."""
+"""Length of a cluster's key: a column of keys takes the longest one's memory for each row."""
 
 
 class Reason(enum.Enum):

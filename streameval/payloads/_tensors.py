@@ -23,7 +23,7 @@ BINARY_SIZE = b'"binary_data_size"'
 """What the JSON of a body has where tensors follow it."""
 
 MAX_VALUES = 1_000_000
-"""Of a tensor: a value takes far more memory than its bytes."""
+"""Values of a tensor: a value takes far more memory than its bytes."""
 
 _TYPES: dict[str, str] = {
     "BOOL": "?",
@@ -42,7 +42,7 @@ _SHAPE = r'"shape"\s*:\s*\['
 _SHAPE_TEXT, _SHAPE_BYTES = re.compile(_SHAPE), re.compile(_SHAPE.encode())
 
 _MAX_DIMENSIONS = 32
-"""Of a tensor: nesting takes O(numbers) for each."""
+"""Dimensions of a tensor: to nest its numbers takes O(numbers) for each dimension."""
 
 _CONTAINERS = frozenset({dict, list})
 _NUMBERS = ("data", "values")

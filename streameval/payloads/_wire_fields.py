@@ -21,7 +21,7 @@ _MAX_UNCOUNTED_BYTES = 1 << 16
 """A message as short as this is decoded without counting its fields."""
 
 _MAX_DEPTH = 100
-"""Of messages in messages; protobuf reads no deeper ones."""
+"""Levels of messages in messages; protobuf reads no more."""
 
 _VARINT, _PACKED = 0, 2
 _FIXED_BYTES = {1: 8, 5: 4}
