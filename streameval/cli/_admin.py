@@ -19,7 +19,9 @@ from streameval.cli._options import (
     Config,
     Data,
     DrawIds,
+    Export,
     From,
+    NewFile,
     Prevalence,
     SampleFile,
     SampleMetric,
@@ -35,6 +37,11 @@ from streameval.cli._options import (
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
 clock = typer.Typer(help="Decide what a server does about a clock in doubt.", no_args_is_help=True)
 admin.add_typer(clock, name="clock")
+
+Until = Annotated[
+    int | None,
+    typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
+]
 
 _ADDRESS = re.compile(r"[^/]+:\d+")
 
@@ -233,7 +240,7 @@ def repair(
 def export_command(
     address: Address,
     stream: StreamName,
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    file: NewFile,
 ) -> None:
     """Write a whole stream to a FILE: settings, counts, panes, slices, waiting ids."""
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
@@ -245,7 +252,7 @@ def export_command(
 @connects
 def import_command(
     address: Address,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An export.")],
+    file: Export,
     *,
     stream: Annotated[
         str | None,
@@ -309,10 +316,7 @@ def token_command(
 def replay_command(
     stream: StreamName,
     *,
-    until: Annotated[
-        int | None,
-        typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
-    ] = None,
+    until: Until = None,
     data: Data = None,
     config: Config = None,
     window: Window = None,
@@ -342,10 +346,7 @@ def replay_command(
 def sample_command(
     stream: StreamName,
     *,
-    until: Annotated[
-        int | None,
-        typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
-    ] = None,
+    until: Until = None,
     data: Data = None,
     config: Config = None,
     size: Size,

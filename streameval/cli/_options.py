@@ -88,6 +88,8 @@ Config = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The server's settings: its data directory and limits."),
 ]
+NewFile = Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")]
+Export = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An export.")]
 Rejects = Annotated[
     Path | None,
     typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +13,9 @@ from streameval.cli._connection_options import connects
 from streameval.cli._options import (
     Address,
     AsJson,
+    Export,
     MaxPending,
+    NewFile,
     Pane,
     Retention,
     Yes,
@@ -126,7 +127,7 @@ def export_command(
     address: Address,
     a: First,
     b: Second,
-    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    file: NewFile,
 ) -> None:
     """Write a whole pair to a FILE: settings, counts, evidence, waiting ids.
 
@@ -142,7 +143,7 @@ def export_command(
 @connects
 def import_command(
     address: Address,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An export.")],
+    file: Export,
     *,
     a: Annotated[
         str, typer.Option("--a", metavar="STREAM", help="The first stream. [default: its old name]")
