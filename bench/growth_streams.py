@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 from google.protobuf.duration_pb2 import Duration
 from overview import known_summaries
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from queries import encoded_snapshot
 
 from streameval.v1 import ingest_pb2, overview_pb2, types_pb2
@@ -204,7 +204,7 @@ def some_summaries(core: ServerCore, names: list[str]) -> list[overview_pb2.Stre
 
 def exposition(readings: StreamReadings) -> bytes:
     """Return the text of a scrape."""
-    return generate_latest(_Exposition(CollectorRegistry(), stream_families(readings)))
+    return generate_latest(_Exposition(stream_families(readings)))
 
 
 def opened(path: Path) -> tuple[float, ServerCore]:
