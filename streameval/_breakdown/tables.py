@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from streameval._common.redaction import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> str:
     """Return a table as text: the first `names` columns left-aligned, others right-aligned.
 
+    Control characters, which names of groups may have, are escaped.
+
     Examples
     --------
     >>> print(text_table(["group", "cases"], [["DE", "12"], ["US", "1,204"]]))
@@ -21,6 +25,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: i
       DE        12
       US     1,204
     """
+    header, rows = list(map(printable, header)), [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):

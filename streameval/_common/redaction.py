@@ -1,4 +1,4 @@
-"""Cuts secrets out of texts that are printed or logged."""
+"""Cuts secrets, and what terminals obey, out of texts that are printed or logged."""
 
 from __future__ import annotations
 
@@ -19,3 +19,14 @@ def redact_tokens(text: str) -> str:
     'got sv1.web-1....'
     """
     return _TOKEN.sub(r"\1...", text)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escapes in place of control characters, which a terminal obeys.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[2J"))
+    a\x1b[2J
+    """
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

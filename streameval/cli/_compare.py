@@ -9,6 +9,7 @@ import typer
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
+from streameval.cli._errors import one_line
 from streameval.cli._options import AsJson, Prevalence, Window, parse_part
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _print_segments(found: PairComparison, by: str) -> None:
         value = "" if each.segment is None else each.segment[1]
         limits = f"{each.lower:+.4f} to {each.upper:+.4f}"
         table.add_row(
-            Text(value),
+            Text(one_line(value)),
             f"{each.coverage.labelled:,}",
             f"{each.a.estimate:.4f}",
             f"{each.b.estimate:.4f}",

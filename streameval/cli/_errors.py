@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
-from streameval._common.redaction import redact_tokens
+from streameval._common.redaction import printable, redact_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +69,3 @@ def one_line(text: str) -> str:
     if len(text) > _MAX_LINE_CHARS:
         text = f"{text[: _MAX_LINE_CHARS // 2]} [...] {text[-_MAX_LINE_CHARS // 2 :]}"
     return printable(text)
-
-
-def printable(text: str) -> str:
-    """Return a text with escapes in place of control characters."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

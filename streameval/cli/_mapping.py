@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval._common.redaction import printable
 from streameval._common.text_file import read_toml
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import AsJson
@@ -176,6 +177,7 @@ def _first(
 
 def _print(found: list[tuple[int, Extraction]]) -> None:
     from rich.table import Table  # noqa: PLC0415 - slow to import
+    from rich.text import Text  # noqa: PLC0415 - slow to import
 
     from streameval.cli._output import out, say  # noqa: PLC0415 - slow to import
 
@@ -193,7 +195,8 @@ def _print(found: list[tuple[int, Extraction]]) -> None:
         columns = _columns(row) | {name: getattr(row, name) for name in optional}
         if "label_time_us" in columns:
             columns["label_time_us"] = _time_text(row.label_time_us)
-        table.add_row(str(number), *(_shown(each) for each in columns.values()))
+        # Text: what an id has in brackets is no markup.
+        table.add_row(str(number), *(Text(_shown(each)) for each in columns.values()))
     if table.row_count:
         out.print(table)
     for number, (mapping_number, extraction) in enumerate(found):
@@ -245,4 +248,4 @@ def _columns(row: PayloadRow) -> dict[str, object]:
 def _shown(value: object) -> str:
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else printable(str(value))

@@ -6,7 +6,7 @@ import codecs
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from streameval.client import Client
 from streameval_server.testing import running_server
 
 from ...commands import refusal, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = {
     "steamctl#67": "∞Endless Beta∞",
@@ -61,6 +58,36 @@ def test_consoles_of_every_encoding(tmp_path: Path, encoding: str) -> None:
     assert (code, out) == (2, "")
     assert "no column '" in error
     assert "Traceback" not in error
+
+
+def test_names_do_not_command_a_terminal(tmp_path: Path) -> None:
+    """Control characters of groups and ids are escaped, and what they have in brackets is kept."""
+    path = tmp_path / "g.csv"
+    path.write_text('score,label,g\n0.9,1,"a\x1b[2Jb\nc"\n0.2,0,[/red]\n')
+    out = run("evaluate", path, "--by", "g").stdout
+    assert "a\\x1b[2Jb\\nc" in out
+    assert "[/red]" in out
+    (tmp_path / "m.toml").write_text('[[ingest]]\npreset = "ndjson"\nstream = "s"\n')
+    (tmp_path / "s.json").write_text(json.dumps({"id": "[/red]\x1b[2J", "score": 0.5}))
+    out = run("mapping", "try", tmp_path / "m.toml", "--sample", tmp_path / "s.json").stdout
+    assert "[/red]\\x1b[2J" in out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("options", ["--json", "--by g", ""])
+def test_output_that_cannot_be_written(tmp_path: Path, options: str) -> None:
+    """One line says so, however late it is known; without any output there is no error."""
+    path = tmp_path / "g.csv"
+    path.write_text("score,label,g\n0.9,1,a\n0.2,0,b\n")
+    command = f"{sys.executable} -m streameval evaluate {path} {options}"
+    for target, right in (
+        ("> /dev/full", (1, "streameval: No space left on device: the output is incomplete\n")),
+        (">&-", (0, "")),
+    ):
+        done = subprocess.run(
+            ["sh", "-c", f"exec {command} {target}"], capture_output=True, check=False, text=True
+        )
+        assert (done.returncode, done.stderr) == right
 
 
 def test_names_are_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
