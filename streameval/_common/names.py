@@ -202,7 +202,8 @@ numbers below 2**53 only, so write ids as text
         return str(whole)
     message = f"{field} must be a text or an integer, got {shown(value)}{at_row(index)}"
     if isinstance(number, float | np.floating) and np.isfinite(number):
-        message += ": a float keeps whole numbers below 2**53 only, so write ids as text"
+        message += f": a float keeps whole numbers below 2**{_digits(number)} only, so write ids "
+        message += "as text"
     raise InvalidInputError(message, field=field, index=index)
 
 
@@ -213,9 +214,13 @@ def _whole(number: Any) -> int | None:
     except (ValueError, ArithmeticError):  # NaN and the infinities
         return None
     if isinstance(number, float | np.floating):
-        digits = np.finfo(number).nmant + 1 if isinstance(number, np.floating) else 53
-        return whole if whole == number and abs(whole) < 1 << digits else None
+        return whole if whole == number and abs(whole) < 1 << _digits(number) else None
     return whole if whole == number else None
+
+
+def _digits(number: Any) -> int:
+    """Return how many binary digits a float of its width keeps."""
+    return int(np.finfo(number).nmant) + 1 if isinstance(number, np.floating) else 53
 
 
 def check_id(value: Any, *, field: str = "id", index: int | None = None) -> bytes:

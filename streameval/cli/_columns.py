@@ -13,6 +13,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.labels import Labels
 from streameval._common.names import id_of
 from streameval._common.times import EARLIEST_US, LATEST_US, TIME_UNITS, read_time_us
+from streameval._common.values import shown
 from streameval._counts.columns import check_score
 from streameval._counts.weight_columns import check_units
 from streameval.cli._file_values import FileError, Reason, RowError
@@ -166,12 +167,20 @@ def read_ids(column: pa.Array, place: Place) -> list[str]:
     if _is_text(column) or pa.types.is_integer(column.type):
         return read_text(column, "id", Reason.ID, place)
     _refuse_missing(column, "id", Reason.ID, place)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # Floats keep their width, by which `id_of` knows what they may stand for.
+    values = column.to_numpy() if pa.types.is_floating(column.type) else column.to_pylist()
     ids = []
-    for index, value in enumerate(column.to_pylist()):
+    for index, value in enumerate(values):
         try:
             found = id_of(value)
             ids.append(found if isinstance(found, str) else found.decode())
-        except (InvalidInputError, UnicodeDecodeError, TypeError) as error:
+        except UnicodeDecodeError:
+            what = f"id must be text in UTF-8, got {shown(value)}"
+            message = f"{what}: write it as text, for instance in hexadecimal"
+            raise place.row_error(index, Reason.ID, message) from None
+        except (InvalidInputError, TypeError) as error:
             raise place.row_error(index, Reason.ID, str(error)) from None
     return ids
 
@@ -186,10 +195,10 @@ def read_clusters(column: pa.Array, place: Place) -> list[str]:
 def read_times(column: pa.Array, place: Place, name: str, unit: str) -> npt.NDArray[np.datetime64]:
     """Return times as `read_time_us` reads each of them; O(n), and faster for usual columns."""
     _refuse_missing(column, name, Reason.TIME, place)
+    if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
+        raise place.column_error(f"{name} is a {column.type}, not a date or a date with a time")
     if _is_text(column):
         column = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    elif pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
     times_us, is_read = _usual_times(column, unit)
     for index in np.flatnonzero(~is_read):
         value = column[int(index)]
@@ -221,7 +230,7 @@ def _usual_times(
             # A product beyond 64 bits is none of these.
             is_likely = np.abs(numbers) < LATEST_US * 1000 // max(per_us, 1)
             return times_us, is_likely & (times_us >= EARLIEST_US) & (times_us < LATEST_US)
-        if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
+        if pa.types.is_temporal(kind):
             moments = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
             times_us = moments.cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
             return times_us, times_us > 0
@@ -231,8 +240,13 @@ def _usual_times(
 
 
 def _plain(value: pa.Scalar) -> object:
-    """Return a value as Python has it, a moment as text."""
-    return value.cast(pa.string()).as_py() if pa.types.is_temporal(value.type) else value.as_py()
+    """Return a value as Python has it, a moment as text, a decimal as the number that it is."""
+    if pa.types.is_temporal(value.type):
+        return value.cast(pa.string()).as_py()
+    found = value.as_py()
+    if not pa.types.is_decimal(value.type):
+        return found
+    return int(found) if found == int(found) else float(found)
 
 
 def _is_text(column: pa.Array) -> bool:

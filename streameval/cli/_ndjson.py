@@ -96,6 +96,12 @@ def _object(line: bytes, row: int) -> dict[str, Any]:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise TypeError("it is not a JSON object, {...}")
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(f"it is not Unicode: {half!r} is half a surrogate pair") from None
     return value
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet
 
 from streameval._common.times import read_time_us
 from streameval.cli._file_values import FileError
+from streameval.cli._files import read_columns
 from streameval.cli._rows import Layout, read_rows
 
 from ...commands import refusal, run
@@ -122,6 +123,35 @@ def test_numbers_as_ids_of_parquet(tmp_path: Path, value: object) -> None:
     row = 1 if value is True else 2
     with pytest.raises(FileError, match=f"row {row}: id must be a text or an integer"):
         list(read_rows(path, Layout(score="score", id="id")))
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        # As `id_of` reads each of them: a float keeps the integers of its width.
+        (pa.array([np.float32(2**24)]), "got 1.6777216e.07: a float keeps whole numbers below"),
+        (pa.array([np.float16(2**11)]), "below 2[*][*]11 only, so write ids as text"),
+        (pa.array([np.float32(2**24)]).dictionary_encode(), "below 2[*][*]24 only"),
+        (pa.array([b"\x80"]), "text in UTF-8, got b'.+x80': write it as text"),
+    ],
+)
+def test_ids_that_may_stand_for_several(tmp_path: Path, column: pa.Array, told: str) -> None:
+    """Refused with the row, the value and the remedy."""
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"score": [0.5], "id": column}), path)
+    with pytest.raises(FileError, match=f"row 1: id must be .*{told}"):
+        list(read_rows(path, Layout(score="score", id="id")))
+
+
+def test_half_a_surrogate_pair_costs_its_row(tmp_path: Path) -> None:
+    """JSON can hold it, and UTF-8 cannot: the row is named, or rejected."""
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"score": 1, "id": "\\ud83d\\ude00"}\n{"score": 1, "id": "\\ud800"}\n')
+    with pytest.raises(FileError, match=r"row 2: it is not Unicode: '.ud800' is half"):
+        list(read_rows(path, Layout(score="score", id="id")))
+    (chunk,) = read_columns(path, ["id"], skip=True)
+    assert chunk.columns["id"].to_pylist() == ["\U0001f600"]
+    assert [each.number for each in chunk.unreadable] == [2]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet"])
@@ -266,6 +296,27 @@ def test_types_of_times(tmp_path: Path, column: pa.Array, right: str) -> None:
     pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
     (chunk,) = read_rows(path, Layout(score="score", time="t"))
     assert str(chunk.times[0]) == right
+
+
+@pytest.mark.parametrize("time", [1795722360123456000, 1795722360123457000, 1795722360123456999])
+def test_decimals_keep_nanoseconds(tmp_path: Path, time: int) -> None:
+    """As integers do: of a float, the microseconds would be others."""
+    path = tmp_path / "a.parquet"
+    column = pa.array([Decimal(time)], pa.decimal128(38, 0))
+    pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
+    (chunk,) = read_rows(path, Layout(score="score", time="t", time_unit="ns"))
+    assert chunk.times.astype("int64").tolist() == [time // 1000]
+
+
+@pytest.mark.parametrize("unit", ["", "s"])
+@pytest.mark.parametrize("kind", [pa.duration("s"), pa.time32("s")])
+def test_spans_are_no_times(tmp_path: Path, kind: pa.DataType, unit: str) -> None:
+    """Whatever unit is declared."""
+    path = tmp_path / "a.parquet"
+    column = pa.array([43_200 if pa.types.is_time(kind) else 1795722360], kind)
+    pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
+    with pytest.raises(FileError, match=r"row 1: t is a (time32|duration)\[m?s\], not a date"):
+        list(read_rows(path, Layout(score="score", time="t", time_unit=unit)))
 
 
 @pytest.mark.parametrize(
