@@ -16,6 +16,7 @@ import typer.main
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import evaluate_by
+from streameval.cli import _output
 from streameval.cli._app import app
 from streameval.client import Client
 from streameval_server.testing import running_server
@@ -68,6 +69,18 @@ def test_evaluate_prints_a_table(table: Path) -> None:
     assert result.exit_code == 0, result.output
     for words in ("AUC-PR ", "AUC-PR, achievable", "Positives", "400"):
         assert words in result.stdout
+
+
+def test_a_bar_names_a_file_as_it_is(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brackets in a path are no markup."""
+    file = tmp_path / "[dim]cases.csv"
+    file.write_bytes(table.read_bytes())
+    shown = _output.Console(force_terminal=True, width=120, record=True, highlight=False)
+    monkeypatch.setattr(_output, "err", shown)
+    assert run("evaluate", file).exit_code == 0
+    assert "reading [dim]cases.csv" in shown.export_text()
 
 
 def test_evaluate_draws(table: Path, tmp_path: Path) -> None:
