@@ -1,14 +1,17 @@
 """Messages of a partition that wait until they are cut into a piece, in the order of offsets.
 
 A message counts as early as the earliest of those behind it, as far as they have come. So one
-with a time in the future is not held back for it once others follow, and one with an old time
-holds others back only until it is cut, which nothing delays.
+with a time in the future is not held back for it once others follow, and old ones hold others
+back only until they are cut, which nothing delays. All before them would be cut with them, so a
+single wrong time in the past is none: a message counts no earlier than the middle of the last
+few.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
+from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -29,6 +32,9 @@ MAX_PIECE_BYTES = 8 << 20
 
 _MAX_MESSAGES = 2 * MAX_PIECE_MESSAGES
 _MAX_BYTES = 2 * MAX_PIECE_BYTES
+
+_NEAR = 5
+"""Times, of a message and those before it: it counts no earlier than the middle one."""
 
 _NO_TIME = -1
 """The time of messages before the first that has one: such messages hold no other back, and are
@@ -69,6 +75,7 @@ class WaitingMessages:
         self._span_us = span_us
         self._messages: list[Message] = []
         self._bytes = 0
+        self._near_us: deque[int] = deque(maxlen=_NEAR)
         self._lows_us: IntArray = np.zeros(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -121,10 +128,15 @@ class WaitingMessages:
         return found
 
     def _times(self, messages: Iterable[Message]) -> IntArray:
-        """Return the messages' times; one without has the time of the one before it."""
+        """Return what times messages count at; one without has the time of the one before it."""
         times: list[int] = []
+        near_us = self._near_us
         for each in messages:
             time_us = message_time_us(each)
+            if time_us is not None:
+                near_us.append(time_us)
+                if time_us < (self.after_us or 0):
+                    time_us = max(time_us, sorted(near_us)[(len(near_us) - 1) // 2])
             if time_us is not None or not self.after_us:
                 self.after_us = time_us
             times.append(self.after_us or _NO_TIME)
