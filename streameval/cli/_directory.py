@@ -34,7 +34,12 @@ class Part(NamedTuple):
     share: float
 
     def read(
-        self, names: Sequence[str], *, skip: bool = False, delimiter: str = ","
+        self,
+        names: Sequence[str],
+        *,
+        skip: bool = False,
+        delimiter: str = ",",
+        id_name: str | None = None,
     ) -> Iterator[RawChunk]:
         """Yield the file's chunks, with the constant columns among those asked for.
 
@@ -48,7 +53,7 @@ class Part(NamedTuple):
         read = [name for name in names if name not in self.constants]
         if not read:
             raise FileError(f"{self.path}: all columns are its directories': name one of the file")
-        for chunk in read_columns(self.path, read, skip=skip, delimiter=delimiter):
+        for chunk in read_columns(self.path, read, skip=skip, delimiter=delimiter, id_name=id_name):
             size = len(chunk.columns[read[0]])
             constants = {
                 name: pa.array([self.constants[name]] * size, pa.string())

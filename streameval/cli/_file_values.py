@@ -38,7 +38,8 @@ class Reason(enum.Enum):
     CLUSTER = "cluster"
     SEGMENT = "segment"
     UNREADABLE = "unreadable"
-    """The row is no JSON object, no UTF-8, or has too few or too many values."""
+    """The row is no JSON object, has an id in JSON that is none, is no UTF-8, or has too few or
+    too many values."""
     STORE = "store"
     """The row can be read, and its stream would refuse it."""
 

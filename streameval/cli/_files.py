@@ -67,7 +67,12 @@ def kind_of(path: Path) -> str | None:
 
 
 def read_columns(
-    path: Path, names: Sequence[str], *, skip: bool = False, delimiter: str = ","
+    path: Path,
+    names: Sequence[str],
+    *,
+    skip: bool = False,
+    delimiter: str = ",",
+    id_name: str | None = None,
 ) -> Iterator[RawChunk]:
     """Yield the chunks of a file.
 
@@ -82,6 +87,9 @@ def read_columns(
         apart. The other kinds have no such rows.
     delimiter : str
         One character, which separates the values of CSV.
+    id_name : str or None
+        The key of NDJSON whose values are ids: they are read one by one, since an object may
+        have a number where another has a text.
 
     Raises
     ------
@@ -92,7 +100,7 @@ def read_columns(
     if name.endswith(_CSV):
         chunks = read_table(path, names, skip=skip, delimiter=delimiter)
     elif name.endswith(_NDJSON):
-        chunks = read_objects(path, names, skip=skip)
+        chunks = read_objects(path, names, skip=skip, id_name=id_name)
     elif name.endswith(".parquet"):
         chunks = _parquet(path, names)
     elif name.endswith(".npz"):

@@ -77,7 +77,9 @@ def read_good_rows(
     readers = column_readers(layout)
     for part in files_of(path):
         before = 0
-        for chunk in part.read(layout.columns, skip=True, delimiter=layout.delimiter):
+        for chunk in part.read(
+            layout.columns, skip=True, delimiter=layout.delimiter, id_name=layout.id
+        ):
             count = len(chunk.columns[layout.columns[0]])
             reading = _Chunk(part.path, chunk, count, before)
             before += count

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from streameval._common.names import id_of
 from streameval.cli._chunks import (
     BLOCK_BYTES,
     RawChunk,
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_objects(path: Path, names: Sequence[str], *, skip: bool = False) -> Iterator[RawChunk]:
+def read_objects(
+    path: Path, names: Sequence[str], *, skip: bool = False, id_name: str | None = None
+) -> Iterator[RawChunk]:
     """Yield the chunks of a file.
 
     Parameters
@@ -36,13 +39,16 @@ def read_objects(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
     path : Path
     names : sequence of str
     skip : bool
-        Whether to leave out the lines that are no JSON object, and to return them apart.
+        Whether to leave out the lines that are no JSON object or whose id is none, and to return
+        them apart.
+    id_name : str or None
+        The key whose values are ids.
 
     Raises
     ------
     FileError
-        For a line that is no JSON object, and when the first chunk that has objects has a
-        column nowhere.
+        For a line that is no JSON object or whose id is none, and when the first chunk that has
+        objects has a column nowhere.
     """
     size = max(path.stat().st_size, 1)
     is_checked = False
@@ -54,7 +60,7 @@ def read_objects(path: Path, names: Sequence[str], *, skip: bool = False) -> Ite
             unreadable: list[UnreadableRow] = []
             for number, line in chunk:
                 try:
-                    objects.append(_object(line, number))
+                    objects.append(_with_id(_object(line, number), id_name))
                 except (ValueError, TypeError) as error:
                     if not skip:
                         raise FileError(f"{path}: row {number}: {error}") from None
@@ -103,6 +109,18 @@ def _object(line: bytes, row: int) -> dict[str, Any]:
             half = error.object[error.start]
             raise ValueError(f"it is not Unicode: {half!r} is half a surrogate pair") from None
     return value
+
+
+def _with_id(row: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Return an object whose id is a text; raise InvalidInputError where it has another.
+
+    What an id is does not depend on the rows around it: in a column with texts, numbers would
+    become text as they are written.
+    """
+    value = None if name is None else row.get(name)
+    if name is not None and value is not None and not isinstance(value, str):
+        row[name] = id_of(value)
+    return row
 
 
 class _Float(float):

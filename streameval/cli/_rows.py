@@ -175,7 +175,7 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
     readers = column_readers(layout)
     for part in files_of(path):
         before = 0
-        for chunk in part.read(layout.columns, delimiter=layout.delimiter):
+        for chunk in part.read(layout.columns, delimiter=layout.delimiter, id_name=layout.id):
             count = len(chunk.columns[layout.columns[0]])
             place = Place(part.path, np.arange(before + 1, before + count + 1, dtype=np.int64))
             yield interpret(chunk.columns, readers, place, progress=chunk.progress)

@@ -105,12 +105,25 @@ def test_decimals_of_a_database(tmp_path: Path) -> None:
 
 
 def test_numbers_as_ids_of_ndjson(tmp_path: Path) -> None:
-    """17.0 is 17; ids of more digits than a float keeps stay apart."""
+    """17.0 is 17, also beside texts, which stay as they are."""
     path = tmp_path / "a.ndjson"
-    ids = ["10000001.0", "17", '"x"', "10000000000000001.0", "10000000000000002.0"]
+    ids = ["10000001.0", "17", '"x"', '"17.50"', "10000000000000001"]
     path.write_text("".join(f'{{"id": {each}, "score": 1}}\n' for each in ids))
     (chunk,) = read_rows(path, Layout(score="score", id="id"))
-    assert chunk.ids == ["10000001", "17", "x", "10000000000000001.0", "10000000000000002.0"]
+    assert chunk.ids == ["10000001", "17", "x", "17.50", "10000000000000001"]
+
+
+@pytest.mark.parametrize("before", ["17", '"x"', "1.0"])
+@pytest.mark.parametrize(
+    "value", ["17.5", "true", "[1]", '{"$oid": "a"}', "NaN", "10000000000000001.0", "-Infinity"]
+)
+def test_what_is_no_id_of_ndjson(tmp_path: Path, before: str, value: str) -> None:
+    """It is refused whatever the rows around it have."""
+    path = tmp_path / "a.ndjson"
+    ids = [before, value]
+    path.write_text("".join(f'{{"id": {each}, "score": 1}}\n' for each in ids))
+    with pytest.raises(FileError, match="row 2: id must be a text or an integer"):
+        list(read_rows(path, Layout(score="score", id="id")))
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0**60, float("nan"), True])
