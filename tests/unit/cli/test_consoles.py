@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from streameval.client import Client
 from streameval_server.testing import running_server
 
 from ...commands import refusal, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = {
     "steamctl#67": "∞Endless Beta∞",
@@ -116,8 +120,11 @@ MAPPING = '[[ingest]]\npreset = "ndjson"\nstream = "s"\n'
         (b"# \xe9\n", "utf-8", "it is not UTF-8 (byte 0xe9 in line 1): save it as UTF-8"),
     ],
 )
-def test_the_first_bytes_of_a_file(tmp_path: Path, start: bytes, encoding: str, told: str) -> None:
+def test_the_first_bytes_of_a_file(
+    tmp_path: Path, require: Callable[[str], object], start: bytes, encoding: str, told: str
+) -> None:
     """A byte order mark is no content of a mapping, a consumer's file or a token's."""
+    require("confluent_kafka")
     sample = tmp_path / "s.json"
     sample.write_text('{"id": "a", "score": 0.9, "label": true}')
     mapping = tmp_path / "m.toml"

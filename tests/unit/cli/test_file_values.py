@@ -142,7 +142,8 @@ def test_numbers_as_ids_of_parquet(tmp_path: Path, value: object) -> None:
     ("column", "told"),
     [
         # As `id_of` reads each of them: a float keeps the integers of its width.
-        (pa.array([np.float32(2**24)]), "got 1.6777216e.07: a float keeps whole numbers below"),
+        # numpy 1 shows 16777216.0, later ones 1.6777216e+07.
+        (pa.array([np.float32(2**24)]), "got 1[.]?6777216.+: a float keeps whole numbers below"),
         (pa.array([np.float16(2**11)]), "below 2[*][*]11 only, so write ids as text"),
         (pa.array([np.float32(2**24)]).dictionary_encode(), "below 2[*][*]24 only"),
         (pa.array([b"\x80"]), "text in UTF-8, got b'.+x80': write it as text"),
