@@ -34,7 +34,6 @@ from streameval._counts.state import State
 from streameval._time import CoverageCell, Effect, window_cache
 from streameval._time.window_cache import WindowCache
 from streameval.client import Client
-from streameval.client._buffer.buffer import Buffer
 from streameval_server.__main__ import main as serve
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
@@ -133,19 +132,6 @@ def run_server(name: str) -> None:
         serve()
 
 
-def call_ns(address: str) -> float:
-    """Return nanoseconds per `add_case`."""
-    with Client(address) as client:
-        stream = client.stream(f"bench/{time.monotonic_ns()}")
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            stream.add_case(True, 0.5)
-        took = time.perf_counter() - begin
-        stream.flush()
-        client.delete_stream(stream.name)
-    return took / CALLS * 1e9
-
-
 def paced_us(server: Process, **settings: float) -> float:
     """Return microseconds of CPU, client and server, per row of a caller with 4,000 rows/s."""
     with Client(server.address, **settings) as client:
@@ -183,12 +169,6 @@ def spread_ms(patches: list[Patch]) -> float:
                 due.merge()
         counted.frozen({})
         return (time.process_time() - begin) * 1e3
-
-
-def locked_ns(address: str) -> float:
-    """Return nanoseconds per `add_case` when every row acquires the lock."""
-    with mock.patch.dict(Buffer.__init__.__kwdefaults__, max_unlocked_rows=0):
-        return call_ns(address)
 
 
 # --- Caches -------------------------------------------------------------------------------------
@@ -299,7 +279,7 @@ class Exact:
 
 def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, Callable[[], Pair]]]:
     """Return the measurement of each row: with the buffer or cache, and without."""
-    stream, exact, address = Stream(), Exact(), server.address
+    stream, exact = Stream(), Exact()
     engine = stream.engine
     messages, windows = uncached(engine._snapshots), uncached(engine._windows)
 
@@ -316,10 +296,6 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         )
         for name in BUFFERS
     }
-    found["client: rows appended without a lock"] = (
-        "ns a call",
-        lambda: (call_ns(address), locked_ns(address)),
-    )
     found["client: rows wait for a batch, at 4,000 rows/s"] = (
         "us of CPU a row",
         lambda: (paced_us(server), paced_us(server, batch_rows=1, linger_s=0.0)),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.client._buffer import unlocked_rows
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.clock import clock_ns
@@ -174,17 +172,10 @@ class ReceivedRows(ExpectedRows):
         return [frozenset(each) for each in found]
 
 
-@given(
-    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), burst=st.sampled_from((1, 16))
-)
+@given(script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9))
 @settings(max_examples=300)
-def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, burst: int) -> None:
+def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int) -> None:
     """The rows of each id are sent in order; cases and misses have the same totals."""
-    with mock.patch.object(unlocked_rows, "_MIN_BURST_ROWS", burst):
-        _arrive(script, max_rows)
-
-
-def _arrive(script: list[tuple], max_rows: int) -> None:
     box = Buffer(capacity=10**6, batch_rows=10, when_full="drop", start=lambda: True)
     stream = Verbs(box, "s")
     sender = Sender("p", 1, random=lambda: 0.5)

@@ -54,7 +54,6 @@ class Client(Process):
             when_full="drop",
             start=lambda: True,
             wake=self._woken,
-            max_unlocked_rows=0,  # no thread but ours
             clock_ns=world.clock_ns,
         )
         self.delivery = Delivery(self.buffer, producer, "the simulated server")

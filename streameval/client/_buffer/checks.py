@@ -113,14 +113,13 @@ def check_segments(segments: Mapping[str, str]) -> SegmentPairs:
 
 def check_segment_set(segments: Mapping[str, str]) -> SegmentSet:
     """Return one row's segments as a set, or refuse them. O(1) if they were checked before."""
-    if not hasattr(segments, "items"):
-        message = f"segments must be a mapping of keys to values, got {segments!r:.60}"
-        raise InvalidInputError(message, field="segments")
-    items = tuple(segments.items())
     try:
-        return SEGMENT_SETS[items]
+        return _SEGMENT_SETS[tuple(segments.items())]
+    except AttributeError:
+        message = f"segments must be a mapping of keys to values, got {segments!r:.60}"
+        raise InvalidInputError(message, field="segments") from None
     except TypeError:  # an unhashable value is not text
-        _check_items(items)
+        _check_items(tuple(segments.items()))
         raise
 
 
@@ -144,7 +143,7 @@ class _SegmentSets(dict["SegmentItems", SegmentSet]):
         return checked
 
 
-SEGMENT_SETS = _SegmentSets()
+_SEGMENT_SETS = _SegmentSets()
 """Text equals text only, so items that equal valid ones are valid. Shared by all streams."""
 
 

@@ -15,7 +15,7 @@ from streameval._counts.columns import (
     check_scores,
 )
 from streameval._time.times import to_us
-from streameval.client._buffer.checks import check_id, check_ids, check_segments
+from streameval.client._buffer.checks import check_id, check_ids, check_segment_set
 from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
 from streameval.client._buffer.runs import (
     CLUSTERED_PREDICTION_CODE,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streameval.client._buffer.buffer import Buffer
 
 # The codes of a negative and a positive label without a time and a score.
 _LABEL_CODES = tuple(label_code(positive, timed=False, scored=False) for positive in (False, True))
@@ -40,10 +39,6 @@ _LABEL_CODES = tuple(label_code(positive, timed=False, scored=False) for positiv
 
 class IdVerbs(RowVerbs):
     """The verbs that log, label and retract predictions of one stream."""
-
-    def __init__(self, buffer: Buffer, name: str) -> None:
-        super().__init__(buffer, name)
-        self._triples = self._stream_buffer.unlocked_ids.triples
 
     def log(
         self,
@@ -96,25 +91,19 @@ class IdVerbs(RowVerbs):
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None and cluster is None:
-            rows = self._triples  # `_add`, without a call
-            if len(rows) >= rows.allowed:
-                self._buffer.add_id(self._stream_buffer, id, PREDICTION_CODE, score)
-                return
-            rows += (id, PREDICTION_CODE, score)
-            if not rows.allowed:
-                self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
+            self._buffer.add_id(self._stream_buffer, id, PREDICTION_CODE, score)
             return
-        pairs = check_segments(segments) if segments else ()
+        segment_set = check_segment_set(segments) if segments else None
         time_us = None if at is None else to_us(at)
         checksum = None if cluster is None else cluster_checksum(cluster)
-        self._buffer.add_dated_id(
+        self._buffer.add_id(
             self._stream_buffer,
             id,
             PREDICTION_CODE if checksum is None else CLUSTERED_PREDICTION_CODE,
             score,
-            time_us=time_us,
-            segments=pairs,
-            value=checksum,
+            time_us,
+            segment_set,
+            checksum,
         )
 
     def label(  # noqa: PLR0917 - as in add_case
@@ -162,13 +151,7 @@ class IdVerbs(RowVerbs):
         if positive is not True and positive is not False:
             positive = check_label(positive)
         if at is None and score is None and weight is None and label_probability is None:
-            rows = self._triples  # `_add`, without a call
-            if len(rows) >= rows.allowed:
-                self._buffer.add_id(self._stream_buffer, id, _LABEL_CODES[positive], 0.0)
-                return
-            rows += (id, _LABEL_CODES[positive], 0.0)
-            if not rows.allowed:
-                self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
+            self._buffer.add_id(self._stream_buffer, id, _LABEL_CODES[positive], 0.0)
             return
         value = 0.0 if score is None else check_score(score)
         units, _ = check_row_sampling(weight, label_probability, None)
@@ -179,12 +162,7 @@ class IdVerbs(RowVerbs):
             weighted=units is not None,
         )
         time_us = None if at is None else to_us(at)
-        if time_us is None and units is None:
-            self._add(id, code, value)
-        else:
-            self._buffer.add_dated_id(
-                self._stream_buffer, id, code, value, time_us=time_us, segments=(), value=units
-            )
+        self._buffer.add_id(self._stream_buffer, id, code, value, time_us, None, units)
 
     def retract(self, id: str | bytes | int) -> None:  # noqa: A002 - as in log
         """Retract one prediction, labelled or not: it no longer counts.
@@ -202,16 +180,7 @@ class IdVerbs(RowVerbs):
         ClosedError
             When the client is closed.
         """
-        self._add(check_id(id), RETRACTION_CODE, 0.0)
-
-    def _add(self, id_: str, code: int, score: float) -> None:
-        rows = self._triples
-        if len(rows) >= rows.allowed:
-            self._buffer.add_id(self._stream_buffer, id_, code, score)
-            return
-        rows += (id_, code, score)
-        if not rows.allowed:
-            self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
+        self._buffer.add_id(self._stream_buffer, check_id(id), RETRACTION_CODE, 0.0)
 
     @reports_keywords
     def log_cases(

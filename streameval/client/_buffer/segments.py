@@ -1,4 +1,4 @@
-"""Segment columns of rows in the buffer: select rows, join pieces, build from marks."""
+"""Segment columns of rows in the buffer: select rows, join pieces, build from rows."""
 
 from __future__ import annotations
 
@@ -67,37 +67,17 @@ class SegmentSet:
         self.pairs = pairs
 
 
+NO_SEGMENTS = SegmentSet(())
+
+
 def segments_of_sets(sets: Sequence[SegmentSet]) -> Segments:
     """Return the segments of rows that have a set each. O(rows) for each key."""
     numbers = {each: number for number, each in enumerate(dict.fromkeys(sets))}
     rows = np.fromiter(map(numbers.__getitem__, sets), dtype=np.uint32, count=len(sets))
-    return _segments_of_rows([each.pairs for each in numbers], rows)
-
-
-def segments_from_marks(marks: Sequence[SegmentPairs], counts: npt.NDArray[np.int64]) -> Segments:
-    """Return the segments of rows that come in runs with equal segments. O(rows) for each key.
-
-    Parameters
-    ----------
-    marks
-        The pairs of each run.
-    counts : int64[runs]
-        The number of rows of each run.
-    """
-    numbers: dict[SegmentPairs, int] = {}
-    number = [numbers.setdefault(mark, len(numbers)) for mark in marks]
-    return _segments_of_rows(list(numbers), np.repeat(np.array(number, dtype=np.uint32), counts))
-
-
-def _segments_of_rows(distinct: Sequence[SegmentPairs], rows: npt.NDArray[np.uint32]) -> Segments:
-    """Return the segments of rows, from the number of each row's pairs among the distinct ones.
-
-    O(rows) for each key.
-    """
     columns = []
-    values_by_key = [dict(pairs) for pairs in distinct]
-    for key in dict.fromkeys(key for pairs in distinct for key, _ in pairs):
+    values_by_key = [dict(each.pairs) for each in numbers]
+    for key in dict.fromkeys(key for values in values_by_key for key in values):
         codes: dict[str, int] = {}
-        of_pairs = [codes.setdefault(values.get(key, ""), len(codes)) for values in values_by_key]
-        columns.append(SegmentCodes(key, tuple(codes), np.array(of_pairs, dtype=np.uint32)[rows]))
+        of_sets = [codes.setdefault(values.get(key, ""), len(codes)) for values in values_by_key]
+        columns.append(SegmentCodes(key, tuple(codes), np.array(of_sets, dtype=np.uint32)[rows]))
     return tuple(columns)

@@ -62,7 +62,6 @@ class ClientStatistics(Result):
 
 def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
     """Return the counters as they are now."""
-    buffer.collect_unlocked()
     added = buffer.accepted
     return ClientStatistics(
         added=added,

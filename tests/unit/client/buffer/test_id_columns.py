@@ -169,11 +169,12 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
 
 def test_stamps_are_shared_for_a_moment() -> None:
     """Rows within 25 ms share a stamp; stamps are converted by the server's clock."""
-    stamps = Stamps(lambda: 0)
-    first = stamps.at(7_000_000_000)
+    clock = iter((7_000_000_000, 7_024_999_999, 7_025_000_000))
+    stamps = Stamps(clock.__next__)
+    first = stamps.now()
     assert first < 0
-    assert stamps.at(7_024_999_999) == first
-    assert stamps.at(7_025_000_000) == first - 25_000
+    assert stamps.now() == first
+    assert stamps.now() == first - 25_000
     assert stamps_to_times(first, NOW - 7_000_000) == NOW
     assert stamps_to_times(first, -(10**12)) == 1  # the earliest possible time
     mixed = stamps_to_times(np.array([first, 17, -1]), 100)

@@ -1,28 +1,17 @@
-"""A buffer with lock-free appends, and without a sender."""
+"""A buffer without a sender."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client._buffer import unlocked_rows
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.columns import CaseRows
 from streameval.client._buffer.id_columns import PredictionRows
 from streameval.client._buffer.id_verbs import IdVerbs
-from streameval.client._buffer.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
-
-MIN_BURST_ROWS = unlocked_rows._MIN_BURST_ROWS
-
-
-def stop_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no ticker revoke grants."""
-    monkeypatch.setattr(Ticker, "start", lambda _: True)
 
 
 class Verbs(CaseVerbs, IdVerbs):
@@ -30,7 +19,7 @@ class Verbs(CaseVerbs, IdVerbs):
 
 
 def stopped_clock() -> int:
-    """Return one second, always: all rows share a stamp, and any burst is fast."""
+    """Return one second, always: all rows share a stamp."""
     return 1_000_000_000
 
 
@@ -48,14 +37,6 @@ def buffer(
         start=lambda: True,
         clock_ns=clock_ns,
     )
-
-
-def add_burst(stream: Verbs) -> None:
-    """Add rows until further ones are granted without the lock."""
-    for _ in range(MIN_BURST_ROWS):
-        stream.add_case(True, -1.0)
-    for i in range(MIN_BURST_ROWS):
-        stream.log(f"first {i}", -1.0)
 
 
 def taken(box: Buffer) -> tuple[list[tuple[float, bool]], list[str]]:
