@@ -367,7 +367,7 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
         "score must be finite, got inf": lambda: stream.label("a", True, score=float("inf")),
         "label must be True, False, 1 or 0, got 2": lambda: stream.label("a", 2),
         "at must have a time zone": lambda: stream.log("a", 1.0, at=naive),
-        "at is missing": lambda: stream.log("a", 1.0, at=np.datetime64("NaT")),
+        "at is missing": lambda: stream.log("a", 1.0, at=np.datetime64("NaT", "us")),
         "id must not be empty at index 1": lambda: stream.log_cases(ids=["a", ""], scores=[1, 2]),
         "ids must be a text or an integer, got None at index 0": lambda: stream.retract_cases(
             ids=[None]

@@ -95,7 +95,7 @@ LABELS: list[tuple[Any, Any, str]] = [
     ("None", REFUSED, "str(None)"),
     ("<NA>", REFUSED, "pandas' nullable columns as text"),
     ("NaT", REFUSED, "pandas"),
-    (np.datetime64("NaT"), REFUSED, "numpy"),
+    (np.datetime64("NaT", "us"), REFUSED, "numpy"),
     (np.ma.masked, REFUSED, "numpy's masked arrays"),
     (Decimal("NaN"), REFUSED, "SQL"),
     (2, REFUSED, "scikit-learn#9567: classes 1 and 2"),
@@ -197,7 +197,7 @@ IDS: list[tuple[Any, Any, str]] = [
     ({"$oid": "5f"}, REFUSED, "MongoDB's exports"),
     (np.float32(2**24), REFUSED, "liam2#51: float32 has 24 bits"),
     (np.float16(2**11), REFUSED, "float16 has 11 bits"),
-    (np.datetime64("NaT"), REFUSED, "missing"),
+    (np.datetime64("NaT", "us"), REFUSED, "missing"),
     (Decimal("0.5"), REFUSED, "SQL"),
     (1j, REFUSED, "complex numbers"),
 ]
@@ -248,7 +248,7 @@ SCORES: list[tuple[Any, Any, str]] = [
     ({}, REFUSED, "anthropics/claude-code#82365: a number that became {}"),
     ({"p": 0.5}, REFUSED, "objects"),
     (1j, REFUSED, "complex numbers"),
-    (np.datetime64("NaT"), REFUSED, "missing"),
+    (np.datetime64("NaT", "us"), REFUSED, "missing"),
 ]
 
 TABLES = {"label": LABELS, "id": IDS, "score": SCORES}

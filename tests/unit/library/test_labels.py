@@ -26,8 +26,8 @@ ZERO = (
 )
 NO_LABEL = (
     *(None, float("nan"), "", " ", "\t", "N/A", "n/a", "NA", "#N/A", "nan", "NaN", "NULL", "null"),
-    *("None", "<NA>", "NaT", np.nan, np.float32("nan"), np.datetime64("NaT"), Decimal("NaN")),
-    *(np.timedelta64("NaT"), np.ma.masked, b""),
+    *("None", "<NA>", "NaT", np.nan, np.float32("nan"), np.datetime64("NaT", "us"), Decimal("NaN")),
+    *(np.timedelta64("NaT", "us"), np.ma.masked, b""),
 )
 NO_CLASS = (
     *(2, -1, 0.5, "2", "-1", "yes", "no", "t", "f", "pending", "01", "1_0", "0x1", "1,0", "\u0661"),
@@ -37,7 +37,7 @@ NO_CLASS = (
         (1,),
         {"a": 1},
         1j,
-        np.timedelta64(1),
+        np.timedelta64(1, "us"),
         np.array([1, 0]),
         datetime(2026, 1, 1, tzinfo=UTC),
     ),
@@ -176,7 +176,7 @@ def test_integers_are_ids(value: object, id_: object) -> None:
             (),
             {},
         ),
-        *(np.datetime64("NaT"), np.timedelta64(1), 1j, np.array([1, 2])),
+        *(np.datetime64("NaT", "us"), np.timedelta64(1, "us"), 1j, np.array([1, 2])),
     ],
     ids=repr,
 )
