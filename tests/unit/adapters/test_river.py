@@ -231,7 +231,9 @@ def test_unknown_figure(make) -> None:
         make(metric="f1")
 
 
-@pytest.mark.parametrize("label", [None, float("nan"), "", "N/A", np.nan, np.datetime64("NaT", "us")])
+@pytest.mark.parametrize(
+    "label", [None, float("nan"), "", "N/A", np.nan, np.datetime64("NaT", "us")]
+)
 def test_a_label_that_is_missing_is_refused(make, label: Any) -> None:
     """It is no negative; nothing is counted."""
     metric = make(metric="auc_roc")
