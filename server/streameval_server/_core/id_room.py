@@ -2,7 +2,7 @@
 
 A stream keeps at most `max_pending` ids. A prediction above that would push out the one that falls
 due first, whose label is then an orphan. So predictions are refused for a while, to be retried,
-while labels pass: of a backlog that is read out of order they make room. If no room comes within
+while labels pass: of a backlog that is read out of order they make room. If too little comes within
 `WAIT_S`, waiting longer is no help, as the labels are late or few for good. Then predictions
 pass, ids expire early and are counted, until a part of the stream's room is free again.
 """
@@ -39,6 +39,8 @@ class IdRoom:
         self._items: deque[tuple[Item, int]] = deque()  # a transaction may change an item's rows
         self._rows: Counter[str] = Counter()
         self._full_since_s: dict[str, float] = {}
+        # Rows that passed since then: few labels that make room for small batches end no wait.
+        self._passed: Counter[str] = Counter()
 
     def check(self, item: Item, now_s: float) -> None:
         """Raise RequestError if an item has predictions that are to wait. O(1), amortised."""
@@ -48,7 +50,7 @@ class IdRoom:
         name = item.stream
         room = self._applier.engine.id_room(name)
         if room is None:
-            self._full_since_s.pop(name, None)
+            self._end_wait(name)
             return
         free, most = room
         since_s = self._full_since_s.get(name)
@@ -56,12 +58,19 @@ class IdRoom:
         free -= self._rows[name]
         # A batch that can never fit passes when no id waits.
         if item.rows.size <= free or free == most:
-            if since_s is not None and (is_waiting or free > most // _FREE_SHARE):
-                del self._full_since_s[name]
+            if since_s is not None:
+                self._passed[name] += item.rows.size
+                room_made = max(free, self._passed[name] if is_waiting else 0)
+                if room_made > most // _FREE_SHARE:
+                    self._end_wait(name)
             return
         if is_waiting:
             self._full_since_s.setdefault(name, now_s)
             raise no_room_for_ids(name, most)
+
+    def _end_wait(self, name: str) -> None:
+        self._full_since_s.pop(name, None)
+        self._passed.pop(name, None)
 
     def add(self, item: Item) -> None:
         """Take note of an item that was submitted."""
