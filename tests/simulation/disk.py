@@ -12,6 +12,7 @@ leaves one of the newest revisions, a power cut any that was recorded after the 
 from __future__ import annotations
 
 import random
+import sys
 from typing import TYPE_CHECKING
 
 from streameval_server._log.acked_revision import AckedRevision
@@ -81,8 +82,9 @@ class Disk(MemoryStorage):
             assert loss is None, f"a false alarm: {loss}"
 
     def close(self) -> None:
-        """Close."""
-        self._is_open = False
+        """Close; a killed server does not, even where its code would."""
+        if not isinstance(sys.exception(), ThreadKilled):
+            self._is_open = False
 
     def last_revision(self) -> int:
         """Return the newest visible row's revision."""
