@@ -231,6 +231,7 @@ def test_a_refusal_is_shown_in_words(
         expect(shown).to_have_count(2)
         expect(page.locator("#figure-counts")).to_be_visible()
         page.get_by_role("button", name="Forget token").click()
+        expect(shown).to_have_count(0)
         page.get_by_label("Token", exact=True).fill(operator)
         page.get_by_role("button", name="Continue").click()
         expect(shown).to_have_count(2)

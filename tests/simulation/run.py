@@ -53,9 +53,13 @@ def run(seed: int, show: Callable[[str], None] | None = None) -> Outcome:
     """
     plan = plan_of(random.Random(f"plan {seed}"))
     world = World(seed, plan, show)
-    logging.getLogger("streameval.client").disabled = True
-    with world.entered():
-        return Run(world).finish()
+    log = logging.getLogger("streameval.client")
+    log.disabled = True
+    try:
+        with world.entered():
+            return Run(world).finish()
+    finally:
+        log.disabled = False  # other tests of this process read it
 
 
 class Run:
