@@ -267,8 +267,10 @@ class AsyncWorker:
             return UnavailableError("the connection was closed")
         finally:
             writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writing
+            # Not `await writing`: a `stop` that comes meanwhile must end this task too.
+            await asyncio.wait((writing,))
+            if not writing.cancelled():
+                writing.result()
 
     async def _first_response(self, call: Any) -> Any:
         """Return the answer to the first message. Raises UnavailableError without one."""
