@@ -16,7 +16,7 @@ their caller waits.
 The sender calls `arm` to learn how long to wait for more rows; it is woken through
 `wake`, or waits in `wait` if it is a thread.
 
-Cost: about 550 ns a row, a few ns a row in columns (bench/client.py).
+Cost: about 670 ns a row, a few ns a row in columns (bench/client.py).
 """
 
 from __future__ import annotations
