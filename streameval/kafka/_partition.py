@@ -150,7 +150,7 @@ class Partition:
     def low_us(self) -> int | None:
         """The time before which others are bounded by it; None: it holds back no other.
 
-        That of its earliest message that is not durable, and later while that does not change.
+        The time of its earliest message that is not durable; it moves on while that stays the same.
 
         While it is not known, because its first message is yet to come, that is the earliest
         of all times. O(1).

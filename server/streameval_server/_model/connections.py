@@ -35,7 +35,7 @@ class ConnectionLimits(NamedTuple):
     probes : int
         Further ones of each HTTP port for probes.
     backlog : int
-        Those of an HTTP port that wait to be accepted.
+        Connections to an HTTP port that may wait to be accepted.
     """
 
     connections: int = MAX_CONNECTIONS
