@@ -178,7 +178,6 @@ class StreamCounts:
         if REMOVES[effects.kinds].any():
             self.count()
             self._empty_table()
-            self._close_panes()
             self._count_effects(effects)
         else:
             self._effects.append(effects)
@@ -467,6 +466,10 @@ class StreamCounts:
         if store.has_open_panes:
             self._settle_removals(None)
         panes = dict(zip(kept_starts, store.panes_at(kept_starts), strict=True))
+        if REMOVES[effects.kinds].any():
+            # Also the panes that these rows have created: a case that they remove may be among
+            # the deferred ones, which only rows of closed panes come after.
+            self._close_panes()
         all_closed = not any(pane.is_open for pane in panes.values())
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):

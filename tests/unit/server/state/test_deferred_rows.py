@@ -123,6 +123,25 @@ def test_labels_that_change_are_counted_in_each_slice_once(monkeypatch):
     assert (whole.positives.total, whole.negatives.total) == (labels.sum(), (~labels).sum())
 
 
+def test_rows_that_create_a_pane_may_remove_what_waits():
+    """An entry changes a label that no slice has counted yet, and begins a new pane."""
+    state, ids = stream(1), [b"id-0", b"id-1", b"id-2"]
+    times = NOW - np.arange(3) * HOUR_US // 2
+    codes = (SegmentCodes("key-0", VALUES, np.zeros(3, dtype=np.uint16)),)
+    state.take(PredictionRows(ids, np.full(3, 0.5), 3, 3, times, codes), 2, NOW)
+    state.take(LabelRows(ids, np.full(3, True), 3, 3), 3, NOW)
+    state.counts.count()
+    assert state.counts.has_uncounted
+    changed = LabelRows(
+        [b"id-0", b"id-3"], np.array([False, True]), 2, 2, NOW - HOUR_US // 4, np.full(2, 0.5)
+    )
+    state.take(changed, 4, NOW)
+    state.counts.flush()
+    slices = [part.counts.state().counts for part in state.counts.store.slices.values()]
+    found = [(each.positives.total, each.negatives.total) for each in slices]
+    assert found == [(3, 1), (1, 0), (2, 1)], "the whole; without a value; with one"
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.slow
 def test_counting_waiting_rows_grows_nothing(seed):
