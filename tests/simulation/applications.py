@@ -78,8 +78,10 @@ class Rows:
             return None
         age_us = self._dice.choice(AGES_US)
         if dice < 0.65:
-            # Its label falls due within seconds, or fell due seconds ago.
-            age_us = self._dice.choice(LABEL_TTLS_S) * S + self._dice.randrange(-20 * S, 5 * S)
+            # Its label falls due within seconds, or fell due seconds ago; mostly within the second
+            # or two by which expiry is counted, so that a tick too early is seen.
+            off_us = self._dice.randrange(-20 * S, 5 * S)
+            age_us = self._dice.choice(LABEL_TTLS_S) * S + off_us**3 // (20 * S) ** 2
         elif dice > 0.985:
             age_us = self._dice.choice((-10 * MINUTE, 90_000 * MINUTE))
         time_us = max(START_US - 300 * MINUTE, self._world.now_us - age_us)
