@@ -24,7 +24,9 @@ from contextlib import ExitStack
 from unittest import mock
 
 import numpy as np
+import pair_cost
 import psutil
+from google.protobuf.duration_pb2 import Duration
 from load import Process, Work, ingest, scratch
 from queries import MINUTE, NOW, PANES, encoded_snapshot, evaluator, view
 
@@ -34,12 +36,13 @@ from streameval._counts.state import State
 from streameval._time import CoverageCell, Effect, window_cache
 from streameval._time.window_cache import WindowCache
 from streameval.client import Client
+from streameval.v1 import query_pb2
 from streameval_server.__main__ import main as serve
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.query_engine import QueryEngine
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._runtime.query_threads import QueryThreads
-from streameval_server._state import accumulator, counts
+from streameval_server._state import accumulator, counts, pair_panes
 from streameval_server._state.accumulator import StreamUsage
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.coverage import PaneCoverage
@@ -247,6 +250,45 @@ class Stream:
         return asyncio.run(ask())
 
 
+def pair_us(server: pair_cost.Server, seed: int, patches: list[Patch]) -> float:
+    """Return microseconds of CPU per label of a pair, its two predictions included."""
+    labels = 10_000
+    with ExitStack() as stack:
+        for patch in patches:
+            patch(stack)
+        return sum(map(server.take, pair_cost.frames(labels, seed))) / labels * 1e6
+
+
+class Projected:
+    """A stream with two weeks of predictions whose labels take minutes to days."""
+
+    def __init__(self) -> None:
+        server = pair_cost.Server(has_pair=False)
+        for day in range(14):
+            server.now_us += 86_400_000_000
+            for batches in pair_cost.frames(3_000, day):
+                server.take(batches)
+                server.now_us += 6 * 3_600_000_000
+        self._engine = QueryEngine(server.core.engine.view, lambda: server.now_us)
+
+    def answer_ms(self, patches: Callable[[QueryEngine], list[Patch]]) -> float:
+        """Return the time of a snapshot with its projection; the median of seven."""
+        request = query_pb2.GetSnapshotRequest(projection=True)
+        request.selection.stream = "a"
+        request.selection.last.CopyFrom(Duration(seconds=7 * 86_400))
+        times = []
+        with ExitStack() as stack:
+            for patch in patches(self._engine):
+                patch(stack)
+            for number in range(8):
+                begin = time.perf_counter()
+                message = snapshot(self._engine, parse_snapshot_request(request))
+                if number:
+                    times.append(time.perf_counter() - begin)
+        assert any(metric.HasField("interval") for metric in message.projection.metrics)
+        return statistics.median(times) * 1e3
+
+
 class Exact:
     """An exact evaluator of a million cases, to which each query adds more."""
 
@@ -279,7 +321,8 @@ class Exact:
 
 def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, Callable[[], Pair]]]:
     """Return the measurement of each row: with the buffer or cache, and without."""
-    stream, exact = Stream(), Exact()
+    stream, exact, projected = Stream(), Exact(), Projected()
+    pair, seeds = pair_cost.Server(has_pair=True), iter(range(1_000_000))
     engine = stream.engine
     messages, windows = uncached(engine._snapshots), uncached(engine._windows)
 
@@ -305,6 +348,26 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         lambda: (
             spread_ms([]),
             spread_ms([patched(accumulator, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0)]),
+        ),
+    )
+    found["rows of a pair wait to be counted"] = (
+        "us of CPU a label",
+        lambda: (
+            pair_us(pair, next(seeds), []),
+            pair_us(
+                pair,
+                next(seeds),
+                [patched(pair_panes, MAX_WAITING_ROWS=1, _MAX_PREDICTED_ROWS=1)],
+            ),
+        ),
+    )
+    found["projections, nothing changed"] = (
+        "ms",
+        lambda: (
+            projected.answer_ms(lambda each: [uncached(each._snapshots)]),
+            projected.answer_ms(
+                lambda each: [uncached(each._snapshots), uncached(each._projections)]
+            ),
         ),
     )
     found["snapshot messages, nothing changed"] = (
