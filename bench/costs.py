@@ -24,7 +24,8 @@ from streameval.v1 import ingest_pb2, query_pb2
 from streameval_server._batch.decode import decode
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.engine import Engine
-from streameval_server._log.entries import Entry, Kind
+from streameval_server._core.entries import Entry
+from streameval_server._log.rows import Kind
 from streameval_server._model.errors import RefusedError, RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings

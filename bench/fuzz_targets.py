@@ -23,6 +23,7 @@ from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvalua
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._batch.stream_import import StreamInbox
+from streameval_server._core.catalog import settings_in
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
@@ -208,7 +209,7 @@ class Merge(Target):
         try:
             inbox.feed(ingest_pb2.MergeRequest(header=header))
             inbox.feed(ingest_pb2.MergeRequest(data=data))
-            settings = inbox.settings_in(core.committer.catalog)
+            settings = settings_in(core.committer.catalog, inbox.header)
             call.merge(inbox, inbox.finish(NOW_US, settings))
             _settle(core)
             call.response()

@@ -22,6 +22,7 @@ from scale import state
 from streameval.client._delivery.merge_upload import Upload
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import is_merged, settings_in
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.sqlite import SqliteStorage
@@ -42,8 +43,8 @@ def merge(core: ServerCore, merges: list[list[bytes]], now_us: int) -> list[floa
     prepared = []
     for inbox in inboxes:
         assert inbox.is_small()
-        assert not inbox.is_duplicate(committer.catalog)
-        prepared.append(inbox.finish(now_us, inbox.settings_in(committer.catalog)))
+        assert not is_merged(committer.catalog, inbox.header)
+        prepared.append(inbox.finish(now_us, settings_in(committer.catalog, inbox.header)))
     clock.append(time.process_time())
     for inbox, each in zip(inboxes, prepared, strict=True):
         UnaryCall(committer, core.limits).merge(inbox, each)

@@ -12,9 +12,10 @@ Each package imports only from those below it::
     _ingest        sessions and unary calls: no I/O
     _core          committer, applier, engine, recovery: no threads, clocks or sockets
     _batch         bytes to checked rows; merges and imports
-    _log           entries, producers' marks, checkpoints, SQLite
     _state         what one stream holds: counts by slice and pane, pending ids
-    _model         errors, limits, settings, names: the ground
+    _model         settings, names, rows
+    _log           bytes, numbers, checksums: rows, checkpoints, SQLite
+    _model.errors  the ground, with _model.limits and _model.threads
 
 `configure` gathers the settings and `run` runs a server until it is stopped.
 `create_token` adds a token to the tokens file. `snapshot_then` answers from the log

@@ -33,7 +33,7 @@ from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log import failpoints
 from streameval_server._log import sqlite as sqlite_log
 from streameval_server._log.checkpoint import read_base
-from streameval_server._log.entries import LogRow
+from streameval_server._log.rows import LogRow
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, PartRow, Storage
 from streameval_server._model.errors import StorageError

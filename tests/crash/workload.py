@@ -20,6 +20,7 @@ from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import settings_in
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
@@ -351,7 +352,7 @@ class Run:
             )
         elif operation.verb == "merge":
             inbox = merge_inbox(operation)
-            call.merge(inbox, inbox.finish(now, inbox.settings_in(committer.catalog)))
+            call.merge(inbox, inbox.finish(now, settings_in(committer.catalog, inbox.header)))
         elif operation.verb == "import":
             file = exported(operation)
             call.import_stream(operation.rows.stream, file, StreamFile.from_bytes(file))

@@ -19,7 +19,7 @@ from streameval_server._core.recovery import open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.checkpoint import FORMAT, Manifest
-from streameval_server._log.entries import LogRow, checksum
+from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.limits import Limits

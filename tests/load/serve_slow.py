@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streameval_server import Limits, Settings, run
-from streameval_server._log.entries import LogRow
+from streameval_server._log.rows import LogRow
 from streameval_server._log.sqlite import SqliteStorage
 
 LIMITS = Limits(max_queue_bytes=512 << 10, max_inflight_bytes=256 << 10, max_commit_bytes=128 << 10)

@@ -21,9 +21,10 @@ from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
 from streameval_server._core.replay import entry_of
 from streameval_server._log.checkpoint import LazyParts
-from streameval_server._log.entries import Entry, Format, Kind, LogRow
+from streameval_server._log.rows import Format, Kind, LogRow
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import (
     HOUR_US,

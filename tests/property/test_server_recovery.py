@@ -23,11 +23,12 @@ from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._batch.merge import MergeInbox, stored_merge
+from streameval_server._core.catalog import settings_in
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import RequestError, StorageError
@@ -261,7 +262,7 @@ class Service(RuleBasedStateMachine):
         inbox.feed(pb.MergeRequest(header=header))
         inbox.feed(pb.MergeRequest(data=data))
         committer = self.core.committer
-        prepared = inbox.finish(self.now, inbox.settings_in(committer.catalog))
+        prepared = inbox.finish(self.now, settings_in(committer.catalog, inbox.header))
         self.merged[prepared[1]] = Contents(stream, cases=rows)
         try:
             UnaryCall(committer, LIMITS).merge(inbox, prepared)

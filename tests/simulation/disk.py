@@ -27,7 +27,7 @@ from .world import ThreadKilled
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from streameval_server._log.entries import LogRow
+    from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import PartKey, PartRow
 
     from .world import World

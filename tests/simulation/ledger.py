@@ -6,13 +6,13 @@ import struct
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 
 from .oracle import batch_of
 
 if TYPE_CHECKING:
     from streameval.v1 import ingest_pb2
-    from streameval_server._log.entries import LogRow
+    from streameval_server._log.rows import LogRow
 
     from .disk import Disk
     from .oracle import MergeContents

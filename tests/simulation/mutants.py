@@ -19,16 +19,15 @@ from streameval._joining import joiner, rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
-from streameval_server._core import recovery, transaction
+from streameval_server._core import catalog, recovery, transaction
 from streameval_server._core.checkpoint_tasks import CheckpointTasks, Compaction
 from streameval_server._core.committer import Committer
 from streameval_server._core.engine import Engine
 from streameval_server._core.engine_clock import EngineClock
+from streameval_server._core.log_time import LogTime
+from streameval_server._core.producer_marks import Marks
 from streameval_server._ingest.session import IngestSession
-from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
-from streameval_server._log.log_time import LogTime
-from streameval_server._log.producer_marks import Marks
 from streameval_server._state import join_table, stream_parts
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable

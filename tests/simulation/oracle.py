@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, pair_pb2, stream_pb2
-from streameval_server._log.entries import STREAMED, Kind
+from streameval_server._log.rows import STREAMED, Kind
 from streameval_server._model.pair_settings import PairCreation
 from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
 
@@ -24,7 +24,7 @@ from .pair_oracle import PairOracle
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval_server._log.entries import LogRow
+    from streameval_server._log.rows import LogRow
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 

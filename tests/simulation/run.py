@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval_server._core.engine import Engine
 from streameval_server._core.recovery import open_core
 from streameval_server._core.replay import entry_of
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 
 from .applications import MergeProducer, Operator, Rows, StreamingProducer, UnaryProducer

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.client._errors import UnavailableError
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import is_merged, settings_in
 from streameval_server._core.committer import State
 from streameval_server._core.engine_clock import EngineClock
 from streameval_server._core.recovery import open_core
@@ -382,10 +383,10 @@ class Server(Process):
             for request in requests:
                 inbox.feed(request)
             catalog = self.core.committer.catalog
-            if inbox.is_duplicate(catalog):
+            if is_merged(catalog, inbox.header):
                 call.answer(_DuplicateAnswer(self.core.committer.revision))
             else:
-                Thread(self).soon(check, inbox.settings_in(catalog))
+                Thread(self).soon(check, settings_in(catalog, inbox.header))
 
         def check(settings: Any) -> None:
             try:

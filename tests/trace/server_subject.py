@@ -11,6 +11,7 @@ from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import settings_in
 from streameval_server._core.recovery import open_core
 from streameval_server._grpc.pair_service import info_message as pair_info_message
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
@@ -204,7 +205,9 @@ class ServerSubject:
         )
         inbox.feed(pb.MergeRequest(header=header))
         inbox.feed(pb.MergeRequest(data=data))
-        prepared = inbox.finish(self._now_us, inbox.settings_in(self._core.committer.catalog))
+        prepared = inbox.finish(
+            self._now_us, settings_in(self._core.committer.catalog, inbox.header)
+        )
         return self._settled(lambda call: call.merge(inbox, prepared))
 
     # -- answers

@@ -6,7 +6,7 @@ never depends on a version of protobuf. Clients encode a batch again as they did
 
 from __future__ import annotations
 
-from streameval_server._log.entries import Format, crc32
+from streameval_server._log.rows import Format, crc32
 
 _BATCH_FIELDS = {Format.INGEST_REQUEST: 2, Format.INGEST_BATCH_REQUEST: 3}
 """The number of the field ``batch`` in the messages of the formats that are checked."""

@@ -39,7 +39,7 @@ from streameval._row_codec import (
     row_count,
 )
 from streameval.v1 import ingest_pb2
-from streameval_server._log.entries import STREAMED
+from streameval_server._log.rows import STREAMED
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.errors import (
     Code,
@@ -62,7 +62,6 @@ from streameval_server._model.stream_settings import DEFAULTS, first_settings
 
 if TYPE_CHECKING:
     from streameval._common import IntArray
-    from streameval_server._log.catalog import StreamFacts
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
@@ -137,11 +136,11 @@ def decode(
 
 
 def settings_for(
-    batch: ingest_pb2.Batch, facts: StreamFacts | None, limits: Limits
+    batch: ingest_pb2.Batch, known: StreamSettings | None, limits: Limits
 ) -> StreamSettings:
     """Return the settings of a batch's stream; of a new one the defaults, with the batch's keys."""
-    if facts is not None:
-        return facts.settings
+    if known is not None:
+        return known
     keys = [key for _, key in _segment_keys(batch) if key_problem(key) is None]
     return first_settings(keys) if len(keys) <= limits.max_segment_keys else DEFAULTS
 

@@ -26,7 +26,6 @@ from streameval_server._batch.decode import (
     refuse,
     undeclared,
 )
-from streameval_server._log.catalog import NEW
 from streameval_server._model.errors import (
     Code,
     CorruptLogError,
@@ -41,7 +40,6 @@ from streameval_server._state.empty_counts import empty_counts
 
 if TYPE_CHECKING:
     from streameval._counts import State
-    from streameval_server._log.catalog import Catalog
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
@@ -108,19 +106,6 @@ class MergeInbox:
             raise _too_large(
                 "header.total_bytes", "bytes", limits.max_merge_bytes, header.total_bytes
             )
-
-    def is_duplicate(self, catalog: Catalog) -> bool:
-        """Return whether the source has merged this epoch or a later one. O(1)."""
-        header = self.header
-        if header is None:
-            return False
-        stream = catalog.get(header.stream, NEW)
-        return header.epoch <= stream.sources.get(header.source, 0)
-
-    def settings_in(self, catalog: Catalog) -> StreamSettings | None:
-        """Return the current settings of the stream; None when there is none. O(1)."""
-        facts = catalog.get("" if self.header is None else self.header.stream)
-        return None if facts is None else facts.settings
 
     def is_small(self) -> bool:
         """Return whether `finish` takes less than to hand it to another thread. O(bytes).

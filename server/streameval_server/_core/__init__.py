@@ -1,5 +1,8 @@
 """The core: durable log entries and the state they add up to; no threads, clocks or sockets.
 
+- `entries` are rows of the log as decoded, and the items they come from.
+- `catalog`, `producer_marks` and `log_time` are what the committer derives from all entries: the
+  facts about each stream, how far each producer has come, what falls due.
 - `committer` puts submitted items in order and commits them to a storage; `transaction` is
   one commit in preparation, `checkpoint_tasks` the storage work between commits.
 - `applier` queues durable entries and feeds them to the `engine`, which holds all streams.

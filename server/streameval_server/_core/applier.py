@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval_server._core.engine import Engine
+    from streameval_server._core.entries import Entry
     from streameval_server._log.checkpoint import Checkpoint
-    from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
 
 _MAX_DUE_IDS = 4_096

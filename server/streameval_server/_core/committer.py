@@ -18,17 +18,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval_server._core.catalog import NEW
+from streameval_server._core.catalog import record as record_facts
 from streameval_server._core.checkpoint_tasks import CheckpointTasks
+from streameval_server._core.entries import Outcome, Status
 from streameval_server._core.id_room import IdRoom
+from streameval_server._core.log_time import LogTime
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
 from streameval_server._log.acked_revision import AckedRevision
-from streameval_server._log.catalog import NEW
-from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import read_base
-from streameval_server._log.entries import IMPORTS, Kind, Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
-from streameval_server._log.log_time import LogTime
+from streameval_server._log.rows import IMPORTS, Kind
 from streameval_server._model.errors import (
     CorruptLogError,
     DiskFullError,
@@ -49,11 +50,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval_server._core.applier import Applier
+    from streameval_server._core.catalog import Catalog
     from streameval_server._core.checkpoint_tasks import Compacted
-    from streameval_server._log.catalog import Catalog
+    from streameval_server._core.entries import Entry, Item
+    from streameval_server._core.producer_marks import Marks
     from streameval_server._log.checkpoint import Manifest
-    from streameval_server._log.entries import Entry, Item
-    from streameval_server._log.producer_marks import Marks
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from streameval._counts import StateDecoder
+from streameval_server._core.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._core.engine_pairs import EnginePairs
-from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
+from streameval_server._core.log_time import LogTime
+from streameval_server._core.producer_marks import Marks
 from streameval_server._log.checkpoint import Checkpoint, LazyParts
-from streameval_server._log.entries import Kind
-from streameval_server._log.log_time import LogTime
-from streameval_server._log.producer_marks import Marks
+from streameval_server._log.rows import Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.mark import MarkChange
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval._drift import Alarm
-    from streameval_server._log.entries import Entry
+    from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
     from streameval_server._state.pair_parts import PairPart

@@ -3,7 +3,7 @@
 What a wrong time does can be final: ids expire, panes are dropped, producers are forgotten.
 So the wall clock is believed only within `Limits.max_clock_step_us` of where the monotonic
 clock puts it. Beyond that the clock is *in doubt*: time passes by the monotonic clock, and the
-committer holds the log (`_log.log_time`). Doubt ends when both agree again, or when an operator
+committer holds the log (`log_time`). Doubt ends when both agree again, or when an operator
 confirms the wall clock with `accept`.
 
 No monotonic clock covers the time in which the server was stopped. At a start the wall clock is

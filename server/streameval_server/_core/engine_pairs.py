@@ -16,7 +16,7 @@ from streameval_server._state.pair_state import PairState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streameval_server._log.entries import Entry
+    from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.pair_view import PairView
     from streameval_server._state.stream_state import StreamState

@@ -17,7 +17,7 @@ from streameval_server._model.rows import PredictionRows
 
 if TYPE_CHECKING:
     from streameval_server._core.applier import Applier
-    from streameval_server._log.entries import Item
+    from streameval_server._core.entries import Item
 
 WAIT_S = 60.0
 _FREE_SHARE = 16

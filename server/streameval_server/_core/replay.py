@@ -16,8 +16,9 @@ from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
 from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.entries import Entry, Format, Kind
+from streameval_server._log.rows import Format, Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError, Refused, RequestError, StorageError
 from streameval_server._model.mark import MarkChange
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streameval_server._core.applier import Applier
-    from streameval_server._log.entries import LogRow, PairChange, StreamChange
+    from streameval_server._core.entries import PairChange, StreamChange
+    from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows

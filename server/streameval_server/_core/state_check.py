@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
 from streameval_server._core.engine import HELD_PART, MARKS_PART, Engine
+from streameval_server._core.producer_marks import Marks
 from streameval_server._core.replay import engine_at_base, replay
 from streameval_server._log.checkpoint import Manifest, read_base
-from streameval_server._log.entries import PAIR_KINDS, Format, Kind
-from streameval_server._log.producer_marks import Marks
+from streameval_server._log.rows import PAIR_KINDS, Format, Kind
 from streameval_server._state.stream_parts import split_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval_server._log.entries import LogRow
+    from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
 

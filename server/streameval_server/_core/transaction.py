@@ -13,26 +13,17 @@ from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode, settings_for
-from streameval_server._log.catalog import (
+from streameval_server._core.catalog import (
     NEW,
     StreamFacts,
     add_rows,
     apply_change,
     apply_pair_change,
 )
-from streameval_server._log.entries import (
-    REPEATABLE,
-    Entry,
-    Format,
-    Item,
-    Kind,
-    LogRow,
-    Outcome,
-    Status,
-    checksum,
-)
+from streameval_server._core.entries import Entry, Item, Outcome, Status
+from streameval_server._core.producer_marks import Mark, SequenceStatus, advance, sequence_status
 from streameval_server._log.failpoints import DRAFTED, failpoint
-from streameval_server._log.producer_marks import Mark, SequenceStatus, advance, sequence_status
+from streameval_server._log.rows import REPEATABLE, Format, Kind, LogRow, checksum
 from streameval_server._model.errors import (
     Code,
     Refused,
@@ -58,9 +49,10 @@ from streameval_server._state.pair_file import PairImport, no_stream_of_import
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
-    from streameval_server._log.catalog import Catalog
-    from streameval_server._log.entries import PairChange, RowHead
-    from streameval_server._log.producer_marks import Marks
+    from streameval_server._core.catalog import Catalog
+    from streameval_server._core.entries import PairChange
+    from streameval_server._core.producer_marks import Marks
+    from streameval_server._log.rows import RowHead
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
 

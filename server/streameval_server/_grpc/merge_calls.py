@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import is_merged, settings_in
 from streameval_server._grpc.merge_pieces import MergePieces
 from streameval_server._security.access import current_access
 
@@ -61,9 +62,9 @@ class MergeCalls:
         """
         runtime = self._runtime
         catalog = runtime.core.committer.catalog
-        if inbox.is_duplicate(catalog):
+        if is_merged(catalog, inbox.header):
             return None
-        settings = inbox.settings_in(catalog)
+        settings = settings_in(catalog, inbox.header)
         now_us, disputed_us = runtime.now()
         if inbox.is_small():
             return inbox.finish(now_us, settings, disputed_us=disputed_us)

@@ -16,9 +16,11 @@ from streameval._common import id_problem, quoted, stream_name_problem
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message, settings_for
-from streameval_server._log.entries import Format, Item, Kind, Status
+from streameval_server._core.catalog import settings_in
+from streameval_server._core.entries import Item, Status
+from streameval_server._core.producer_marks import Mark
 from streameval_server._log.failpoints import failpoint
-from streameval_server._log.producer_marks import Mark
+from streameval_server._log.rows import Format, Kind
 from streameval_server._model.errors import (
     Code,
     Refused,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._core.committer import Committer
-    from streameval_server._log.entries import Outcome, Owner
+    from streameval_server._core.entries import Outcome, Owner
     from streameval_server._model.limits import Limits
 
     Forbids = Callable[[str], str | None]
@@ -310,7 +312,7 @@ def batch_item(
         return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
     nbytes = len(frame)
     # The settings may change before the commit; the committer then checks again.
-    settings = settings_for(batch, committer.catalog.get(batch.stream), limits)
+    settings = settings_for(batch, settings_in(committer.catalog, batch), limits)
     disputed_us = committer.disputed_us
     try:
         rows = decode(batch, nbytes, now_us, limits, settings, disputed_us=disputed_us)

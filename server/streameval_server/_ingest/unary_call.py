@@ -9,8 +9,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import admin_pb2, alarm_pb2, ingest_pb2, mark_pb2, pair_pb2, stream_pb2
 from streameval_server._batch.decode import parse_message
+from streameval_server._core.entries import Item, Status
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
-from streameval_server._log.entries import PAIR_KINDS, Format, Item, Kind, Status
+from streameval_server._log.rows import PAIR_KINDS, Format, Kind
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from streameval_server._batch.merge import MergeInbox
     from streameval_server._core.committer import Committer
+    from streameval_server._core.entries import Outcome, StreamChange
     from streameval_server._ingest.session import Forbids
-    from streameval_server._log.entries import Outcome, StreamChange
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange

@@ -17,7 +17,7 @@ import signal
 from collections import Counter
 from typing import Final
 
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._model.errors import StorageError
 
 VARIABLE: Final = "STREAMEVAL_FAILPOINTS"

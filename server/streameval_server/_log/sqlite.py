@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
 from streameval_server._log.commit_times import CommitDurations
-from streameval_server._log.entries import LogRow
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.history import History
 from streameval_server._log.loss_check import check_loss, find_loss, lost_rows, record_loss
+from streameval_server._log.rows import LogRow
 from streameval_server._log.schema import (
     HISTORY,
     connect_read_only,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from streameval_server._log.entries import LogRow, checksum
 from streameval_server._log.history import History
+from streameval_server._log.rows import LogRow, checksum
 from streameval_server._model.errors import CorruptLogError
 
 if TYPE_CHECKING:

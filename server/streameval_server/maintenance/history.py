@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server._core.engine import Engine
-    from streameval_server._log.entries import LogRow
+    from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import Storage
 
 

@@ -21,7 +21,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._core.recovery import open_core
 from streameval_server._log.checkpoint import pieces, read_base
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, log_of
-from streameval_server._log.entries import MENDED, STREAMED, Format, Kind, LogRow, checksum
+from streameval_server._log.rows import MENDED, STREAMED, Format, Kind, LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server.maintenance.backups import check_empty

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from streameval_server._core.engine import Engine
     from streameval_server._log.acked_revision import AckedRevision
-    from streameval_server._log.entries import LogRow
     from streameval_server._log.loss import Loss
+    from streameval_server._log.rows import LogRow
     from streameval_server._log.storage import PartKey
     from streameval_server._model.limits import Limits
 

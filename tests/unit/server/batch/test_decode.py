@@ -13,7 +13,7 @@ from streameval._counts import columns
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
 from streameval_server._batch.decode import stored
-from streameval_server._log.entries import Format
+from streameval_server._log.rows import Format
 from streameval_server._model.errors import Code, CorruptLogError, Refused
 from streameval_server._model.rows import (
     CaseRows,

@@ -11,7 +11,7 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, stored
-from streameval_server._log.entries import MENDED, Format
+from streameval_server._log.rows import MENDED, Format
 from streameval_server._model.errors import Code
 from streameval_server._model.rows import is_plain, memory_of
 from streameval_server._model.stream_settings import StreamSettings

@@ -12,6 +12,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._batch import chunks
 from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.catalog import is_merged, settings_in
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -47,7 +48,7 @@ def merged(core: ServerCore, data: bytes, *, size: int = 64, **fields) -> pb.Mer
     for start in range(0, len(data), size):
         inbox.feed(pb.MergeRequest(data=data[start : start + size]))
     call = UnaryCall(core.committer, core.limits)
-    call.merge(inbox, inbox.finish(NOW, inbox.settings_in(core.committer.catalog)))
+    call.merge(inbox, inbox.finish(NOW, settings_in(core.committer.catalog, inbox.header)))
     core.committer.step(NOW).deliver()
     core.applier.finish()
     response = call.response()
@@ -99,13 +100,13 @@ def test_an_epoch_counts_once():
         inbox = MergeInbox(core.limits)
         inbox.feed(pb.MergeRequest(header=header_of(data, epoch=7)))
         inbox.feed(pb.MergeRequest(data=data))
-        assert not inbox.is_duplicate(core.committer.catalog)
+        assert not is_merged(core.committer.catalog, inbox.header)
         calls.append(UnaryCall(core.committer, core.limits))
-        calls[-1].merge(inbox, inbox.finish(NOW, inbox.settings_in(core.committer.catalog)))
+        calls[-1].merge(inbox, inbox.finish(NOW, settings_in(core.committer.catalog, inbox.header)))
     core.committer.step(NOW).deliver()
     assert [call.response().duplicate for call in calls] == [False, True]
     assert calls[0].response().revision == calls[1].response().revision
-    assert inbox.is_duplicate(core.committer.catalog)
+    assert is_merged(core.committer.catalog, inbox.header)
     core.applier.finish()
     assert core.engine.view("s").evaluator.num_cases == 12
 
@@ -311,7 +312,7 @@ def test_settings_that_change_in_between_end_a_merge():
     inbox = MergeInbox(core.limits)
     inbox.feed(pb.MergeRequest(header=header_of(data)))
     inbox.feed(pb.MergeRequest(data=data))
-    prepared = inbox.finish(NOW, inbox.settings_in(core.committer.catalog))
+    prepared = inbox.finish(NOW, settings_in(core.committer.catalog, inbox.header))
     created(core, scale=stream_pb2.SCALE_PROBABILITY)
     call = UnaryCall(core.committer, core.limits)
     call.merge(inbox, prepared)

@@ -9,7 +9,7 @@ from streameval.v1 import status_pb2
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.limits import Limits

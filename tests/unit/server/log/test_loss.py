@@ -16,9 +16,9 @@ from streameval_server._core.recovery import open_core
 from streameval_server._log import acked_revision, wal_scan
 from streameval_server._log import sqlite as sqlite_log
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
-from streameval_server._log.entries import LogRow, checksum
 from streameval_server._log.history import History
 from streameval_server._log.loss import Loss, LostRowsError
+from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.schema import UNRELEASED_ID
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_scan import find_wal_damage

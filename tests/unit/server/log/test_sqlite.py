@@ -14,7 +14,7 @@ from streameval_server._core import recovery
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import checkpoint, sqlite
-from streameval_server._log.entries import LogRow, checksum
+from streameval_server._log.rows import LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, NullStorage
 from streameval_server._model.errors import CorruptLogError, StorageError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval_server._log.entries import Format, Kind, LogRow, checksum
+from streameval_server._log.rows import Format, Kind, LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_checkpointer import WalCheckpointer
 

@@ -11,7 +11,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.data_directory import LOG_NAME, DataDirectoryInUseError, DirectoryLock
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.limits import Limits

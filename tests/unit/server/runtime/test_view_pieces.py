@@ -8,7 +8,8 @@ import pytest
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
-from streameval_server._log.entries import Entry, Kind
+from streameval_server._core.entries import Entry
+from streameval_server._log.rows import Kind
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._runtime.runtime import take_view

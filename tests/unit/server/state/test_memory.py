@@ -10,7 +10,7 @@ import pytest
 
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
-from streameval_server._log.producer_marks import Marks
+from streameval_server._core.producer_marks import Marks
 from streameval_server._model.errors import Code, Refused
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo

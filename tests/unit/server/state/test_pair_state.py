@@ -15,8 +15,9 @@ from streameval._time import Grid, tiers_of
 from streameval._uncertainty import PairCounts, PairRows, PairShape, decode_pair, encode_pair
 from streameval.v1 import pair_pb2
 from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
 from streameval_server._log.checkpoint import LazyParts
-from streameval_server._log.entries import Entry, Kind
+from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError, RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.pair_settings import PairCreation, PairDeletion

@@ -10,7 +10,8 @@ from streameval._counts import State
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
-from streameval_server._log.entries import Entry, Kind
+from streameval_server._core.entries import Entry
+from streameval_server._log.rows import Kind
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings

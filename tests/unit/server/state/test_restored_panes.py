@@ -15,9 +15,10 @@ from streameval._counts import StateDecoder
 from streameval_server import Limits
 from streameval_server._core import recovery
 from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
 from streameval_server._core.recovery import open_core
 from streameval_server._log.checkpoint import LazyParts
-from streameval_server._log.entries import Entry, Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.rows import CaseRows

@@ -13,8 +13,9 @@ from streameval import DriftDetector, Evaluator, WindowedEvaluator
 from streameval._drift import encode_engine
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry
 from streameval_server._core.replay import entry_of
-from streameval_server._log.entries import Entry, Format, Kind, LogRow
+from streameval_server._log.rows import Format, Kind, LogRow
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.limits import Limits

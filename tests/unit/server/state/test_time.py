@@ -10,7 +10,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._core import applier
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage, Storage
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits

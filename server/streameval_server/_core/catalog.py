@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
@@ -22,7 +22,8 @@ from streameval_server._state.stream_file import StreamFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval_server._log.entries import Entry, PairChange, StreamChange
+    from streameval.v1.ingest_pb2 import Batch, MergeHeader
+    from streameval_server._core.entries import Entry, PairChange, StreamChange
     from streameval_server._model.rows import Rows
 
 NO_SOURCES: Mapping[str, int] = MappingProxyType({})
@@ -60,6 +61,19 @@ Catalog = dict[str, StreamFacts]
 
 NEW = StreamFacts()
 """A stream that its first batch creates."""
+
+
+def settings_in(catalog: Catalog, rows: Batch | MergeHeader | None) -> StreamSettings | None:
+    """Return the settings of the stream that rows are for; None when there is none. O(1)."""
+    facts = None if rows is None else catalog.get(rows.stream)
+    return None if facts is None else facts.settings
+
+
+def is_merged(catalog: Catalog, header: MergeHeader | None) -> bool:
+    """Return whether a source has merged this epoch or a later one. O(1)."""
+    if header is None:
+        return False
+    return header.epoch <= catalog.get(header.stream, NEW).sources.get(header.source, 0)
 
 
 def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> StreamFacts | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval_server._log.entries import Kind
+from streameval_server._log.rows import Kind
 
 if TYPE_CHECKING:
-    from streameval_server._log.entries import Entry
+    from streameval_server._core.entries import Entry
 
 
 class LogTime:
@@ -28,7 +28,7 @@ class LogTime:
 
     Examples
     --------
-    >>> from streameval_server._log.entries import Entry
+    >>> from streameval_server._core.entries import Entry
     >>> time = LogTime(received_us=100)
     >>> for kind, received_us in ((Kind.HOLD, 100), (Kind.TICK, 900), (Kind.RELEASE, 950)):
     ...     time.record(Entry(1, received_us, kind, "", "", 0, 0, None))

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from streameval_server._log.producer_marks import (
+from streameval_server._core.producer_marks import (
     MAX_PRODUCER_CHECKSUMS,
     MAX_PRODUCER_REFUSALS,
     Mark,
