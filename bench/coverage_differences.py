@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from populations import POPULATIONS, Population, draw
 
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.compare import square_and_add
 from streameval._uncertainty.estimates import figure_of, limits_of
@@ -52,7 +52,7 @@ def independent(
     """Return the coverage of each metric's difference at a common known prevalence."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     coverage = []
-    for name in COMPARED_NAMES:
+    for name in Place.COMPARISON.names():
         fixed = None if name == "auc_roc" else prevalence
         truth = first.truth(name, prevalence) - second.truth(name, prevalence)
         held = 0
@@ -85,11 +85,11 @@ def paired(
     """
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     first, second = (EQUAL[each] for each in shifts)
-    held = dict.fromkeys(COMPARED_NAMES, 0)
-    refused = dict.fromkeys(COMPARED_NAMES, 0)
+    held = dict.fromkeys(Place.COMPARISON.names(), 0)
+    refused = dict.fromkeys(Place.COMPARISON.names(), 0)
     truth = {
         name: first.truth(name, prevalence) - second.truth(name, prevalence)
-        for name in COMPARED_NAMES
+        for name in Place.COMPARISON.names()
     }
     total = round(positives / prevalence)
     for _ in range(n):
@@ -102,13 +102,13 @@ def paired(
             scores_a=scale(common + first.positive.mean() * labels),
             scores_b=scale(other + second.positive.mean() * labels),
         )
-        for name in COMPARED_NAMES:
+        for name in Place.COMPARISON.names():
             found = pair.compare(metric=name, level=1 - ALPHA)
             held[name] += found.lower <= truth[name] <= found.upper
             refused[name] += found.reason is not None
     coverage = [
         held[name] / (n - refused[name]) if refused[name] < n else math.nan
-        for name in COMPARED_NAMES
+        for name in Place.COMPARISON.names()
     ]
     return [*coverage, max(refused.values()) / n]
 
@@ -120,7 +120,7 @@ def print_row(prevalence: float, positives: int, rows: list[list[float]]) -> Non
 
 def print_scales(seed: int, n: int) -> None:
     """Print the coverage of pairs by the scale of their scores and the number of cells."""
-    heading = "".join(f"{m:>22}" for m in COMPARED_NAMES)
+    heading = "".join(f"{m:>22}" for m in Place.COMPARISON.names())
     print(f"\ntwo models on the same cases, by scale and cells\n{'':>32}{heading}{'refused':>9}")
     for (label, scale), max_cells in itertools.product(SCALES.items(), MAX_CELLS):
         rows = [
@@ -137,7 +137,9 @@ def _ends(rows: list[list[float]]) -> str:
 
 def print_tables(seed: int, n: int) -> None:
     """Print the coverage between streams, and between models."""
-    heading = f"{'prevalence':>10}{'positives':>10}" + "".join(f"{m:>22}" for m in COMPARED_NAMES)
+    heading = f"{'prevalence':>10}{'positives':>10}" + "".join(
+        f"{m:>22}" for m in Place.COMPARISON.names()
+    )
     print(f"\nindependent streams of neighbouring populations\n{heading}")
     for prevalence, positives in itertools.product(PREVALENCES, POSITIVES):
         rows = [

@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterator
 from growth_subject import CHANGED_CASES, HOUR, MAX_PYTHON_CASES, Subject, Work
 
 from streameval import Evaluator, WindowedEvaluator, compare
-from streameval._metric_registry import (
-    BOUNDED_NAMES,
-    BY_NAME,
-    COMPARED_NAMES,
-    INTERVAL_NAMES,
-    METRICS,
-    Metric,
-)
+from streameval._metric_registry import BY_NAME, METRICS, Metric, Place
 
 GIVEN = {"threshold": 0.5, "rank": 100, "cost_fp": 1.0, "cost_fn": 5.0}
 """Values of the arguments without which metrics have no value."""
@@ -116,7 +109,7 @@ def windows(
 
 def paired_compared(subject: Subject) -> Callable[[], object]:
     paired = subject.paired
-    return lambda: paired.compare(metric=COMPARED_NAMES[0])
+    return lambda: paired.compare(metric=Place.COMPARISON.names()[0])
 
 
 def queries() -> Iterator[tuple[str, tuple[Work, ...]]]:
@@ -137,7 +130,7 @@ def queries() -> Iterator[tuple[str, tuple[Work, ...]]]:
                 "O(n log n)",
                 asked(lambda ev, name=name: ev.interval(name, **arguments_of(name))),
             )
-            for name in INTERVAL_NAMES
+            for name in Place.INTERVAL.names()
         ),
     )
     yield (
@@ -149,13 +142,13 @@ def queries() -> Iterator[tuple[str, tuple[Work, ...]]]:
                 asked_of_cells(lambda ev, name=name: ev.bounds(name, **arguments_of(name))),
                 cells=POSITIVES,
             )
-            for name in BOUNDED_NAMES
+            for name in Place.BOUNDS.names()
         ),
     )
     yield (
         "comparisons",
         (
-            *(Work(name, "O(n log n)", compared(name)) for name in COMPARED_NAMES),
+            *(Work(name, "O(n log n)", compared(name)) for name in Place.COMPARISON.names()),
             Work(
                 "pairs, at most 65,536 cells", "O(cells)", paired_compared, MAX_PYTHON_CASES, PAIRS
             ),

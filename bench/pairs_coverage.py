@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from streameval import Evaluator, PairedEvaluator, compare
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 
 KINDS = ("normal", "heavy tails", "ties", "1000 + x", "clusters")
 POSITIVES = (50, 200, 1_000)
@@ -64,10 +64,10 @@ def cases(kind: str, gap: float, rng: np.random.Generator, size: int) -> dict[st
 def truths(kind: str, gap: float) -> dict[str, float]:
     """Return the true difference of each metric."""
     if gap == 0:
-        return dict.fromkeys(COMPARED_NAMES, 0.0)
+        return dict.fromkeys(Place.COMPARISON.names(), 0.0)
     columns = cases(kind, gap, np.random.default_rng(1), TRUTH_ROWS)
     a, b = (_evaluator(columns, side) for side in "ab")
-    return {name: getattr(a, name)() - getattr(b, name)() for name in COMPARED_NAMES}
+    return {name: getattr(a, name)() - getattr(b, name)() for name in Place.COMPARISON.names()}
 
 
 def _evaluator(columns: dict[str, np.ndarray], side: str) -> Evaluator:
@@ -81,7 +81,9 @@ def setting(kind: str, gap: float, positives: int, *, streams: int, seed: int) -
     """Return of each metric: coverage, share of the wrong side, width, refusals."""
     rng = np.random.default_rng([seed, KINDS.index(kind), positives, round(10 * gap)])
     true = truths(kind, gap)
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in COMPARED_NAMES}
+    found: dict[str, list[tuple[float, float, float]]] = {
+        name: [] for name in Place.COMPARISON.names()
+    }
     for _ in range(streams):
         columns = cases(kind, gap, rng, round(positives / PREVALENCE))
         pair = PairedEvaluator(
@@ -90,14 +92,14 @@ def setting(kind: str, gap: float, positives: int, *, streams: int, seed: int) -
         )
         pair.add_cases(**columns)
         sides = [_evaluator(columns, side) for side in "ab"]
-        for name in COMPARED_NAMES:
+        for name in Place.COMPARISON.names():
             change = pair.compare(metric=name)
             apart = compare(*sides, metric=name)
             width = (change.upper - change.lower) / (apart.upper - apart.lower)
             is_held = change.lower <= true[name] <= change.upper
             found[name].append((is_held, width, math.isnan(change.lower)))
     rows = []
-    for name in COMPARED_NAMES:
+    for name in Place.COMPARISON.names():
         held, width, refused = np.array(found[name], dtype=np.float64).T
         answered = refused == 0
         rows.append([held[answered].mean(), np.median(width[answered]), refused.mean()])
@@ -109,9 +111,9 @@ def print_coverage(given: argparse.Namespace) -> None:
     streams = given.streams or 400
     error = math.sqrt(0.95 * 0.05 / streams)
     print(f"seed {given.seed}, {streams} pairs each, standard error {error:.3f}\n")
-    heading = [f"{name}: held | width" for name in COMPARED_NAMES]
+    heading = [f"{name}: held | width" for name in Place.COMPARISON.names()]
     print("| scores | b better by | positives | " + " | ".join([*heading, "refused"]) + " |")
-    print("|" + "---|" * (4 + 2 * len(COMPARED_NAMES)))
+    print("|" + "---|" * (4 + 2 * len(Place.COMPARISON.names())))
     every: list[float] = []
     for kind in given.kinds:
         for gap in GAPS:

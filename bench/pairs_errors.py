@@ -16,7 +16,7 @@ import numpy as np
 from pairs_coverage import GAPS, MAX_CELLS, PANE_CELLS, POSITIVES, PREVALENCE, cases, truths
 
 from streameval import PairedEvaluator
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty.pair_comparison import ComparedPair
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def setting(
     """Return the figures of each metric, in the order of the table."""
     true = truths(kind, gap)
     groups = 32 if kind == "clusters" else None
-    found: dict[str, list[list[float]]] = {name: [] for name in COMPARED_NAMES}
+    found: dict[str, list[list[float]]] = {name: [] for name in Place.COMPARISON.names()}
     for _ in range(streams):
         columns = cases(kind, gap, rng, round(positives / PREVALENCE))
         pair = PairedEvaluator(max_cells=MAX_CELLS.get(kind, PANE_CELLS), cluster_groups=groups)
         whole = PairedEvaluator(max_cells=None, cluster_groups=groups)
         for each in (pair, whole) if groups is None else (pair,):
             each.add_cases(**columns)
-        for name in COMPARED_NAMES:
+        for name in Place.COMPARISON.names():
             difference = difference_of(pair, name)
             lower, upper = difference.limits(0.05)
             error = math.sqrt(difference.variance * difference.design_effect)
@@ -58,7 +58,7 @@ def setting(
                 ]
             )
     rows = {}
-    for name in COMPARED_NAMES:
+    for name in Place.COMPARISON.names():
         held, half, errors, cut = np.array(found[name], dtype=np.float64).T
         rows[name] = [held.mean(), half.mean(), errors.std(), cut.mean()]
     return rows

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.compare import square_and_add
 from streameval._uncertainty.intervals import uncertain_metric
@@ -57,11 +57,11 @@ def cases(
 def looks(name: str, gap: float, rng: np.random.Generator) -> dict[str, list[list[float]]]:
     """Return of each metric, by look: e-value, fixed and unpaired exclusion of 0."""
     pair = PairedEvaluator(max_cells=256 if name.endswith("cells") else 65_536)
-    found: dict[str, list[list[float]]] = {metric: [] for metric in COMPARED_NAMES}
+    found: dict[str, list[list[float]]] = {metric: [] for metric in Place.COMPARISON.names()}
     for _ in range(LOOKS):
         labels, a, b = cases(name, gap, rng, round(POSITIVES / PREVALENCE))
         pair.add_cases(labels=labels, scores_a=a, scores_b=b)
-        for metric in COMPARED_NAMES:
+        for metric in Place.COMPARISON.names():
             _, grid, _, models = pair._view()
             sides = tuple(uncertain_metric(model, metric, None) for model in models)
             try:
@@ -92,7 +92,7 @@ def report(name: str, gap: float, streams: int, seed: int) -> None:
     """Print a row for each metric of a population."""
     rng = np.random.default_rng([seed, POPULATIONS.index(name), round(100 * gap)])
     drawn = [looks(name, gap, rng) for _ in range(streams)]
-    for metric in COMPARED_NAMES:
+    for metric in Place.COMPARISON.names():
         values = np.array([each[metric] for each in drawn])  # streams, looks, kinds
         evident = values[:, :, 0] >= EVIDENCE
         excluded = values[:, :, 1].astype(bool)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval import __version__
-from streameval._metric_registry import METRICS, WorstOrder
+from streameval._metric_registry import METRICS, Place, WorstOrder
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -94,13 +94,13 @@ _WORST_ORDERS = {
 def _metric_row(metric: Metric) -> str:
     summary = (metric.function.__doc__ or "").partition("\n")[0].removeprefix("Return ")
     places = {
-        "snapshot": metric.in_snapshot,
-        "by name": metric.is_served and not metric.in_snapshot,
-        "Prometheus": metric.is_monitored,
-        "page": metric.on_page,
-        "adapters": metric.is_area,
-        "library only": not metric.is_served,
+        "snapshot": {Place.SNAPSHOT},
+        "by name": {Place.REQUEST, Place.DECISION},
+        "Prometheus": {Place.MONITOR, Place.CALIBRATION, Place.POINT},
+        "page": {Place.PAGE},
+        "adapters": {Place.ADAPTER},
     }
+    where = [name for name, any_of in places.items() if metric.shown & any_of]
     cells = (
         f"`{metric.name}`",
         f"{metric.title}: {summary.rstrip('.')}{', of the hull' if metric.is_hull else ''}",
@@ -108,7 +108,7 @@ def _metric_row(metric: Metric) -> str:
         f"{metric.least:g} to {metric.greatest:g} {metric.unit}".strip(),
         metric.interval or "",
         _WORST_ORDERS[metric.bounds.worst] if metric.bounds else "",
-        ", ".join(place for place, applies in places.items() if applies),
+        ", ".join(where) or "library only",
     )
     return f"| {' | '.join(cells)} |"
 

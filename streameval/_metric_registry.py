@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import partial
+from enum import Enum, auto
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streameval._metrics import rate_gradients
@@ -34,7 +34,7 @@ from streameval._metrics.scorecards import ScorecardQueries
 from streameval._metrics.skew import SkewQueries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from streameval._counts.groups import Groups
     from streameval._metrics.gradients import Gradient
@@ -132,6 +132,63 @@ class Share:
     rate: Callable[[float], float] = float
 
 
+class Place(Enum):
+    """Where metrics are shown or may be named."""
+
+    SNAPSHOT = auto()  # a field of `Snapshot`, and the default of requests
+    SUMMARY = auto()  # the same in the command line's table
+    REQUEST = auto()  # a request, and a column of Spark: it has a value without arguments
+    ADAPTER = auto()
+    PAGE = auto()  # a stream's figures on the page
+    MONITOR = auto()  # of every stream: Prometheus, and the page's orders and time series
+    CALIBRATION = auto()  # of streams of probabilities: Prometheus, and what they add
+    POINT = auto()  # of streams that declare what it needs: the same, unasked in snapshots
+    PROJECTION = auto()  # of windows whose labels are still to come, unasked
+    DECISION = auto()  # at the threshold of a request or of a stream
+    ORDER = auto()  # the page's orders of streams, worst first
+    INTERVAL = auto()  # what `interval` takes
+    BOUNDS = auto()  # what `bounds` takes
+    COMPARISON = auto()  # pairs of models are compared by it
+    RANKING = auto()  # streams and slices are
+
+    def names(self, arguments: Collection[str] | None = None) -> tuple[str, ...]:
+        """Return the names of the metrics of this place, in its order.
+
+        Parameters
+        ----------
+        arguments : collection of str, optional
+            What is known, such as ``["threshold"]``: leave out a metric that needs more.
+
+        Examples
+        --------
+        >>> Place.COMPARISON.names()
+        ('auc_pr', 'average_precision', 'auc_roc')
+        >>> Place.DECISION.names(["threshold"])[:3]
+        ('precision', 'recall', 'fpr')
+        """
+        return tuple(
+            each.name
+            for each in _metrics_of(self)
+            if arguments is None or each.missing(arguments) is None
+        )
+
+
+_FOLLOWS: Mapping[Place, Callable[[Metric], bool]] = {
+    Place.SUMMARY: lambda metric: Place.SNAPSHOT in metric.shown,
+    Place.DECISION: lambda metric: metric.is_at_threshold,
+    Place.ORDER: lambda metric: (
+        metric.better != "neither" and bool(metric.shown & {Place.MONITOR, Place.POINT})
+    ),
+    Place.INTERVAL: lambda metric: metric.interval is not None,
+    Place.BOUNDS: lambda metric: metric.bounds is not None,
+    Place.COMPARISON: lambda metric: metric.estimator is not None,
+    Place.RANKING: lambda metric: (
+        metric.estimator is not None or (metric.is_at_threshold and metric.better != "neither")
+    ),
+}
+"""The places that follow from what a row has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """One metric: a row of the table.
@@ -174,18 +231,9 @@ class Metric:
         estimator has one. Needs a case of each class that the metric needs.
     bounds : BoundsRule or None
         How it is bounded where scores kept few bits.
-    is_served : bool
-        Whether requests and Spark columns may name it: it has a value without arguments.
-    in_snapshot : bool
-        Whether it is a field of `Snapshot`, and so the default of requests.
-    is_area : bool
-        Whether adapters offer it.
-    is_monitored : bool
-        Whether the page can order streams by it, and Prometheus by default gets one time
-        series of it for each stream: of a rate if the stream declares a threshold, of a cost
-        if it declares costs too, of a metric of probabilities if it is on that scale.
-    on_page : bool
-        Whether the page shows it among a stream's figures.
+    shown : frozenset of Place
+        Where it is shown. A row says what cannot be told from its other fields
+        (`_FOLLOWS`); empty for a metric that only the library has.
     twin : str
         A metric that the page shows anyway: it shows this one too only where the two differ.
         Empty where there is none.
@@ -215,11 +263,7 @@ class Metric:
     share: Share | None = None
     gradient: Callable[..., Gradient] | None = None
     bounds: BoundsRule | None = None
-    is_served: bool = True
-    in_snapshot: bool = False
-    is_area: bool = False
-    is_monitored: bool = False
-    on_page: bool = False
+    shown: frozenset[Place] = frozenset()
     twin: str = ""
     watch: str = ""
     value: Callable[[MetricQueries], float] = field(init=False)
@@ -229,6 +273,8 @@ class Metric:
         object.__setattr__(self, "value", bound)
         if self.estimator is not None:
             object.__setattr__(self, "gradient", self.estimator.gradient)
+        follows = {place for place, applies in _FOLLOWS.items() if applies(self)}
+        object.__setattr__(self, "shown", self.shown | follows)
 
     @property
     def is_at_threshold(self) -> bool:
@@ -302,6 +348,9 @@ def _at_threshold(name: str) -> Callable[..., float]:
     return rate_at
 
 
+_NAMED = frozenset({Place.REQUEST})
+_SNAPSHOT = _NAMED | {Place.SNAPSHOT}
+
 _INTERPOLATED = Estimator(
     value=lambda groups, prevalence: auc_pr_value(groups, prevalence=prevalence),
     influence=auc_pr_influence,
@@ -320,10 +369,7 @@ METRICS = (
             influence=lambda groups, _: auc_roc_influence(groups),
         ),
         bounds=BoundsRule(),
-        in_snapshot=True,
-        is_area=True,
-        is_monitored=True,
-        on_page=True,
+        shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
     ),
     Metric(
         name="auc_roc_hull",
@@ -331,8 +377,7 @@ METRICS = (
         function=AreaQueries.auc_roc,
         arguments={"hull": True},
         bounds=BoundsRule(WorstOrder.ANY),
-        in_snapshot=True,
-        is_area=True,
+        shown=_SNAPSHOT | {Place.ADAPTER},
     ),
     Metric(
         name="auc_pr",
@@ -342,10 +387,7 @@ METRICS = (
         interval="influence-logit",
         estimator=_INTERPOLATED,
         bounds=BoundsRule(),
-        in_snapshot=True,
-        is_area=True,
-        is_monitored=True,
-        on_page=True,
+        shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
     ),
     Metric(
         name="auc_pr_hull",
@@ -354,8 +396,7 @@ METRICS = (
         arguments={"hull": True},
         is_rescaled=True,
         bounds=BoundsRule(WorstOrder.ANY),
-        in_snapshot=True,
-        is_area=True,
+        shown=_SNAPSHOT | {Place.ADAPTER},
     ),
     Metric(
         name="average_precision",
@@ -372,10 +413,8 @@ METRICS = (
             in_cells=_INTERPOLATED,
         ),
         bounds=BoundsRule(WorstOrder.ONE_BY_ONE),
-        in_snapshot=True,
-        is_area=True,
-        on_page=True,
         twin="auc_pr",
+        shown=_SNAPSHOT | {Place.ADAPTER, Place.PAGE},
     ),
     Metric(
         name="prevalence",
@@ -384,9 +423,8 @@ METRICS = (
         better="neither",
         unit="share",
         interval="wilson",
-        in_snapshot=True,
-        on_page=True,
         gradient=rate_gradients.prevalence_gradient,
+        shown=_SNAPSHOT | {Place.PAGE},
     ),
     Metric(
         name="auc_pr_normalized",
@@ -395,12 +433,14 @@ METRICS = (
         least=-math.inf,
         bounds=BoundsRule(is_difference=True),
         gradient=normalized_gradient,
+        shown=_NAMED,
     ),
     Metric(
         name="auc_pr_minimum",
         title="AUC-PR, the least possible",
         function=SkewQueries.auc_pr_minimum,
         better="neither",
+        shown=_NAMED,
     ),
     Metric(
         name="auc_prg",
@@ -409,6 +449,7 @@ METRICS = (
         least=-math.inf,
         bounds=BoundsRule(is_difference=True),
         gradient=gain_gradient,
+        shown=_NAMED,
     ),
     Metric(
         name="maximum_f_measure",
@@ -416,6 +457,7 @@ METRICS = (
         function=RankedQueries.maximum_f_measure,
         is_maximum=True,
         bounds=BoundsRule(WorstOrder.ANY),
+        shown=_NAMED,
     ),
     Metric(
         name="maximum_mcc",
@@ -423,6 +465,7 @@ METRICS = (
         function=ScorecardQueries.maximum_mcc,
         is_maximum=True,
         bounds=BoundsRule(WorstOrder.ANY),
+        shown=_NAMED,
     ),
     Metric(
         name="brier_score",
@@ -431,6 +474,7 @@ METRICS = (
         better="lower",
         of_probabilities=True,
         gradient=rate_gradients.brier_gradient,
+        shown=_NAMED,
     ),
     Metric(
         name="log_loss",
@@ -441,6 +485,7 @@ METRICS = (
         unit="nats",
         of_probabilities=True,
         gradient=rate_gradients.log_loss_gradient,
+        shown=_NAMED,
     ),
     Metric(
         name="calibration_error",
@@ -450,7 +495,7 @@ METRICS = (
         of_probabilities=True,
         interval="binned-gaps",
         gradient=rate_gradients.calibration_error_gradient,
-        is_monitored=True,
+        shown=_NAMED | {Place.CALIBRATION},
     ),
     Metric(
         name="observed_expected_ratio",
@@ -461,13 +506,14 @@ METRICS = (
         of_probabilities=True,
         interval="wilson",
         gradient=rate_gradients.observed_expected_gradient,
-        is_monitored=True,
+        shown=_NAMED | {Place.CALIBRATION},
     ),
     Metric(
         name="ks_statistic",
         title="KS statistic",
         function=ScorecardQueries.ks_statistic,
         is_maximum=True,
+        shown=_NAMED,
     ),
     Metric(
         name="gini",
@@ -475,13 +521,13 @@ METRICS = (
         function=ScorecardQueries.gini,
         least=-1.0,
         bounds=BoundsRule(),
+        shown=_NAMED,
     ),
     Metric(
         name="r_precision",
         title="R-precision",
         function=RankedQueries.r_precision,
         bounds=BoundsRule(),
-        is_served=False,
     ),
     Metric(
         name="reciprocal_rank",
@@ -489,7 +535,6 @@ METRICS = (
         function=RankedQueries.reciprocal_rank,
         # Its expectation inside a long tie is summed to a relative 1e-13.
         bounds=BoundsRule(ulps=2048),
-        is_served=False,
     ),
     Metric(
         name="precision_at",
@@ -497,14 +542,12 @@ METRICS = (
         function=RankedQueries.precision_at,
         needs=("rank",),
         bounds=BoundsRule(),
-        is_served=False,
     ),
     Metric(
         name="recall_at",
         title="Recall at a rank",
         function=ScorecardQueries.recall_at,
         bounds=BoundsRule(),
-        is_served=False,
     ),
     Metric(
         name="lift_at",
@@ -512,14 +555,12 @@ METRICS = (
         function=ScorecardQueries.lift_at,
         greatest=math.inf,
         bounds=BoundsRule(),
-        is_served=False,
     ),
     Metric(
         name="eleven_pt_interp_precision",
         title="Eleven-point precision",
         function=RankedQueries.eleven_pt_interp_precision,
         bounds=BoundsRule(WorstOrder.ANY),
-        is_served=False,
     ),
     Metric(
         name="precision",
@@ -532,8 +573,7 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fp)),
         gradient=rate_gradients.precision_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
     Metric(
         name="recall",
@@ -546,8 +586,7 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fn)),
         gradient=rate_gradients.recall_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
     Metric(
         name="fpr",
@@ -560,8 +599,7 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.fp, at.tn)),
         gradient=rate_gradients.fpr_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
     Metric(
         name="specificity",
@@ -572,7 +610,6 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.tn, at.fp)),
         gradient=rate_gradients.specificity_gradient,
-        is_served=False,
     ),
     Metric(
         name="f_measure",
@@ -584,8 +621,7 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.tp, at.fp + at.fn), lambda share: 2 * share / (1 + share)),
         gradient=rate_gradients.f_measure_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
     Metric(
         name="flagged_share",
@@ -599,8 +635,7 @@ METRICS = (
         interval="wilson",
         share=Share(lambda at: (at.tp + at.fp, at.fn + at.tn)),
         gradient=rate_gradients.flagged_share_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
     Metric(
         name="expected_cost",
@@ -613,8 +648,7 @@ METRICS = (
         unit="cost",
         interval="square-and-add",
         gradient=rate_gradients.expected_cost_gradient,
-        is_served=False,
-        is_monitored=True,
+        shown=frozenset({Place.POINT}),
     ),
 )
 """Every metric that has a name; first the metrics of a snapshot, in the order it shows them."""
@@ -625,79 +659,36 @@ HEADLINE = "auc_pr"
 """What is compared, ranked and sorted by where no metric is named."""
 
 
-def _names(metrics: Iterable[Metric]) -> tuple[str, ...]:
-    return tuple(metric.name for metric in metrics)
-
-
-def _headline_first(metrics: Iterable[Metric]) -> tuple[str, ...]:
+def _headline_first(metric: Metric) -> tuple[bool, bool, bool]:
     """Order for people: areas in precision-recall space, other areas, hulls, the rest."""
-    return _names(
-        sorted(
-            metrics,
-            key=lambda each: (each.better == "neither", each.is_hull, not each.is_rescaled),
-        )
-    )
+    return metric.better == "neither", metric.is_hull, not metric.is_rescaled
 
 
-SERVED_NAMES = _names(metric for metric in METRICS if metric.is_served)
-"""What a request or a column may name."""
+def _by_name(metric: Metric) -> str:
+    return metric.name
 
-RATE_NAMES = _names(metric for metric in METRICS if metric.share)
-"""The rates at a threshold, which a request may name, too: a stream has them at its own."""
 
-POINT_NAMES = _names(metric for metric in METRICS if metric.share and metric.is_monitored)
-"""Those that are shown, unasked, of a stream that declares a threshold."""
+_ORDERS: Mapping[Place, Callable[[Metric], Any]] = {
+    **dict.fromkeys((Place.PAGE, Place.INTERVAL, Place.BOUNDS), _by_name),
+    **dict.fromkeys(
+        (
+            Place.SUMMARY,
+            Place.ADAPTER,
+            Place.MONITOR,
+            Place.ORDER,
+            Place.COMPARISON,
+            Place.RANKING,
+        ),
+        _headline_first,
+    ),
+}
+"""The order in which a place shows its metrics; elsewhere it is the table's."""
 
-COST_NAMES = _names(metric for metric in METRICS if metric.is_cost)
-"""What is shown as well, unasked or by name, of a stream that declares costs of errors."""
 
-SNAPSHOT_METRICS = tuple(metric for metric in METRICS if metric.in_snapshot)
-SNAPSHOT_NAMES = _names(SNAPSHOT_METRICS)
-"""The fields of a snapshot, in the order in which it shows them."""
-
-SUMMARY_NAMES = _headline_first(SNAPSHOT_METRICS)
-"""The same in the order of the command line's table."""
-
-INTERVAL_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.interval)))
-BOUNDED_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.bounds)))
-"""What `bounds` takes."""
-
-COMPARED_NAMES = _headline_first(metric for metric in METRICS if metric.estimator)
-"""What streams, slices and pairs of models are compared by."""
-
-RANKED_RATE_NAMES = _names(
-    metric for metric in METRICS if metric.is_at_threshold and metric.better != "neither"
-)
-"""What streams and slices that have a threshold, and costs, are compared by as well."""
-
-AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
-"""What adapters offer."""
-
-PROJECTED_NAMES = _names(metric for metric in METRICS if metric.is_area and metric.is_monitored)
-"""What is projected, unasked, of windows whose labels are still to come."""
-
-MONITORED_NAMES = tuple(
-    sorted(
-        _names(
-            metric
-            for metric in METRICS
-            if metric.is_monitored and metric.is_served and not metric.of_probabilities
-        )
-    )
-)
-ORDERED_NAMES = (
-    *MONITORED_NAMES,
-    *(name for name in POINT_NAMES + COST_NAMES if name in RANKED_RATE_NAMES),
-)
-"""What the page orders streams by."""
-
-CALIBRATION_NAMES = _names(
-    metric for metric in METRICS if metric.is_monitored and metric.of_probabilities
-)
-"""What is shown of streams on the probability scale."""
-
-PAGE_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.on_page)))
-"""A stream's figures on the page, in their order."""
+@cache
+def _metrics_of(place: Place) -> tuple[Metric, ...]:
+    found = [metric for metric in METRICS if place in metric.shown]
+    return tuple(sorted(found, key=_ORDERS[place]) if place in _ORDERS else found)
 
 
 def title_of(name: str) -> str:

@@ -14,12 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streameval._common.result import Result
-from streameval._metric_registry import (
-    COMPARED_NAMES,
-    SNAPSHOT_METRICS,
-    SNAPSHOT_NAMES,
-    title_of,
-)
+from streameval._metric_registry import BY_NAME, Place, title_of
 from streameval._metrics.weighting import ReferenceCounts
 
 if TYPE_CHECKING:
@@ -35,8 +30,9 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
-_WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
+_METRICS = tuple(BY_NAME[name] for name in Place.SNAPSHOT.names())
+_WITH_INTERVAL = tuple(metric.name for metric in _METRICS if metric.interval)
+_WITH_BOUNDS = tuple(metric.name for metric in _METRICS if metric.bounds)
 _INTERVALS_NOTE = "  ({:g} % intervals, {})"
 
 
@@ -279,9 +275,9 @@ class Snapshot(Result):
 
     def _headline_table(self) -> str:
         """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, one on a line."""
-        width = max(len(title_of(name)) for name in COMPARED_NAMES)
+        width = max(len(title_of(name)) for name in Place.COMPARISON.names())
         lines = [self._summary()]
-        intervals = [(name, self.intervals[name]) for name in COMPARED_NAMES]
+        intervals = [(name, self.intervals[name]) for name in Place.COMPARISON.names()]
         for name, interval in intervals:
             value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
             lines.append(f"  {title_of(name):<{width}}  {value}")
@@ -292,7 +288,7 @@ class Snapshot(Result):
     def _headline_line(self) -> str:
         """Return the counts and the defined metrics of `_headline_table` on one line."""
         parts = [f"P={self.num_positive_ref}, N={self.num_negative_ref}"]
-        for name in COMPARED_NAMES:
+        for name in Place.COMPARISON.names():
             interval = self.intervals[name]
             if not math.isnan(interval.estimate):
                 title = "AP" if name == "average_precision" else title_of(name)
@@ -302,7 +298,7 @@ class Snapshot(Result):
 
     def _names(self) -> Iterable[str]:
         """Return the names of the metrics that are shown."""
-        return self.figures or SNAPSHOT_NAMES
+        return self.figures or Place.SNAPSHOT.names()
 
     def _figure(self, name: str) -> float:
         value: float = self.figures[name] if name in self.figures else getattr(self, name)
@@ -390,7 +386,7 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
     view = queries._view()
     references = ReferenceCounts.of(view)
     # A metric of a snapshot is a field of it, by its name.
-    values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
+    values: dict[str, Any] = {metric.name: metric.value(queries) for metric in _METRICS}
     return Snapshot(
         revision=view.revision,
         num_positive_ref=references.positives,
@@ -403,7 +399,7 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         resolution=view.resolution,
         reasons={
             metric.name: metric.undefined_reason(positives=view.P, negatives=view.N)
-            for metric in SNAPSHOT_METRICS
+            for metric in _METRICS
             if math.isnan(values[metric.name])
         },
         intervals=_Lazy(_WITH_INTERVAL, queries.interval),

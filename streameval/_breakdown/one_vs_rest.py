@@ -14,7 +14,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._counts.columns import check_length, check_scores
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import COMPARED_NAMES, HEADLINE, title_of
+from streameval._metric_registry import HEADLINE, Place, title_of
 from streameval._uncertainty.class_means import class_figures, mean_limits
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.intervals import analytic_method, check_level
@@ -117,7 +117,7 @@ class OneVsRest:
                 "num_positive_ref": evaluator.num_positive_ref,
                 "num_negative_ref": evaluator.num_negative_ref,
             }
-            for name in COMPARED_NAMES:
+            for name in Place.COMPARISON.names():
                 interval = evaluator.interval(name)
                 row |= {name: interval.estimate}
                 row |= {f"{name}_lower": interval.lower, f"{name}_upper": interval.upper}
@@ -140,26 +140,26 @@ class OneVsRest:
         )
 
     def _header(self) -> list[str]:
-        return ["class", "rows", *(title_of(name) for name in COMPARED_NAMES)]
+        return ["class", "rows", *(title_of(name) for name in Place.COMPARISON.names())]
 
     def _cells(self) -> list[list[str]]:
         rows = [
             [
                 str(each),
                 f"{evaluator.num_positive_ref:,}",
-                *(shown_interval(evaluator.interval(name)) for name in COMPARED_NAMES),
+                *(shown_interval(evaluator.interval(name)) for name in Place.COMPARISON.names()),
             ]
             for each, evaluator in self.evaluators.items()
         ]
         for title, mean in (("macro mean", self.macro), ("weighted mean", self.weighted)):
-            means = [shown_interval(mean(name)) for name in COMPARED_NAMES]
+            means = [shown_interval(mean(name)) for name in Place.COMPARISON.names()]
             rows.append([title, f"{len(self._codes):,}", *means])
         return rows
 
     def _figures_of(self, metric: str) -> ClassFigures:
         if metric not in self._figures:
-            if metric not in COMPARED_NAMES:
-                names = ", ".join(COMPARED_NAMES)
+            if metric not in Place.COMPARISON.names():
+                names = ", ".join(Place.COMPARISON.names())
                 message = f"no mean over classes of {shown(metric)}; there is one of {names}"
                 raise InvalidInputError(message, field="metric")
             groups = [state.groups for state in self._states]

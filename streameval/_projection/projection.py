@@ -13,7 +13,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import real, shown
-from streameval._metric_registry import BY_NAME, PROJECTED_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._metrics.gradients import cells_of
 from streameval._projection.goodness_of_fit import fit_p_value
 from streameval._projection.label_limits import PartlyLabelled, label_limits
@@ -249,7 +249,7 @@ class Projection:
         return self._refusal(self._panes, self._table.now_us)
 
     def headline(
-        self, level: float = 0.95, *, metrics: Collection[str] = PROJECTED_NAMES
+        self, level: float = 0.95, *, metrics: Collection[str] = Place.PROJECTION.names()
     ) -> tuple[ProjectedFigure, ...]:
         """Return AUC-ROC, AUC-PR at the reference prevalence, and at the own one.
 

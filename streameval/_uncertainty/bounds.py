@@ -35,7 +35,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._counts.cumulative import CumulativeCounts
 from streameval._counts.view import Queries
-from streameval._metric_registry import BOUNDED_NAMES, BY_NAME, WorstOrder
+from streameval._metric_registry import BY_NAME, Place, WorstOrder
 from streameval._metrics.pr_areas import average_precision_value, negatives_factor
 from streameval._metrics.queries import ViewQueries
 from streameval._uncertainty.cell_orders import (
@@ -135,7 +135,7 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
         name = f"{name}_hull"
     metric = BY_NAME.get(name)
     if metric is None or metric.bounds is None:
-        known = ", ".join(BOUNDED_NAMES)
+        known = ", ".join(Place.BOUNDS.names())
         raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="metric")
     missing = metric.missing(arguments)
     if missing is not None:

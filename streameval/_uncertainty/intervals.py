@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
-from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
@@ -455,7 +455,7 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         )
     if metric is None or metric.interval is None:
         raise InvalidInputError(
-            f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
+            f"no interval for {shown(name)}; there is one for {', '.join(Place.INTERVAL.names())}",
             field="metric",
         )
     if prevalence is None:

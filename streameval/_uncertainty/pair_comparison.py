@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty.compare import (
     GRID_TOO_COARSE,
     MIN_P_VALUE,
@@ -43,9 +43,9 @@ DECIDING_E_VALUE = 1 / E_VALUE_ALPHA
 def check_compared(metric: str, level: float, prevalence: float | None) -> None:
     """Refuse a metric by which pairs are not compared, and values out of range."""
     check_level(level)
-    if metric not in COMPARED_NAMES:
+    if metric not in Place.COMPARISON.names():
         raise InvalidInputError(
-            f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {shown(metric)}",
+            f"pairs are compared by {', '.join(Place.COMPARISON.names())}; got {shown(metric)}",
             field="metric",
         )
     check_prevalence(prevalence, metric)

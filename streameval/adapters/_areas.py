@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streameval._common.errors import InvalidInputError
-from streameval._metric_registry import AREA_NAMES, BY_NAME, Metric
+from streameval._metric_registry import BY_NAME, Metric, Place
 
 
 def area_of(name: str) -> Metric:
@@ -16,7 +16,7 @@ def area_of(name: str) -> Metric:
     streameval.InvalidInputError: metric must be one of auc_pr, average_precision, auc_roc, \
 auc_pr_hull, auc_roc_hull, got 'auc'
     """
-    if name not in AREA_NAMES:
-        message = f"metric must be one of {', '.join(AREA_NAMES)}, got {name!r}"
+    if name not in Place.ADAPTER.names():
+        message = f"metric must be one of {', '.join(Place.ADAPTER.names())}, got {name!r}"
         raise InvalidInputError(message, field="metric")
     return BY_NAME[name]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streameval._common.spans import parse_span
-from streameval._metric_registry import HEADLINE, ORDERED_NAMES, title_of
+from streameval._metric_registry import HEADLINE, Place, title_of
 from streameval.client._wire.summaries import RankedStreams, rank_streams
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DEFAULT_WINDOW = timedelta(days=1)
 ORDERS = {
     DEFAULT_ORDER: "alarms, then the largest fall",
     "change": "the largest fall first",
-    **{name: f"{title_of(name)}, the worst first" for name in ORDERED_NAMES},
+    **{name: f"{title_of(name)}, the worst first" for name in Place.ORDER.names()},
     "projected": f"projected {title_of(HEADLINE)}, the worst first",
     "volume": "volume, the most first",
     "coverage": "coverage, the lowest first",

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval._metric_registry import BY_NAME, COST_NAMES, HEADLINE, POINT_NAMES, title_of
+from streameval._metric_registry import BY_NAME, HEADLINE, Place, title_of
 from streameval.cli._errors import one_line
 from streameval.cli._output import REASONS
 from streameval.cli._status import format_duration
@@ -34,9 +34,9 @@ _MAX_PROBLEMS = 3
 _MIN_NAMED_OUTDATED = 100
 """Fewer streams that are being updated are not worth a word: under load there are always some."""
 
-_RATES = POINT_NAMES[:2]
+_RATES = Place.POINT.names(["threshold"])[:2]
 """Precision and recall, as on the page."""
-_EXPECTED_COST = COST_NAMES[0]
+_COSTS = [name for name in Place.POINT.names() if BY_NAME[name].is_cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +211,11 @@ def _columns(summaries: Sequence[StreamSummary], query: ListQuery) -> list[_Colu
         columns.append(_figure_column(0.5, query.order))
     if any(each.threshold is not None for each in summaries):
         columns += [_figure_column(5, name) for name in _RATES]
-    if query.order != _EXPECTED_COST and any(
-        _EXPECTED_COST in each.snapshot.figures for each in summaries
-    ):
-        columns.append(_figure_column(5, _EXPECTED_COST))
+    columns += [
+        _figure_column(5, name)
+        for name in _COSTS
+        if name != query.order and any(name in each.snapshot.figures for each in summaries)
+    ]
     if any(_projection(each) is not None for each in summaries):
         columns += [
             _Column(4.5, "projected", 9, lambda each, _: _projected(each)),

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from streameval._common.errors import StreamEvalError
 from streameval._common.spans import format_span
-from streameval._metric_registry import COST_NAMES, RATE_NAMES, SUMMARY_NAMES, title_of
+from streameval._metric_registry import Place, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -147,8 +147,8 @@ def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
     table.add_column("95 % interval", justify="right")
     if snapshot.resolution is not None:
         table.add_column("exact figure within", justify="right")
-    rates = [name for name in RATE_NAMES + COST_NAMES if name in snapshot.figures]
-    for name in (*SUMMARY_NAMES, *rates):
+    rates = [name for name in Place.DECISION.names() if name in snapshot.figures]
+    for name in (*Place.SUMMARY.names(), *rates):
         title = title_of(name)
         reason = snapshot.reasons.get(name)
         if reason is not None:

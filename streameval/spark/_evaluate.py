@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import UNITS, refusal, rows_of
 from streameval.spark._partial import (
@@ -120,7 +120,7 @@ def evaluate(
         weight=weight, label_probability=label_probability,
     )  # fmt: skip
     make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
-    known = SERVED_NAMES if shards is None else SNAPSHOT_NAMES
+    known = Place.REQUEST.names() if shards is None else Place.SNAPSHOT.names()
     chosen = row_metrics(metrics, level, known=known)
     if shards is not None:
         check_shards(shards, bounded=resolution is not None or max_cells is not None)

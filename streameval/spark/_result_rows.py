@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
-from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._uncertainty.intervals import check_level
 from streameval.spark._arrow import columns
 
@@ -72,10 +72,11 @@ def row_metrics(
     check_level(level)
     if isinstance(metrics, str):
         raise InvalidInputError(f"metrics must be a list, got {metrics!r}", field="metrics")
-    names = tuple(dict.fromkeys(SNAPSHOT_NAMES if metrics is None else metrics))
+    names = tuple(dict.fromkeys(Place.SNAPSHOT.names() if metrics is None else metrics))
+    named = Place.REQUEST.names()
     for index, name in enumerate(names):
-        if name not in SERVED_NAMES:
-            message = f"no figure is called {name!r}: choose from {', '.join(SERVED_NAMES)}"
+        if name not in named:
+            message = f"no figure is called {name!r}: choose from {', '.join(named)}"
             raise InvalidInputError(message, field="metrics", index=index)
         if name not in known:
             message = f"{name} cannot be put together from shards: choose from {', '.join(known)}"

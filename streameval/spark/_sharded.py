@@ -20,7 +20,7 @@ from pyspark.sql import types as st
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import SNAPSHOT_METRICS
+from streameval._metric_registry import BY_NAME, Place
 from streameval._metrics.hull import Vertices
 from streameval._metrics.shards import Shard, ShardPosition, shard_of, shard_positions
 from streameval._uncertainty.bounds import rounding_bounds
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval.spark._partial import Key
     from streameval.spark._result_rows import RowMetrics
 
-_AREAS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.estimator)
+_AREAS = tuple(name for name in Place.SNAPSHOT.names() if BY_NAME[name].estimator)
 
 _SHARD, _CUTS, _ROWS = "__shard", "__cuts", "__rows"
 _PART = (

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streameval._metric_registry import (
-    BOUNDED_NAMES,
-    COMPARED_NAMES,
-    INTERVAL_NAMES,
-    METRICS,
-)
+from streameval._metric_registry import METRICS, Place
 
 BENCH = Path(__file__).parents[2] / "bench"
 SIZES = [10**power for power in range(3, 8)]
@@ -93,9 +88,9 @@ def test_every_row_and_query_is_measured():
     groups = {"rows": ROWS, **dict(queries())}
     names = {group: [work.name for work in works] for group, works in groups.items()}
     assert names["metrics"] == [metric.name for metric in METRICS]
-    assert names["intervals"] == list(INTERVAL_NAMES)
-    assert names["bounds"] == list(BOUNDED_NAMES)
-    assert set(COMPARED_NAMES) <= set(names["comparisons"])
+    assert names["intervals"] == list(Place.INTERVAL.names())
+    assert names["bounds"] == list(Place.BOUNDS.names())
+    assert set(Place.COMPARISON.names()) <= set(names["comparisons"])
     subjects = [Subject(2_000), Subject(8_000)]
     for works in groups.values():
         curves = list(measure(works, subjects))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME, POINT_NAMES
+from streameval._metric_registry import BY_NAME, Place
 
 from .conftest import STREAM, expect, percent, scored
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .conftest import Served
 
 DECLARED = "declared/v1"
+POINT_NAMES = Place.POINT.names(["threshold"])
 THRESHOLD = 0.3
 
 

@@ -11,7 +11,6 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from streameval._metric_registry import COST_NAMES
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server._report.words import cost
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NAME = "threshold/v1"
-(COST,) = COST_NAMES
+COST = "expected_cost"
 RATE = f"rate-{COST}"
 DAY = "86400s"
 

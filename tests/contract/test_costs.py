@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval._metric_registry import COST_NAMES, POINT_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval.client import Client, InvalidRequestError, PreconditionError
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._model.limits import Limits
@@ -21,7 +21,8 @@ from .test_threshold import cases, local
 if TYPE_CHECKING:
     from pathlib import Path
 
-(NAME,) = COST_NAMES
+NAME = "expected_cost"
+POINT_NAMES = Place.POINT.names(["threshold"])
 COSTS = {"cost_fp": 2.0, "cost_fn": 30.0}
 
 
@@ -36,7 +37,7 @@ def test_a_snapshot_has_the_cost(client: Client) -> None:
     expected = local(labels, scores).interval(NAME, threshold=0.6, **COSTS)
     for window in (None, timedelta(hours=1)):
         found = stream.snapshot(window=window)
-        assert list(found.figures) == [*SNAPSHOT_NAMES, *POINT_NAMES, NAME]
+        assert list(found.figures) == [*Place.SNAPSHOT.names(), *POINT_NAMES, NAME]
         row, plain = found.to_row(), found.to_dict()
         assert found.figures[NAME] == row[NAME] == plain[NAME] == expected.estimate
         assert tuple(found.intervals[NAME]) == pytest.approx(tuple(expected), rel=1e-12)
@@ -75,7 +76,7 @@ def test_costs_can_change_and_go(client: Client) -> None:
     assert client.get_stream("costs/v2").settings.cost_fn == 7.0
     after = client.update_stream("costs/v2", cost_fp=None, cost_fn=None).settings
     assert (after.threshold, after.cost_fp, after.cost_fn) == (0.6, None, None)
-    assert list(stream.snapshot().figures) == [*SNAPSHOT_NAMES, *POINT_NAMES]
+    assert list(stream.snapshot().figures) == [*Place.SNAPSHOT.names(), *POINT_NAMES]
     assert math.isnan(stream.snapshot(metrics=[NAME]).figures[NAME])
     with pytest.raises(PreconditionError, match=r"costs/v2 declares no costs, and expected_cost"):
         client.compare(stream.select(), "costs/v1", metric=NAME)

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 from streameval import compare_paired
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval.cli._app import app
 from streameval.client import (
     AlreadyExistsError,
@@ -75,7 +75,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_the_answer_is_that_of_the_columns(served, metric: str) -> None:
     """Figures, limits, p-value and evidence equal `compare_paired` of the same rows."""
     _, client = served

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, Snapshot, WindowedEvaluator
-from streameval._metric_registry import SERVED_NAMES
+from streameval._metric_registry import Place
 from streameval.client import Client
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
@@ -80,7 +80,7 @@ def test_figures_are_those_of_scikit_learn(client: Client, fresh: str, require: 
         ({"segment": ("country", "DE"), "window": HOUR}, country == "DE"),
     ):
         labels, scores, weights = (each[kept] for each in columns.values())
-        found = stream.snapshot(**chosen, metrics=SERVED_NAMES)
+        found = stream.snapshot(**chosen, metrics=Place.REQUEST.names())
         given = {"sample_weight": weights}
         for name, value in (
             ("auc_roc", metrics.roc_auc_score(labels, scores, **given)),

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from streameval import Evaluator
-from streameval._metric_registry import SERVED_NAMES
+from streameval._metric_registry import Place
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._grpc import server
@@ -344,7 +344,7 @@ def test_counts_beyond_the_doubles_have_every_metric(
     revision = wire.one(batch).revision
     for window in ({}, {"last_cases": 10}):
         chosen = selection(fresh, revision, **window)
-        request = query_pb2.GetSnapshotRequest(selection=chosen, metrics=SERVED_NAMES)
+        request = query_pb2.GetSnapshotRequest(selection=chosen, metrics=Place.REQUEST.names())
         snapshot = wire.query.GetSnapshot(request).snapshot
         assert snapshot.num_positive_ref == positives
         metrics = {metric.name: metric.value for metric in snapshot.metrics}

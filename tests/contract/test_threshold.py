@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._metric_registry import POINT_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval.client import Client, InvalidRequestError, PreconditionError
 from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._model.limits import Limits
@@ -20,6 +20,8 @@ from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+POINT_NAMES = Place.POINT.names(["threshold"])
 
 
 def cases(rows: int = 600, seed: int = 3):
@@ -46,7 +48,7 @@ def test_a_snapshot_has_the_declared_point(client: Client) -> None:
     ev = local(labels, scores)
     for window in (None, timedelta(hours=1)):
         found = stream.snapshot(window=window)
-        assert list(found.figures) == [*SNAPSHOT_NAMES, *POINT_NAMES]
+        assert list(found.figures) == [*Place.SNAPSHOT.names(), *POINT_NAMES]
         assert found.operating_point == ev.confusion_at(0.6)
         assert isinstance(found.operating_point.tp, int)
         row, plain = found.to_row(), found.to_dict()
@@ -84,7 +86,7 @@ def test_a_threshold_can_change_and_go(client: Client) -> None:
         assert set(POINT_NAMES) < set(row.figures)
     assert client.update_stream("point/v2", threshold=None).settings.threshold is None
     found = stream.snapshot()
-    assert (found.operating_point, list(found.figures)) == (None, list(SNAPSHOT_NAMES))
+    assert (found.operating_point, list(found.figures)) == (None, list(Place.SNAPSHOT.names()))
     assert found.to_row()["threshold"] is None
     named = stream.snapshot(metrics=["precision"])
     assert math.isnan(named.figures["precision"])

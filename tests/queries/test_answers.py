@@ -13,12 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._metric_registry import (
-    CALIBRATION_NAMES,
-    COST_NAMES,
-    RATE_NAMES,
-    SERVED_NAMES,
-)
+from streameval._metric_registry import Place
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.convert import points_message
@@ -41,9 +36,9 @@ from .conftest import (
 
 Reason = types_pb2.UndefinedReason
 
-KNOWN_NAMES = SERVED_NAMES + RATE_NAMES + COST_NAMES
+KNOWN_NAMES = Place.REQUEST.names() + Place.DECISION.names()
 COMPUTED = {
-    **{name: lambda ev, name=name: getattr(ev, name)() for name in SERVED_NAMES},
+    **{name: lambda ev, name=name: getattr(ev, name)() for name in Place.REQUEST.names()},
     "auc_roc_hull": lambda ev: ev.auc_roc(hull=True),
     "auc_pr_hull": lambda ev: ev.auc_pr(hull=True),
     "prevalence": lambda ev: ev.prevalence,
@@ -94,7 +89,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
     """Counts, values, intervals and bounds, for any window and slice; never NaN."""
     view = View(events)
     request = query_pb2.GetSnapshotRequest(
-        selection=selection(window, segment), metrics=SERVED_NAMES, level=0.9
+        selection=selection(window, segment), metrics=Place.REQUEST.names(), level=0.9
     )
     found = snapshot(answers_of(view), parse_snapshot_request(request))
     assert (found.revision, found.stream) == (7, "s")
@@ -103,7 +98,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
     assert found.num_positive_ref == plain.num_positive_ref
     assert found.num_negative_ref == plain.num_negative_ref
     assert (found.resolution or None) == plain.resolution
-    assert [metric.name for metric in found.metrics] == list(SERVED_NAMES)
+    assert [metric.name for metric in found.metrics] == list(Place.REQUEST.names())
     for metric in found.metrics:
         value = COMPUTED[metric.name](plain)
         assert metric.HasField("value") == (not math.isnan(value)), metric
@@ -116,7 +111,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
             "auc_pr",
             "average_precision",
             "prevalence",
-            *CALIBRATION_NAMES,
+            *Place.CALIBRATION.names(),
         }:
             interval = plain.interval(metric.name, level=0.9)
             assert metric.interval.level == 0.9
@@ -140,7 +135,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
                 "brier_score",
                 "log_loss",
                 "ks_statistic",
-                *CALIBRATION_NAMES,
+                *Place.CALIBRATION.names(),
             }
     if plain.num_positive_ref and plain.num_negative_ref:
         hull = plain.roc_hull()

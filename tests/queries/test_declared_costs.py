@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import compare
-from streameval._metric_registry import COST_NAMES, POINT_NAMES, RATE_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
 from streameval_server._queries.comparison import comparison, parse_comparison_request
@@ -27,7 +27,9 @@ Reason = types_pb2.UndefinedReason
 AT = replace(SETTINGS, threshold=0.6)
 PRICED = replace(AT, cost_fp=2.0, cost_fn=7.5)
 LAST_HOUR = Duration(seconds=3600)
-(NAME,) = COST_NAMES
+NAME = "expected_cost"
+POINT_NAMES = Place.POINT.names(["threshold"])
+RATE_NAMES = Place.DECISION.names(["threshold"])
 
 
 def mean_cost(events, threshold: float, cost_fp: float = 2.0, cost_fn: float = 7.5) -> float:
@@ -56,7 +58,7 @@ def test_a_stream_that_declares_costs_has_them_in_every_snapshot() -> None:
     events = many()
     view = View(events, settings=PRICED)
     found = asked(view)
-    assert [each.name for each in found.metrics] == [*SNAPSHOT_NAMES, *POINT_NAMES, NAME]
+    assert [each.name for each in found.metrics] == [*Place.SNAPSHOT.names(), *POINT_NAMES, NAME]
     check(found.metrics[-1], events, 0.6)
     point = found.operating_point
     assert (point.tp, point.fp, point.fn, point.tn) == tried(events, 0.6)
@@ -78,7 +80,7 @@ def test_a_stream_that_declares_costs_has_them_in_every_snapshot() -> None:
 def test_without_costs_there_is_a_reason() -> None:
     """None are shown unasked; named, it says what is missing."""
     found = asked(View(many(), settings=AT))
-    assert [each.name for each in found.metrics] == [*SNAPSHOT_NAMES, *POINT_NAMES]
+    assert [each.name for each in found.metrics] == [*Place.SNAPSHOT.names(), *POINT_NAMES]
     assert not found.operating_point.HasField("cost_fp")
     (named,) = asked(View(many(), settings=AT), metrics=[NAME]).metrics
     assert named.undefined_reason == Reason.UNDEFINED_REASON_NO_COSTS

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import Evaluator, compare
-from streameval._metric_registry import POINT_NAMES, RANKED_RATE_NAMES, RATE_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
 from streameval_server._queries.comparison import comparison, parse_comparison_request
@@ -34,6 +34,8 @@ from .conftest import (
 from .test_comparison import many, minutes, selection
 
 Reason = types_pb2.UndefinedReason
+POINT_NAMES = Place.POINT.names(["threshold"])
+RATE_NAMES = Place.DECISION.names(["threshold"])
 AT = replace(SETTINGS, threshold=0.6)
 LAST_HOUR = Duration(seconds=3600)
 
@@ -87,8 +89,8 @@ def test_a_stream_that_declares_a_threshold_has_its_rates() -> None:
     events = many()
     view = View(events, settings=AT)
     found = asked(view)
-    assert [each.name for each in found.metrics] == [*SNAPSHOT_NAMES, *POINT_NAMES]
-    check(found.metrics[len(SNAPSHOT_NAMES) :], events, 0.6)
+    assert [each.name for each in found.metrics] == [*Place.SNAPSHOT.names(), *POINT_NAMES]
+    check(found.metrics[len(Place.SNAPSHOT.names()) :], events, 0.6)
     point = found.operating_point
     assert (point.threshold, point.lowest_score) == (0.6, 0.6)
     assert (point.tp, point.fp, point.fn, point.tn) == tried(events, 0.6)
@@ -113,7 +115,7 @@ def test_windows_call_the_whole_cell_of_the_threshold_positive() -> None:
 def test_a_stream_without_a_threshold_says_so() -> None:
     """Named rates have a reason; nothing else changes."""
     found = asked(View(many()))
-    assert [each.name for each in found.metrics] == list(SNAPSHOT_NAMES)
+    assert [each.name for each in found.metrics] == list(Place.SNAPSHOT.names())
     assert not found.HasField("operating_point")
     for metric in asked(View(many()), metrics=RATE_NAMES).metrics:
         assert not metric.HasField("value")
@@ -143,7 +145,7 @@ def test_answers_follow_a_changed_threshold() -> None:
     view.info.settings = replace(SETTINGS, threshold=0.3)
     found = snapshot(engine, request)
     assert found.operating_point.threshold == 0.3
-    check(found.metrics[len(SNAPSHOT_NAMES) :], events, 0.3)
+    check(found.metrics[len(Place.SNAPSHOT.names()) :], events, 0.3)
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6, -math.inf, math.inf])
@@ -234,7 +236,7 @@ def test_an_overview_of_all_metrics_has_a_series_of_the_first() -> None:
     assert declared.series == other.series
 
 
-@pytest.mark.parametrize("metric", [name for name in RANKED_RATE_NAMES if name in RATE_NAMES])
+@pytest.mark.parametrize("metric", [name for name in RATE_NAMES if name in Place.RANKING.names()])
 def test_slices_are_ranked_by_a_rate(metric: str) -> None:
     """The worst first; differences by Newcombe's method 10, from Wilson's limits."""
     view = View(many(), settings=AT)

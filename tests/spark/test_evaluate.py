@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 
 from .conftest import counted, frame, fraud, write_json
 
@@ -53,7 +53,7 @@ def check(row: Any, ev: Evaluator, *, exact: bool) -> None:
         ev.num_negative_ref,
     )
     assert row.resolution == ev.resolution
-    for name in SNAPSHOT_NAMES:
+    for name in Place.SNAPSHOT.names():
         value = getattr(snapshot, name)
         assert same(row[name], value, exact=exact or name in INTEGER), name
     for name, interval in snapshot.intervals.items():

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 
 from .conftest import frame, fraud
 
 pytestmark = pytest.mark.heavy
 
 SCHEMA = "model string, country string, score double, label boolean, minute long, w double, p float"
-NAMES = [*SNAPSHOT_NAMES, "maximum_mcc"]
+NAMES = [*Place.SNAPSHOT.names(), "maximum_mcc"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_figures_are_those_of_all_rows(df: Any, columns: dict[str, np.ndarray]) 
     for row in evaluate(df, metrics=NAMES, **given).collect():
         ev = weighted(columns, columns["model"] == row.model)
         assert row.num_cases == ev.num_cases
-        for name in SNAPSHOT_NAMES:
+        for name in Place.SNAPSHOT.names():
             assert row[name] == getattr(ev.snapshot(), name), name
         interval = ev.interval("auc_roc")
         assert (interval.refused is None) == (row.model == "b")

@@ -16,12 +16,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
-from streameval._metric_registry import (
-    CALIBRATION_NAMES,
-    COST_NAMES,
-    MONITORED_NAMES,
-    POINT_NAMES,
-)
+from streameval._metric_registry import Place
 from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code, RequestError
@@ -36,6 +31,7 @@ from .conftest import Site, reason, site
 if TYPE_CHECKING:
     from pathlib import Path
 
+POINT_NAMES = Place.POINT.names(["threshold"])
 QUERY = "streameval.v1.QueryService"
 ALWAYS_ANEW = Settings(listen="127.0.0.1:0", memory=True, metrics_interval_s=0)
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -89,7 +85,7 @@ def test_figures_are_the_snapshots() -> None:
             request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
             snapshot = one.called(f"{QUERY}/GetSnapshot", request).snapshot
             for metric in snapshot.metrics:
-                if metric.name in MONITORED_NAMES:
+                if metric.name in Place.MONITOR.names():
                     labels = {"stream": "fraud/v3", "figure": metric.name, "window": window}
                     assert at(series, "figure", **labels) == metric.value
                     assert at(series, "figure_lower", **labels) == metric.interval.lower
@@ -147,14 +143,17 @@ def test_rates_at_the_declared_threshold() -> None:
             )
             for stream in ("fraud/v3", "fraud/v4")
         }
-        assert of_both["fraud/v3"] == of_both["fraud/v4"] + stream_metrics.SERIES_A_POINT
+        assert (
+            of_both["fraud/v3"]
+            == of_both["fraud/v4"] + len(POINT_NAMES) * stream_metrics.SERIES_A_METRIC + 1
+        )
         change = {"stream": {"settings": {"costFp": 2, "costFn": 9}}}
         mask = {"updateMask": "settings.costFp,settings.costFn"}
         one.http.patch("/v1/streams/fraud/v3", json={**change, **mask}).raise_for_status()
         series = scraped(one)
         for window, selection, anytime in windows:
             request = query_pb2.GetSnapshotRequest(
-                selection=selection, anytime=anytime, metrics=COST_NAMES
+                selection=selection, anytime=anytime, metrics=["expected_cost"]
             )
             (cost,) = one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics
             labels = {"stream": "fraud/v3", "figure": cost.name, "window": window}
@@ -166,7 +165,7 @@ def test_rates_at_the_declared_threshold() -> None:
             assert cost.interval.HasField("lower") is not anytime
         lines = one.http.get("/metrics").text.split("\n")
         priced = sum('stream="fraud/v3"' in line for line in lines)
-        assert priced == of_both["fraud/v3"] + stream_metrics.SERIES_OF_COSTS - 2
+        assert priced == of_both["fraud/v3"] + stream_metrics.SERIES_A_METRIC - 2
 
 
 def test_calibration_of_streams_on_the_probability_scale() -> None:
@@ -187,7 +186,7 @@ def test_calibration_of_streams_on_the_probability_scale() -> None:
             ("all", types_pb2.Selection(stream="prob/v1"), True),
         ):
             request = query_pb2.GetSnapshotRequest(
-                selection=selection, anytime=anytime, metrics=CALIBRATION_NAMES
+                selection=selection, anytime=anytime, metrics=Place.CALIBRATION.names()
             )
             for metric in one.called(f"{QUERY}/GetSnapshot", request).snapshot.metrics:
                 labels = {"stream": "prob/v1", "figure": metric.name, "window": window}
@@ -251,9 +250,7 @@ def test_projections_are_the_snapshots(tmp_path: Path) -> None:
 def test_projections_take_what_the_limit_leaves(tmp_path: Path) -> None:
     """Without room for theirs, streams keep the series that they had."""
     write_late_labels(tmp_path, "late/v1")
-    room = (
-        stream_metrics.SERIES_A_STREAM + stream_metrics.SERIES_OF_CALIBRATION + SERIES_A_PROJECTION
-    )
+    room = stream_metrics.SERIES_A_STREAM + 2 * stream_metrics.SERIES_A_METRIC + SERIES_A_PROJECTION
     for most, wanted in ((room, True), (room - 1, False)):
         settings = replace(
             ALWAYS_ANEW, memory=False, data=tmp_path, limits=Limits(max_metric_series=most)
@@ -294,7 +291,7 @@ def test_pairs_are_the_comparisons() -> None:
         pair_of(one, "v3", "v4")
         series = scraped(one)
         assert at(series, "pairs_left_out") == 0
-        for metric in MONITORED_NAMES:
+        for metric in Place.MONITOR.names():
             request = pair_pb2.GetPairComparisonRequest(a="v3", b="v4", metric=metric)
             found = one.called("streameval.v1.PairService/GetPairComparison", request).comparison
             labels = {"a": "v3", "b": "v4", "figure": metric}

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from streameval import compare
 from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE, RANKED_RATE_NAMES
+from streameval._metric_registry import BY_NAME, HEADLINE, Place
 from streameval._uncertainty import pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -97,7 +97,7 @@ def parse_comparison_request(request: query_pb2.CompareStreamsRequest) -> Compar
 
 def checked_metric(metric: str) -> str:
     """Return a metric that can be compared, `HEADLINE` for none; refuse another."""
-    known = (*COMPARED_NAMES, *RANKED_RATE_NAMES)
+    known = Place.RANKING.names()
     if metric and metric not in known:
         raise invalid("metric", f"metric must be one of {', '.join(known)}, got {quoted(metric)}")
     return metric or HEADLINE

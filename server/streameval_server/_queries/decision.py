@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval._metric_registry import COST_NAMES, RATE_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty import ErrorCosts
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import (
     checked_level,
+    known_arguments,
     point_message,
     point_metric,
     reason_value,
@@ -201,7 +202,7 @@ def _metrics(
 
     A threshold that was chosen on these cases has values without intervals.
     """
-    for name in RATE_NAMES if costs is None else RATE_NAMES + COST_NAMES:
+    for name in Place.DECISION.names(known_arguments(costs)):
         message = point_metric(window, name, threshold, costs, level=request.level)
         if request.kind != "threshold" and message.HasField("interval"):
             message.interval.ClearField("lower")

@@ -15,16 +15,7 @@ import numpy as np
 from streameval import InvalidInputError
 from streameval._common import quoted
 from streameval._counts import quantise
-from streameval._metric_registry import (
-    BY_NAME,
-    COST_NAMES,
-    POINT_NAMES,
-    RATE_NAMES,
-    SERVED_NAMES,
-    SNAPSHOT_NAMES,
-    Metric,
-    reason_of,
-)
+from streameval._metric_registry import BY_NAME, Metric, Place, reason_of
 from streameval._uncertainty import ErrorCosts, dependence_warning
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
@@ -61,7 +52,7 @@ class MetricSelection:
         Whether metrics, rates at a threshold aside, have intervals and bounds.
     """
 
-    names: tuple[str, ...] = SNAPSHOT_NAMES
+    names: tuple[str, ...] = Place.SNAPSHOT.names()
     level: float = DEFAULT_LEVEL
     anytime: bool = False
     is_default: bool = False
@@ -77,7 +68,7 @@ class MetricSelection:
         costs = declared.costs if self.costs is None else self.costs
         names = self.names
         if self.is_default:
-            names += POINT_NAMES if costs is None else POINT_NAMES + COST_NAMES
+            names += Place.POINT.names(known_arguments(costs))
         return replace(self, names=names, threshold=threshold, costs=costs)
 
 
@@ -86,7 +77,7 @@ def select_metrics(
     *,
     level: float,
     anytime: bool = False,
-    default: Sequence[str] = SNAPSHOT_NAMES,
+    default: Sequence[str] = Place.SNAPSHOT.names(),
     threshold: float | None = None,
     costs: ErrorCosts | None = None,
 ) -> MetricSelection:
@@ -110,13 +101,11 @@ def select_metrics(
         that is NaN.
     """
     chosen = tuple(dict.fromkeys(names))
+    known = (*Place.REQUEST.names(), *Place.DECISION.names())
     for index, name in enumerate(chosen):
-        metric = BY_NAME.get(name)
-        if metric is None or not (metric.is_served or metric.is_at_threshold):
-            known = ", ".join((*SERVED_NAMES, *RATE_NAMES, *COST_NAMES))
-            raise invalid(
-                f"metrics[{index}]", f"no figure is called {quoted(name)}: choose from {known}"
-            )
+        if name not in known:
+            message = f"no figure is called {quoted(name)}: choose from {', '.join(known)}"
+            raise invalid(f"metrics[{index}]", message)
     if threshold is not None and math.isnan(threshold):
         raise invalid("threshold", "threshold must not be NaN, got nan")
     return MetricSelection(
@@ -127,6 +116,11 @@ def select_metrics(
         threshold=threshold,
         costs=costs,
     )
+
+
+def known_arguments(costs: ErrorCosts | None) -> tuple[str, ...]:
+    """Return what a metric is given where there is a threshold, and perhaps costs."""
+    return ("threshold", *(() if costs is None else costs._fields))
 
 
 def requested_costs(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME, PROJECTED_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._projection import (
     ASSUMPTION,
     LabelHistory,
@@ -121,7 +121,7 @@ def projection_message(
     window: Window,
     *,
     level: float,
-    names: tuple[str, ...] = PROJECTED_NAMES,
+    names: tuple[str, ...] = Place.PROJECTION.names(),
 ) -> types_pb2.Projection:
     """Return the projection of a window. O(panes cells) for each window of its backtest.
 
@@ -134,7 +134,7 @@ def projection_message(
     level : float
         Nominal coverage of the intervals.
     names : tuple of str
-        Those of `PROJECTED_NAMES` that are projected.
+        Those of `Place.PROJECTION.names()` that are projected.
     """
     message = types_pb2.Projection(assumption=ASSUMPTION)
     assert resolved.span_us is not None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval._counts import OPENED
-from streameval._metric_registry import PROJECTED_NAMES
+from streameval._metric_registry import Place
 from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -326,7 +326,7 @@ class QueryEngine:
         source: LabelSource,
         resolved: ResolvedSelection,
         level: float,
-        names: tuple[str, ...] = PROJECTED_NAMES,
+        names: tuple[str, ...] = Place.PROJECTION.names(),
     ) -> types_pb2.Projection:
         """Return what a selection will read once its labels are in. Never change it.
 

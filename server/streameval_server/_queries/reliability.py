@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from streameval import InvalidInputError
-from streameval._metric_registry import CALIBRATION_NAMES
+from streameval._metric_registry import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import checked_level, metric_messages, select_metrics
@@ -93,7 +93,7 @@ def reliability(
         ) from error
     response.expected_positives = sum(each.cases * each.mean_score for each in response.bins)
     response.observed_positives = sum(each.positives for each in response.bins)
-    chosen = select_metrics((*CALIBRATION_NAMES, "brier_score"), level=request.level)
+    chosen = select_metrics((*Place.CALIBRATION.names(), "brier_score"), level=request.level)
     response.metrics.extend(metric_messages(window, chosen))
     return response
 

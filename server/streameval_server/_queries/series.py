@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
-from streameval._metric_registry import MONITORED_NAMES, PROJECTED_NAMES
+from streameval._metric_registry import Place
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.falls import fall_message
@@ -107,7 +107,7 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
     metrics = select_metrics(
         request.metrics,
         level=request.level,
-        default=MONITORED_NAMES,
+        default=Place.MONITOR.names(),
         threshold=request.threshold if request.HasField("threshold") else None,
         costs=requested_costs(request),
     )
@@ -128,7 +128,7 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
     resolved = engine.resolve(request.selection)
     response = query_pb2.ListWindowsResponse(revision=resolved.view.revision)
     source = engine.labels(resolved) if request.projection else None
-    names = tuple(name for name in PROJECTED_NAMES if name in request.metrics.names)
+    names = tuple(name for name in Place.PROJECTION.names() if name in request.metrics.names)
     starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
     cut = spans(resolved, request.step_us, request.next_us)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import Coverage
-from streameval._metric_registry import HEADLINE, MONITORED_NAMES
+from streameval._metric_registry import HEADLINE, Place
 from streameval.v1 import alarm_pb2, overview_pb2, types_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._queries.coverage_answers import counts_message
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _HEADLINE = MetricSelection((HEADLINE,), is_default=True)
 """With the rates at it where a threshold is declared, and the cost where costs are."""
 _OTHERS = MetricSelection(
-    (*(name for name in MONITORED_NAMES if name != HEADLINE), "prevalence"), has_intervals=False
+    (*(name for name in Place.MONITOR.names() if name != HEADLINE), "prevalence"),
+    has_intervals=False,
 )
 """What streams are ordered by: intervals would take half of a summary's time."""
 

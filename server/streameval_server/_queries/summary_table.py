@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import COST_NAMES, MONITORED_NAMES, POINT_NAMES
+from streameval._metric_registry import Place
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.stream_summary import (
     ComputedSummary,
@@ -50,7 +50,7 @@ _SHOWN_PROJECTION_US = 60_000_000
 _PROJECTION_US = 600_000_000
 """The same of the others, if they have changed."""
 
-FIGURES = (*MONITORED_NAMES, *POINT_NAMES, *COST_NAMES, "prevalence")
+FIGURES = (*Place.MONITOR.names(), *Place.POINT.names(), "prevalence")
 """The metrics of a summary."""
 
 

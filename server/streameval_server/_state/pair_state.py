@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval._counts import groups_of, unless_one
 from streameval._evaluator_queries import RevisionQueries
-from streameval._metric_registry import BY_NAME, COMPARED_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._uncertainty import (
     DECIDING_E_VALUE,
     MIN_ANYTIME_POSITIVES,
@@ -217,7 +217,7 @@ class PairState:
         if min(counts.num_positives, counts.num_negatives) < MIN_ANYTIME_POSITIVES:
             self.evidence.clear()
             return
-        for metric in COMPARED_NAMES:
+        for metric in Place.COMPARISON.names():
             compared = compare_counts(counts, metric, self.prevalence_of(metric))
             change = compared.difference
             e_value = change.e_value()

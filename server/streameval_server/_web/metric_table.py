@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import json
 
-from streameval._metric_registry import (
-    COMPARED_NAMES,
-    COST_NAMES,
-    HEADLINE,
-    METRICS,
-    MONITORED_NAMES,
-    ORDERED_NAMES,
-    PAGE_NAMES,
-    POINT_NAMES,
-)
+from streameval._metric_registry import BY_NAME, HEADLINE, METRICS, Place
 
 MODULE_PATH = "metrics.js"
 """Below ``static``, as the other modules import it."""
@@ -24,16 +15,16 @@ def metrics_module() -> bytes:
     served = {
         metric.name: {"title": metric.title, "unit": metric.unit}
         for metric in METRICS
-        if metric.is_served or metric.is_at_threshold
+        if metric.shown & {Place.REQUEST, Place.DECISION}
     }
     exports = {
         "METRICS": served,
-        "SHOWN": PAGE_NAMES,
-        "COMPARED": COMPARED_NAMES,
-        "MONITORED": MONITORED_NAMES,
-        "ORDERED": ORDERED_NAMES,
-        "RATES": POINT_NAMES,
-        "COSTS": COST_NAMES,
+        "SHOWN": Place.PAGE.names(),
+        "COMPARED": Place.COMPARISON.names(),
+        "MONITORED": Place.MONITOR.names(),
+        "ORDERED": Place.ORDER.names(),
+        "RATES": Place.POINT.names(["threshold"]),
+        "COSTS": [name for name in Place.POINT.names() if BY_NAME[name].is_cost],
         "HEADLINE": HEADLINE,
         "TWINS": {metric.name: metric.twin for metric in METRICS if metric.twin},
         "WATCHED": {metric.watch: metric.title for metric in METRICS if metric.watch},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval._metric_registry import MONITORED_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty import DECIDING_E_VALUE
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_NEW_PAIRS = 4
 """Pairs that one scrape compares."""
 
-SERIES_A_PAIR = 6 * len(MONITORED_NAMES) + 4
+SERIES_A_PAIR = 6 * len(Place.MONITOR.names()) + 4
 """Difference, its limits, evidence, since when it suffices, and refusal of each figure; shared
 ids, their share, and the labelled ones of both classes."""
 
@@ -82,7 +82,9 @@ class PairMetrics:
         for names in turns[:MAX_NEW_PAIRS]:
             kept.pop(names, None)
             try:
-                kept[names] = [await self._comparison(names, each) for each in MONITORED_NAMES]
+                kept[names] = [
+                    await self._comparison(names, metric) for metric in Place.MONITOR.names()
+                ]
             except RequestError as error:
                 if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise

@@ -1,9 +1,9 @@
 """Metrics of streams for Prometheus, from the same methods that answer clients.
 
-A stream has at most `SERIES_A_STREAM` series, `SERIES_A_POINT` more where it declares a
-threshold, `SERIES_OF_COSTS` where it declares costs too, `SERIES_OF_CALIBRATION` on the
-probability scale, and where it declares alarms `SERIES_A_WATCH` for each watch and one for
-all. So the limit on series limits streams: streams that declare alarms come first, then streams
+A stream has at most `SERIES_A_STREAM` series, `SERIES_A_METRIC` more for each metric at its
+declared threshold and costs, and on the probability scale for each of calibration, one for the
+threshold, and where it declares alarms `SERIES_A_WATCH` for each watch and one for all. So the
+limit on series limits streams: streams that declare alarms come first, then streams
 that had series before, then the others by name; a gauge counts the streams that do not fit. Pairs
 get the series that streams leave, and projections the rest. An unchanged snapshot costs a copy,
 because the query engine caches it by the parts that it was made of; a comparison is reused while
@@ -21,13 +21,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from streameval._metric_registry import (
-    CALIBRATION_NAMES,
-    COST_NAMES,
-    HEADLINE,
-    MONITORED_NAMES,
-    POINT_NAMES,
-)
+from streameval._metric_registry import HEADLINE, Place
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.coverage_answers import DELAY_BOUNDS_S
@@ -65,17 +59,11 @@ _COUNT_SERIES = 10 + len(DELAY_BOUNDS_S) + 3
 """References by window and class 4, coverage by window 2, predictions and states 4; of the
 delays a bucket for each bound and one for all, count and sum."""
 
-SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
-"""Value and limits of each metric and window, the difference with its limits, and the counts."""
+SERIES_A_METRIC = 3 * len(_WINDOWS)
+"""Value and limits of each window."""
 
-SERIES_A_POINT = 3 * len(POINT_NAMES) * len(_WINDOWS) + 1
-"""Value and limits of each rate at the declared threshold and window, and the threshold."""
-
-SERIES_OF_COSTS = 3 * len(COST_NAMES) * len(_WINDOWS)
-"""Value and limits of what errors cost at the declared costs, and window."""
-
-SERIES_OF_CALIBRATION = 3 * len(CALIBRATION_NAMES) * len(_WINDOWS)
-"""Value and limits of each metric of probabilities and window."""
+SERIES_A_STREAM = SERIES_A_METRIC * len(Place.MONITOR.names()) + 3 + _COUNT_SERIES
+"""The metrics of every stream, the difference with its limits, and the counts."""
 
 _NAMES_A_PAGE = 1000
 
@@ -270,16 +258,13 @@ class StreamMetrics:
 
 def _figures_of(settings: stream_pb2.StreamSettings) -> tuple[tuple[str, ...], int]:
     """Return a stream's figures, and how many series it has at most."""
-    figures, series = MONITORED_NAMES, SERIES_A_STREAM
+    series = SERIES_A_STREAM + settings.HasField("threshold")
     if settings.HasField("alarms"):
         series += len(settings.alarms.watches) * SERIES_A_WATCH + 1
-    if settings.HasField("threshold"):
-        figures, series = figures + POINT_NAMES, series + SERIES_A_POINT
-    if settings.HasField("cost_fp"):
-        figures, series = figures + COST_NAMES, series + SERIES_OF_COSTS
+    more = Place.POINT.names([field.name for field, _ in settings.ListFields()])
     if settings.scale == stream_pb2.SCALE_PROBABILITY:
-        figures, series = figures + CALIBRATION_NAMES, series + SERIES_OF_CALIBRATION
-    return figures, series
+        more += Place.CALIBRATION.names()
+    return Place.MONITOR.names() + more, series + SERIES_A_METRIC * len(more)
 
 
 def _without_revisions(*snapshots: types_pb2.Snapshot) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.coverage import Coverage
 from streameval._common.result import Result
-from streameval._metric_registry import CALIBRATION_NAMES
+from streameval._metric_registry import Place
 from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
 
@@ -341,7 +341,7 @@ class StreamReliability(Result):
         intervals = {
             each.name: getattr(self, each.name)
             for each in fields(self)
-            if each.name in CALIBRATION_NAMES
+            if each.name in Place.CALIBRATION.names()
         }
         return {
             "revision": self.revision,

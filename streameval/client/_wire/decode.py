@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from streameval._metric_registry import CALIBRATION_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import Place
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
@@ -53,7 +53,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     P, N = message.num_positive_ref, message.num_negative_ref
     hull = _hull(message.hull, P, N) if message.hull.thresholds else None
     figures = {metric.name: _value(metric) for metric in message.metrics}
-    six = {name: figures.get(name, math.nan) for name in SNAPSHOT_NAMES}
+    six = {name: figures.get(name, math.nan) for name in Place.SNAPSHOT.names()}
     return Snapshot(
         revision=message.revision,
         num_positive_ref=P,
@@ -383,7 +383,7 @@ def read_reliability(response: query_pb2.GetReliabilityResponse, level: float) -
         level=level,
         expected_positives=_whole(response.expected_positives),
         observed_positives=_whole(response.observed_positives),
-        **{name: read_interval(metrics[name]) for name in CALIBRATION_NAMES},
+        **{name: read_interval(metrics[name]) for name in Place.CALIBRATION.names()},
         brier_score=_value(metrics["brier_score"]),
         revision=response.revision,
         window=read_span(response, "window"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common.result import Result
-from streameval._metric_registry import MONITORED_NAMES
+from streameval._metric_registry import Place
 from streameval._snapshot import Snapshot
 from streameval._uncertainty.fall import find_fall
 from streameval.client._wire import decode
@@ -74,7 +74,7 @@ def read_series(
     snapshots = [decode.read_snapshot(each) for page in pages for each in page.snapshots]
     if len(pages) == 1:
         return StreamSeries(snapshots, fall=_read_fall(pages[0]))
-    metric = names[0] if names else MONITORED_NAMES[0]
+    metric = names[0] if names else Place.MONITOR.names()[0]
     return StreamSeries(snapshots, fall=_find_fall(snapshots, metric, level))
 
 

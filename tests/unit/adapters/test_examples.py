@@ -41,12 +41,12 @@ def test_hosts_stay_out() -> None:
 def test_areas_are_the_snapshot_s() -> None:
     """An area has the name and the value that a snapshot gives it."""
     from streameval import Evaluator
-    from streameval._metric_registry import AREA_NAMES
+    from streameval._metric_registry import Place
     from streameval.adapters._areas import area_of
 
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0, 0], scores=[0.9, 0.7, 0.4, 0.1, 0.4])
     snapshot = ev.snapshot()
-    assert {name: area_of(name).value(ev) for name in AREA_NAMES} == {
-        name: getattr(snapshot, name) for name in AREA_NAMES
+    assert {name: area_of(name).value(ev) for name in Place.ADAPTER.names()} == {
+        name: getattr(snapshot, name) for name in Place.ADAPTER.names()
     }

@@ -24,7 +24,7 @@ import numpy as np
 import pyte
 from rich.console import Console
 
-from streameval._metric_registry import POINT_NAMES
+from streameval._metric_registry import Place
 from streameval.cli._app import app
 from streameval.cli._list_reading import ORDERS, ListQuery, Reading
 from streameval.cli._list_table import FrameState, frame
@@ -271,7 +271,7 @@ def test_rates_at_the_declared_threshold() -> None:
         code, lines, _ = once(address, width=140)
         assert code == 0
         assert " prec   recall " in lines[2]
-        rates = [f"{found.figures[name]:.1%}" for name in POINT_NAMES[:2]]
+        rates = [f"{found.figures[name]:.1%}" for name in Place.POINT.names()[:2]]
         assert " ".join(rates) in " ".join(cells(lines, "bad/v1"))
         assert " - - " in " ".join(cells(lines, "good/v1"))
         client.update_stream("bad/v1", cost_fp=2, cost_fn=9)

@@ -17,7 +17,7 @@ import pytest
 
 from streameval import Evaluator, PairedEvaluator, Snapshot, compare, functional
 from streameval import _metric_registry as registry
-from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._metric_registry import BY_NAME, METRICS, Place
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.shards import ShardPosition, shard_of
 from streameval.client import AsyncClient, Client, Stream
@@ -74,7 +74,7 @@ def test_names_are_unique_and_of_methods() -> None:
         assert metric.is_hull == metric.name.endswith("_hull")
 
 
-@pytest.mark.parametrize("name", SERVED_NAMES)
+@pytest.mark.parametrize("name", Place.REQUEST.names())
 def test_served_metrics_have_a_value_without_arguments(name: str) -> None:
     """In the range that the row says."""
     metric = BY_NAME[name]
@@ -99,8 +99,8 @@ def test_server_and_spark_give_the_same_reason(
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     ev.add_misses(misses)
     ev.add_negative_misses(negative_misses)
-    row = row_of(ev, row_metrics(SERVED_NAMES, 0.95, known=SERVED_NAMES))
-    messages = metric_messages(ev, MetricSelection(SERVED_NAMES))
+    row = row_of(ev, row_metrics(Place.REQUEST.names(), 0.95, known=Place.REQUEST.names()))
+    messages = metric_messages(ev, MetricSelection(Place.REQUEST.names()))
     served = {
         message.name: UndefinedReason.Name(message.undefined_reason).removeprefix(
             "UNDEFINED_REASON_"
@@ -111,24 +111,26 @@ def test_server_and_spark_give_the_same_reason(
     assert dict(row["reasons"]) == served
     if not labels:
         assert served["brier_score"] == served["log_loss"] == "EMPTY"
-    assert served.keys() == {name for name in SERVED_NAMES if math.isnan(BY_NAME[name].value(ev))}
+    assert served.keys() == {
+        name for name in Place.REQUEST.names() if math.isnan(BY_NAME[name].value(ev))
+    }
 
 
 def test_metrics_of_a_snapshot_are_its_fields() -> None:
     """In the same order, and each defined for shards."""
     fields = [field.name for field in dataclasses.fields(Snapshot)]
-    assert tuple(name for name in fields if name in BY_NAME) == SNAPSHOT_NAMES
+    assert tuple(name for name in fields if name in BY_NAME) == Place.SNAPSHOT.names()
     whole = filled()._view()
     figures = shard_of(whole, ShardPosition(0, 0, whole.P, whole.N)).metrics()
-    assert tuple(figures) == SNAPSHOT_NAMES
+    assert tuple(figures) == Place.SNAPSHOT.names()
 
 
 def test_what_is_compared_can_be() -> None:
     """An estimator needs an interval, and bounds for its ends."""
-    for name in registry.COMPARED_NAMES:
+    for name in Place.COMPARISON.names():
         assert BY_NAME[name].interval
         assert BY_NAME[name].bounds
-    assert registry.COMPARED_NAMES[0] == registry.HEADLINE
+    assert Place.COMPARISON.names()[0] == registry.HEADLINE
 
 
 def test_the_page_has_the_table() -> None:
@@ -139,12 +141,10 @@ def test_the_page_has_the_table() -> None:
         for name, value in re.findall(r"^export const (\w+) = (.*);$", text, re.MULTILINE)
     }
     assert {name: each["title"] for name, each in exports["METRICS"].items()} == {
-        name: BY_NAME[name].title
-        for name in (*SERVED_NAMES, *registry.RATE_NAMES, *registry.COST_NAMES)
+        name: BY_NAME[name].title for name in Place.REQUEST.names() + Place.DECISION.names()
     }
-    assert tuple(exports["RATES"]) == registry.POINT_NAMES
-    assert tuple(exports["COSTS"]) == registry.COST_NAMES
-    assert set(exports["SHOWN"]) <= set(SERVED_NAMES)
+    assert (*exports["RATES"], *exports["COSTS"]) == Place.POINT.names()
+    assert set(exports["SHOWN"]) <= set(Place.REQUEST.names())
     assert exports["HEADLINE"] == registry.HEADLINE
 
 

@@ -16,7 +16,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError
 from streameval import _paired_evaluator as pairs
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.intervals import uncertain_metric
 from streameval._uncertainty.pair_variance import GridTooCoarseError, variance_of_difference
@@ -74,7 +74,7 @@ def coverages(n, seeds, *, offset=0.0, max_cells=65_536):
         return {"auc_roc": area, "auc_pr": precision, "average_precision": precision}
 
     one, two = truths(1), truths(2)
-    held = dict.fromkeys(COMPARED_NAMES, 0)
+    held = dict.fromkeys(Place.COMPARISON.names(), 0)
     for seed in seeds:
         rng = np.random.default_rng([20_311, seed])
         labels = rng.random(n) < 0.2
@@ -85,7 +85,7 @@ def coverages(n, seeds, *, offset=0.0, max_cells=65_536):
             scores_a=offset + common + labels,
             scores_b=offset + 0.6 * common + 0.8 * own + 2 * labels,
         )
-        for metric in COMPARED_NAMES:
+        for metric in Place.COMPARISON.names():
             change = pair.compare(metric=metric)
             assert change.reason is None
             held[metric] += change.lower <= one[metric] - two[metric] <= change.upper
@@ -125,7 +125,7 @@ def test_auc_roc_variance_is_delongs_with_covariance(rows):
     )
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_each_side_is_an_evaluator(metric):
     """The metrics and their intervals are those of an evaluator, however coarse the grid."""
     columns = cases()
@@ -150,7 +150,7 @@ def test_estimates_are_scikit_learns():
         assert pair.compare(metric=metric).difference == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 @pytest.mark.slow
 def test_variance_is_that_of_resampled_differences(metric):
     """Resampling the cases gives the same spread."""
@@ -166,7 +166,7 @@ def test_variance_is_that_of_resampled_differences(metric):
     assert math.sqrt(variance) == pytest.approx(np.std(drawn), rel=0.15)
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_pairing_is_far_more_certain_than_two_evaluators(metric):
     """If the models mostly agree, the difference is more precise than either metric."""
     comparison = pair_of(cases(2_000, agreement=0.97)).compare(metric=metric)
@@ -179,7 +179,7 @@ def test_pairing_is_far_more_certain_than_two_evaluators(metric):
 def test_cells_are_enough():
     """256 cells of each model give nearly the variance of the pairs themselves."""
     columns = cases(20_000)
-    for metric in COMPARED_NAMES:
+    for metric in Place.COMPARISON.names():
         fine = pair_of(columns).compare(metric=metric)
         coarse_pair = PairedEvaluator(max_cells=10_000)
         coarse_pair.add_cases(**columns)
@@ -209,7 +209,7 @@ def test_an_offset_changes_nothing():
         assert here.upper == pytest.approx(there.upper, abs=1e-12)
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_few_cells_never_make_the_variance_smaller(metric):
     """What cells hide of each model's variance is given back to that of the difference."""
     columns = cases(3_000)
@@ -224,7 +224,7 @@ def test_few_cells_never_make_the_variance_smaller(metric):
         assert variance >= 0.97 * exact
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_a_grid_that_is_too_coarse_is_refused(metric):
     """Cells cut where other scores were: no interval, the figures as they are, and what to do."""
     pair = PairedEvaluator(max_cells=400)
@@ -268,7 +268,7 @@ def test_identical_models_do_not_differ_and_nobody_is_sure():
     assert widths[1] < widths[0] / 50
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_too_few_cases(metric):
     """The result is nan, not an error."""
     for columns in (cases(0), some(cases(), np.arange(1))):
@@ -318,7 +318,7 @@ def test_order_and_merging_make_no_difference():
     assert state(pickle.loads(pickle.dumps(whole))) == state(whole)
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_merged_cells_agree_with_the_whole(metric):
     """Each cut at its own quantiles, then anew together: the same figures, nearly the width."""
     columns = cases(12_000)
@@ -381,7 +381,7 @@ def test_ids_are_optional():
     """Without ids everything is the same but that repeats are not seen."""
     columns = cases()
     without = pair_of(columns | {"ids": None})
-    for metric in COMPARED_NAMES:
+    for metric in Place.COMPARISON.names():
         assert without.compare(metric=metric) == pair_of(columns).compare(metric=metric)
     without.add_cases(**(columns | {"ids": None}))
     assert without.num_cases == 800
@@ -454,11 +454,11 @@ def test_ids_of_removed_cases():
 @pytest.mark.slow
 def test_differences_err_as_often_as_they_say():
     """Two models of equal quality differ at the 5 % level in about 5 % of trials."""
-    found = dict.fromkeys(COMPARED_NAMES, 0)
+    found = dict.fromkeys(Place.COMPARISON.names(), 0)
     trials = 250
     for seed in range(trials):
         pair = pair_of(cases(300, 0.3, (1.2, 1.2), 0.7, seed=seed))
-        for metric in COMPARED_NAMES:
+        for metric in Place.COMPARISON.names():
             found[metric] += pair.compare(metric=metric).p_value < 0.05
     for count in found.values():
         assert 0.02 <= count / trials <= 0.085

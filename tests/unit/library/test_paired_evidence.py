@@ -18,7 +18,7 @@ from streameval import (
     compare,
     compare_paired,
 )
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty.student import anytime_quantile, count_for_evidence, e_value
 
 
@@ -63,7 +63,7 @@ def test_the_boundary_of_the_confidence_sequence_is_twenty(count: int) -> None:
     assert e_value(-anytime_quantile(0.05, count), count) == pytest.approx(20, rel=1e-12)
 
 
-@pytest.mark.parametrize("metric", COMPARED_NAMES)
+@pytest.mark.parametrize("metric", Place.COMPARISON.names())
 def test_limits_exclude_zero_where_the_evidence_is_twenty(metric: str) -> None:
     """On the way from no difference to a great one; limits of all looks are the wider ones."""
     sides = set()

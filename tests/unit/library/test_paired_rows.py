@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError, PairedEvaluator, compare_paired
 from streameval._counts.cluster_keys import cluster_checksums, groups_of
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 
 FIGURES = {"auc_roc": roc_auc_score, "average_precision": average_precision_score}
 
@@ -161,7 +161,7 @@ def test_weighted_cells_hide_little() -> None:
     rows = columns(2_000, seed=3) | {"weights": weights(2_000)}
     exact, cells = pair_of(rows, max_cells=None), pair_of(rows, max_cells=1_024)
     assert cells._grid.cuts is not None
-    for metric in COMPARED_NAMES:
+    for metric in Place.COMPARISON.names():
         wide, narrow = (each.compare(metric=metric) for each in (cells, exact))
         assert wide.reason is None
         ratio = (wide.upper - wide.lower) / (narrow.upper - narrow.lower)

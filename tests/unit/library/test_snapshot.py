@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._metric_registry import SNAPSHOT_NAMES, reason_of
+from streameval._metric_registry import Place, reason_of
 
 
 def example(**settings) -> Evaluator:
@@ -65,8 +65,8 @@ def test_a_snapshot_is_frozen():
 @pytest.mark.parametrize(
     ("labels", "reason", "undefined"),
     [
-        ([], "EMPTY", set(SNAPSHOT_NAMES)),
-        ([0, 0], "NO_POSITIVES", set(SNAPSHOT_NAMES) - {"prevalence"}),
+        ([], "EMPTY", set(Place.SNAPSHOT.names())),
+        ([0, 0], "NO_POSITIVES", set(Place.SNAPSHOT.names()) - {"prevalence"}),
         ([1, 1], "NO_NEGATIVES", {"auc_roc", "auc_roc_hull"}),
     ],
 )
@@ -75,11 +75,13 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     snapshot = ev.snapshot()
-    assert {name for name in SNAPSHOT_NAMES if math.isnan(getattr(snapshot, name))} == undefined
+    assert {
+        name for name in Place.SNAPSHOT.names() if math.isnan(getattr(snapshot, name))
+    } == undefined
     assert snapshot.reasons == dict.fromkeys(undefined, reason)
     assert snapshot.hull is None
     plain = json.loads(json.dumps(snapshot.to_dict(), allow_nan=False))
-    assert {name for name in SNAPSHOT_NAMES if plain[name] is None} == undefined
+    assert {name for name in Place.SNAPSHOT.names() if plain[name] is None} == undefined
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()

@@ -14,7 +14,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.groups import Groups
 from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import BOUNDED_NAMES, BY_NAME
+from streameval._metric_registry import BY_NAME, Place
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.cell_orders import (
     hides_order,
@@ -219,7 +219,7 @@ def streams():
 
 
 ASKED = [
-    *((name, {}) for name in BOUNDED_NAMES if not name.endswith("_at")),
+    *((name, {}) for name in Place.BOUNDS.names() if not name.endswith("_at")),
     ("auc_pr", {"method": "unit", "prevalence": 0.01}),
     ("auc_roc", {"max_fpr": 0.05, "standardize": True}),
     ("average_precision", {"prevalence": 0.001}),
@@ -307,7 +307,7 @@ def test_skew_aware_bounds_enclose_and_are_narrow_with_few_negatives(seed):
 
 
 @pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
-@pytest.mark.parametrize("name", BOUNDED_NAMES)
+@pytest.mark.parametrize("name", Place.BOUNDS.names())
 def test_undefined_figures_have_undefined_bounds(cells, name):
     """The bounds are nan exactly where the metric is."""
     arguments = {"rank": 1} if name.endswith("_at") else {}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
-from streameval._metric_registry import CALIBRATION_NAMES
+from streameval._metric_registry import Place
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -93,7 +93,7 @@ def test_weights_of_one_and_of_two_are_cases():
     repeated = evaluator(
         np.repeat(labels, unequal.astype(int)), np.repeat(scores, unequal.astype(int))
     )
-    for name in CALIBRATION_NAMES:
+    for name in Place.CALIBRATION.names():
         assert tuple(same.interval(name)) == pytest.approx(tuple(plain.interval(name)), rel=1e-9)
         found = heavy.interval(name)
         assert found.estimate == pytest.approx(repeated.interval(name).estimate, rel=1e-12)
@@ -112,7 +112,7 @@ def test_clusters_widen():
     grouped = evaluator(
         **rows, cluster_groups=32, clusters=np.repeat(np.arange(400), 20).astype(str)
     )
-    for name in CALIBRATION_NAMES:
+    for name in Place.CALIBRATION.names():
         ratio = grouped.interval(name).width / alone.interval(name).width
         assert 2.5 < ratio < 8
         assert grouped.interval(name).design_effect > 5
@@ -120,7 +120,7 @@ def test_clusters_widen():
 
 def test_edges():
     """No cases, one case, scores of 0 only, scores that are none."""
-    for name in CALIBRATION_NAMES:
+    for name in Place.CALIBRATION.names():
         assert math.isnan(Evaluator().interval(name).estimate)
         assert Evaluator().interval(name).reason == "TOO_FEW"
         assert evaluator([1], [0.5]).interval(name).reason == "TOO_FEW"
@@ -142,7 +142,7 @@ def test_anytime_is_wider_and_needs_fifty_positives():
     """As other confidence sequences."""
     labels, scores = sample(size=2_000, fault=0.5)
     ev = evaluator(labels, scores)
-    for name in CALIBRATION_NAMES:
+    for name in Place.CALIBRATION.names():
         once, always = ev.interval(name), ev.interval(name, anytime=True)
         assert always.lower < once.lower < once.upper < always.upper
         few = evaluator(labels[:100], scores[:100])
@@ -160,6 +160,6 @@ def test_decayed_windows_count_effective_cases():
     whole = windowed.last(timedelta(hours=8), now=later)
     flat = windowed.decayed(timedelta(days=10_000), now=later)
     steep = windowed.decayed(timedelta(hours=1), now=later)
-    for name in CALIBRATION_NAMES:
+    for name in Place.CALIBRATION.names():
         assert tuple(flat.interval(name)) == pytest.approx(tuple(whole.interval(name)), rel=2e-3)
         assert steep.interval(name).width > 1.3 * whole.interval(name).width

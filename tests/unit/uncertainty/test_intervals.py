@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
-from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
+from streameval._metric_registry import BY_NAME, Place
 from streameval._uncertainty.compare import (
     MIN_P_VALUE,
     compare,
@@ -48,7 +48,7 @@ def evaluator(P=60, N=400, shift=1.5, seed=1, **settings):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in INTERVAL_NAMES if not BY_NAME[name].of_probabilities]
+    "name", [name for name in Place.INTERVAL.names() if not BY_NAME[name].of_probabilities]
 )
 def test_interval_holds_its_estimate_and_nests(name):
     """A higher level is wider, an interval for any time wider still; all in [0, 1]."""

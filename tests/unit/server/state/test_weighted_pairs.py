@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streameval import compare_paired
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import Place
 from streameval._uncertainty import PairCounts, PairRows, PairShape, decode_pair, encode_pair
 from streameval_server._state import pair_joiner
 from streameval_server._state.pair_state import compare_counts
@@ -76,7 +76,7 @@ def test_figures_are_those_of_compare_paired(seed: int, classes: str) -> None:
     kept = slice(60, size)
     counts = applied(log.entries).pairs["a b"].view(0, 0).counts().totals[0]
     assert counts.num_cases == size - 60
-    for metric in COMPARED_NAMES:
+    for metric in Place.COMPARISON.names():
         prevalence = 0.1 if metric == "auc_pr" and seed else None
         found = compare_counts(counts, metric, prevalence).comparison(0.9, anytime=False)
         expected = compare_paired(
