@@ -30,6 +30,15 @@ _TIMEOUT_S = 10.0
 _PAUSE_S = 1.0
 
 
+def made_again(topic: str, partition: int, offset: int, consumed: int) -> str:
+    """Return what to say when a partition goes on below an offset that was consumed."""
+    return (
+        f"{topic}[{partition}] goes on at offset {offset}, and offset {consumed} was consumed: the "
+        "topic was made again, or its brokers have lost messages; give another group to consume "
+        "it from its beginning"
+    )
+
+
 class Brokers:
     """Asks the brokers.
 
@@ -107,11 +116,7 @@ class Brokers:
         piece = found.piece
         end = max(known or 0, 0 if piece is None else piece.end)
         if end > high:
-            raise StreamEvalError(
-                f"{place.topic}[{place.partition}] ends at offset {high}, and offset {end} was "
-                "consumed: the topic was made again, or its brokers have lost messages; give "
-                "another group to consume it from its beginning"
-            )
+            raise StreamEvalError(made_again(place.topic, place.partition, high, end))
         if piece is not None and (known is None or known < piece.end):
             if piece.base >= low:
                 return piece.base, piece

@@ -13,7 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._common.errors import StreamEvalError
 from streameval.client import ClosedError
+from streameval.kafka._brokers import made_again
 from streameval.kafka._dead_letters import Letter
 from streameval.kafka._delivery import MovedError
 from streameval.kafka._metrics import COUNTED, DEAD_LETTERS, ELSEWHERE, IGNORED, SERVER
@@ -198,13 +200,20 @@ class Partition:
 
     def add(self, messages: list[Message]) -> None:
         """Take the next messages; drop messages that were consumed before. O(messages)."""
-        if self._is_reading and self._waiting.add(messages):
+        if self._goes_on_at(messages[0].offset()) and self._waiting.add(messages):
             self._moved_at_s = time.monotonic()
 
     def end(self, offset: int) -> None:
         """Take note that there is no message below an offset any more."""
-        if self._is_reading:
+        if self._goes_on_at(offset):
             self._waiting.end(offset)
+
+    def _goes_on_at(self, offset: int) -> bool:
+        """Whether an offset is to be read; one that was read comes again only of another log."""
+        read_to = self._waiting.read_to
+        if self._is_reading and self.seek_to is None and offset < read_to:
+            self.error = StreamEvalError(made_again(self.topic, self.number, offset, read_to))
+        return self._is_reading and self.error is None
 
     def step(self) -> None:
         """Begin what can begin, and take the results of what has ended. O(a piece)."""

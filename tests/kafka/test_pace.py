@@ -63,6 +63,25 @@ def test_what_a_partition_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition.low_us == 20_000
 
 
+@pytest.mark.parametrize("again", [0, 2], ids=["made again", "messages lost"])
+@pytest.mark.parametrize("is_end", [False, True])
+def test_a_partition_that_goes_back_is_no_silence(again: int, is_end: bool) -> None:
+    """Its messages are others than those that were read: the consumer ends and says so."""
+    partition = reading()
+    partition.seek_to = 0
+    partition.add(dated(1, 2, 3))
+    partition.add(dated(1, 2, 3))  # before the consumer has gone there
+    partition.seek_to = None
+    assert partition.error is None
+    if is_end:
+        partition.end(again)
+    else:
+        partition.add(dated(7, first=again))
+    assert str(partition.error).startswith(
+        f"t[0] goes on at offset {again}, and offset 3 was consumed: the topic was made again, or"
+    )
+
+
 def test_a_partition_without_times_takes_no_part() -> None:
     partition = reading()
     partition.add(dated(None, None))
