@@ -166,7 +166,7 @@ class CellSums:
             best_first = used[::-1]
             tied = negatives[best_first]
             above = counts.negatives.total - np.cumsum(negatives)[best_first]
-            counts.ranks_cache.append((above, tied if tied.any() else None))
+            counts.keep_ranks((above, tied if tied.any() else None))
         return counts
 
     def _run(self, used: IntArray | None, sums: IntArray, scale: Scale) -> Run:

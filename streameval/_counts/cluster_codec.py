@@ -67,7 +67,7 @@ def decode_clustered(data: bytes | bytearray | memoryview) -> State:
     counts = reader.column(f"<u{width}", rows)
     reader.end()
     clusters = ClusterCounts(num_groups, edges, codes, _checked_counts(counts, width))
-    state = replace(whole, clusters=clusters, _answers=None)
+    state = replace(whole, clusters=clusters)
     if not clusters.is_table() or not state.is_consistent():
         raise_corrupt("the evaluator's counts of clusters contradict its other counts")
     return state

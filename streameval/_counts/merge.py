@@ -152,7 +152,6 @@ def subtract_states(whole: State, part: State) -> State:
         missed_negatives=whole.missed_negatives // whole.unit - part.missed_negatives // part.unit,
         resolution=resolution,
         scale=scale,
-        _answers=None,
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
         raise InvalidInputError("the part has misses that the whole lacks", field="part")
@@ -250,8 +249,8 @@ def _sum_in_table(
     if sums is None:
         return None
     if sums.layout.width <= max_table_width:
-        return State.closed(
-            TableCounts(sums, whole.scale),
+        return State(
+            ScoreCounts.closed(TableCounts(sums, whole.scale)),
             missed_positives=whole.missed_positives,
             missed_negatives=whole.missed_negatives,
             resolution=sums.bits,

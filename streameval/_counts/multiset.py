@@ -5,12 +5,13 @@ needs no argsort and moves no labels, and nearly all metrics need only the posit
 groups and the number of negatives above each (`ScoreCounts.ranks`).
 
 A pair of runs is immutable. Adding, removing, merging and sliding a window are the
-same operation, a signed merge, which returns a new pair.
+same operation, a signed merge, which returns a new pair. Counts that nothing reads may be
+kept in a closed form, from which the next reader opens them: their content stays the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,23 +19,30 @@ import numpy as np
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.insertion import inserted, stepped
 from streameval._counts.layered_run import LayeredRun, with_added
+from streameval._counts.opened_counts import OPENED
 from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, IntArray
+    from streameval._counts.opened_counts import ClosedCounts
 
 _MIN_RANK_UPDATE_RATIO = 16
 """Ranks are updated if the positives are longer than the change times this; else recomputed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(init=False, slots=True, eq=False, weakref_slot=True)
 class ScoreCounts:
     """All scored cases: one run for each class.
 
-    Attributes
+    Parameters
     ----------
     positives, negatives : Run
         The scores of each class.
+
+    Attributes
+    ----------
+    stored : ClosedCounts or None
+        The same counts in a closed form, once `store` was called, or since `closed`.
 
     Examples
     --------
@@ -46,12 +54,66 @@ class ScoreCounts:
     3
     """
 
-    positives: Run = EMPTY_RUN
-    negatives: Run = EMPTY_RUN
-    ranks_cache: list[tuple[IntArray, IntArray | None]] = field(default_factory=list, repr=False)
+    stored: ClosedCounts | None
+    _runs: tuple[Run, Run] | None
+    _ranks: tuple[IntArray, IntArray | None] | None
+
+    def __init__(self, positives: Run = EMPTY_RUN, negatives: Run = EMPTY_RUN) -> None:
+        self.stored = self._ranks = None
+        self._runs = positives, negatives
+
+    @classmethod
+    def closed(cls, stored: ClosedCounts) -> ScoreCounts:
+        """Return counts that are opened when they are read. O(1)."""
+        counts = cls()
+        counts.store(stored)
+        return counts
+
+    def store(self, stored: ClosedCounts) -> None:
+        """Keep the counts in a closed form of the same content until they are read. O(1)."""
+        self.stored = stored
+        self.close()
+
+    def close(self) -> None:
+        """Drop the runs and ranks of counts with a closed form; a reader keeps its own. O(1)."""
+        if self.stored is not None:
+            self._runs = self._ranks = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the runs can be read without being opened. O(1)."""
+        return self._runs is not None
+
+    @property
+    def runs(self) -> tuple[Run, Run]:
+        """The positives and the negatives; opens closed counts. O(1), O(n) if they are closed."""
+        runs = self._runs
+        if runs is None:
+            assert self.stored is not None
+            opened = self.stored.open()
+            self._ranks = opened.known_ranks
+            runs = self._runs = opened.runs
+            OPENED.add(self, len(self.stored))
+        return runs
+
+    @property
+    def positives(self) -> Run:
+        """The scores of positives. As `runs`."""
+        return self.runs[0]
+
+    @property
+    def negatives(self) -> Run:
+        """The scores of negatives. As `runs`."""
+        return self.runs[1]
 
     def __len__(self) -> int:
-        return len(self.positives) + len(self.negatives)
+        return sum(map(len, self.runs)) if self.stored is None else len(self.stored)
+
+    def total_of(self, label: bool) -> int:
+        """Return how many cases of a class there are; opens nothing."""
+        if self.stored is not None:
+            return self.stored.total(label)
+        return (self.positives if label else self.negatives).total
 
     @property
     def max_len(self) -> int:
@@ -77,12 +139,19 @@ class ScoreCounts:
         -----
         O(n log m), cached. A merge of few scores updates the cache in O(n).
         """
-        # A copy, because another thread may clear the cache meanwhile.
-        cached = self.ranks_cache[:1]
-        if not cached:
-            cached = [_ranks(self.positives, self.negatives)]
-            self.ranks_cache[:] = cached
-        return cached[0]
+        ranks = self._ranks
+        if ranks is None:
+            ranks = self._ranks = _ranks(*self.runs)
+        return ranks
+
+    @property
+    def known_ranks(self) -> tuple[IntArray, IntArray | None] | None:
+        """What `ranks` returns, once it is computed. O(1)."""
+        return self._ranks
+
+    def keep_ranks(self, ranks: tuple[IntArray, IntArray | None] | None) -> None:
+        """Take ranks that were computed otherwise; None drops them. O(1)."""
+        self._ranks = ranks
 
     def num_distinct(self) -> int:
         """Return how many distinct scores there are over both classes. O(n log m)."""
@@ -97,7 +166,7 @@ class ScoreCounts:
         NegativeCountError
             When a score would be left with a negative count.
         """
-        if not (self.ranks_cache and _is_update_cheaper(self, change)):
+        if self._ranks is None or not _is_update_cheaper(self, change):
             return ScoreCounts(
                 _require_positive(self.positives.merged(change.positives)),
                 _require_positive(self.negatives.merged(change.negatives)),
@@ -109,7 +178,7 @@ class ScoreCounts:
             _require_positive(with_added(self.negatives, change.negatives)),
         )
         if after.positives.scores.size:
-            after.ranks_cache.append(_updated_ranks(self, change, after, places))
+            after._ranks = _updated_ranks(self, change, after, places)
         return after
 
     def _check(self) -> None:
@@ -117,8 +186,8 @@ class ScoreCounts:
         self.positives._check()
         self.negatives._check()
         assert self.total < MAX_TOTAL, self.total
-        if self.ranks_cache:
-            above, tied = self.ranks_cache[0]
+        if self._ranks is not None:
+            above, tied = self._ranks
             fresh_above, fresh_tied = _ranks(self.positives, self.negatives)
             assert np.array_equal(above, fresh_above), (above, fresh_above)
             if tied is None or fresh_tied is None:

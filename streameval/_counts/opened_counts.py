@@ -1,7 +1,7 @@
-"""The packed states whose counts are open: at most so large together, the oldest closed first.
+"""The closed counts that are open: at most so large together, the oldest closed first.
 
-A packed state opens its counts when they are read, and its next reader finds them open. What
-has not been closed by then is bounded here, for all states of the process. Closing is safe at
+Closed counts are opened when they are read, and their next reader finds them open. What
+has not been closed by then is bounded here, for all counts of the process. Closing is safe at
 any time: a reader keeps the counts that it holds, and the next one opens them again.
 """
 
@@ -33,13 +33,6 @@ class ClosedCounts(Protocol):
         """Return the counts. O(n)."""
 
 
-class Packed(Protocol):
-    """A packed state."""
-
-    def close(self) -> None:
-        """Drop its open counts."""
-
-
 _CELL_BYTES = 16
 """Memory of an open cell: its score and its multiplicity."""
 
@@ -61,7 +54,7 @@ class OpenedCounts:
 
     def __init__(self, max_cells: int) -> None:
         self._max_cells = max_cells
-        self._states: deque[tuple[weakref.ref[Packed], int]] = deque()
+        self._counts: deque[tuple[weakref.ref[ScoreCounts], int]] = deque()
         self._cells = 0
         self._lock = threading.Lock()
 
@@ -70,15 +63,15 @@ class OpenedCounts:
         """Memory of open counts, an upper bound. O(1)."""
         return _CELL_BYTES * self._cells
 
-    def add(self, state: Packed, cells: int) -> None:
-        """Note that a state was opened; close the oldest beyond the limit. Amortised O(1)."""
+    def add(self, counts: ScoreCounts, cells: int) -> None:
+        """Note that counts were opened; close the oldest beyond the limit. Amortised O(1)."""
         closed = []
         cells += _STATE_CELLS
         with self._lock:
-            self._states.append((weakref.ref(state), cells))
+            self._counts.append((weakref.ref(counts), cells))
             self._cells += cells
-            while self._cells > self._max_cells and len(self._states) > 1:
-                oldest, size = self._states.popleft()
+            while self._cells > self._max_cells and len(self._counts) > 1:
+                oldest, size = self._counts.popleft()
                 self._cells -= size
                 closed.append(oldest())
         for each in closed:

@@ -8,11 +8,9 @@ what a query needs is computed.
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +22,6 @@ from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL, repeated
 from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.opened_counts import OPENED
 from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.resolution import (
     MAX_BITS,
@@ -34,6 +31,7 @@ from streameval._counts.resolution import (
     quantise,
 )
 from streameval._counts.run import Run
+from streameval._counts.view import Answers
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
     WEIGHT_UNITS,
@@ -44,7 +42,6 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval._common.arrays import IntArray
     from streameval._counts.opened_counts import ClosedCounts
 
 T = TypeVar("T")
@@ -56,21 +53,11 @@ MAX_UNPACKED_BYTES = 1_024
 """Counts that were read as bytes are not packed up to this memory: it would save little."""
 
 
-_CLOSED = ScoreCounts()
-"""Stands for the counts of a state while it is closed."""
-
-_UNKNOWN = object()
-"""Stands for an answer that was not computed."""
-
-_ANSWERS_LOCK = threading.Lock()
-"""Held while a state gets the dictionary of its answers, so that two threads share one."""
-
-
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class State:
     """The counts at one revision. It implements the `View` that all queries read.
 
-    A server keeps one of each pane, so it has slots, and no dictionary before the first answer.
+    A server keeps one of each pane, so it has slots.
 
     Attributes
     ----------
@@ -92,8 +79,6 @@ class State:
     clusters : ClusterCounts or None
         The same cases by groups of clusters; None where no clusters are declared. A state
         with clusters has no weights: its groups keep numbers of cases.
-    stored : ClosedCounts or None
-        The counts as bytes, once `pack` was called, or since `closed`.
     """
 
     counts: ScoreCounts = field(default_factory=ScoreCounts)
@@ -105,29 +90,18 @@ class State:
     revision: int = 0
     weighted: WeightedCounts | None = None
     clusters: ClusterCounts | None = None
-    _answers: dict[Hashable, Any] | None = field(default=None, repr=False)
-    stored: ClosedCounts | None = field(default=None, init=False, repr=False)
+    _answers: Answers = field(default_factory=Answers, init=False, repr=False)
+
+    @property
+    def stored(self) -> ClosedCounts | None:
+        """The counts in a closed form, if they have one. O(1)."""
+        return self.counts.stored
 
     @property
     def packed(self) -> PackedCounts | None:
         """The counts as packed bytes, once `pack` was called, which sums read unopened. O(1)."""
         stored = self.stored
         return stored if isinstance(stored, PackedCounts) else None
-
-    @classmethod
-    def closed(cls, counts: ClosedCounts, **settings: Any) -> Self:
-        """Return a state, at revision 0, whose counts are opened when they are read. O(1).
-
-        Parameters
-        ----------
-        counts : ClosedCounts
-        settings
-            Settings and misses: arguments of `State`.
-        """
-        state = cls(_CLOSED, **settings)
-        object.__setattr__(state, "stored", counts)
-        state.close()
-        return state
 
     def pack(self) -> None:
         """Keep the counts as bytes, which take less memory until they are read. O(n).
@@ -143,57 +117,31 @@ class State:
         if is_plain and self.resolution is not None and self.resolution >= 1:
             packed = PackedCounts.of(self.counts, self.resolution, self.scale)
             if packed is not None:
-                object.__setattr__(self, "stored", packed)
-                self.close()
-
-    def __getattr__(self, name: str) -> Any:
-        """Open the counts of a packed state; no other attribute is ever missing. O(n)."""
-        stored = self.stored if name == "counts" else None
-        if stored is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        counts = stored.open()
-        object.__setattr__(self, "counts", counts)
-        OPENED.add(self, len(counts))
-        return counts
-
-    def _open_counts(self) -> ScoreCounts | None:
-        """Return the counts; None of a packed state that is not open. O(1)."""
-        try:
-            counts: ScoreCounts = object.__getattribute__(self, "counts")
-        except AttributeError:
-            return None
-        return counts
+                self.counts.store(packed)
 
     @property
     def is_open(self) -> bool:
         """Whether the counts can be read without being opened. O(1)."""
-        return self._open_counts() is not None
+        return self.counts.is_open
 
     def close(self) -> None:
         """Drop the open counts of a packed state; the next reader opens them again. O(1)."""
-        if self.stored is not None:
-            # Another thread may close it at the same time.
-            with suppress(AttributeError):
-                object.__delattr__(self, "counts")
+        self.counts.close()
 
     @property
     def num_scores(self) -> int:
         """How many distinct scores are kept, counted by class; opens nothing. O(1)."""
-        return len(self.counts if self.stored is None else self.stored)
+        return len(self.counts)
 
     @property
     def P(self) -> int:
         """All positives, misses included."""
-        return self._scored(True) + self.missed_positives
+        return self.counts.total_of(True) + self.missed_positives
 
     @property
     def N(self) -> int:
         """All negatives, misses included."""
-        return self._scored(False) + self.missed_negatives
-
-    def _scored(self, label: bool) -> int:
-        """Return how much one class's scores count; opens nothing. O(1)."""
-        return self.run(label).total if self.stored is None else self.stored.total(label)
+        return self.counts.total_of(False) + self.missed_negatives
 
     @property
     def total(self) -> int:
@@ -210,7 +158,7 @@ class State:
         """How many negatives and positives have a score, whatever they weigh. O(n), once."""
         weighted = self.weighted
         if weighted is None:
-            return self._scored(False), self._scored(True)
+            return self.counts.total_of(False), self.counts.total_of(True)
         return self.cached(
             "num_scored", lambda: (weighted.num_cases(False), weighted.num_cases(True))
         )
@@ -293,55 +241,32 @@ class State:
 
         If two threads call at once, both may compute; both get the same answer.
         """
-        answers = self._answers
-        # One look-up: another thread may call `forget` meanwhile.
-        found = _UNKNOWN if answers is None else answers.get(key, _UNKNOWN)
-        return self.keep(key, compute()) if found is _UNKNOWN else cast("T", found)
+        return self._answers.get(key, compute)
 
     def known(self, key: Hashable) -> Any:
         """Return the cached answer for `key`, None before `cached` has computed it. O(1)."""
-        answers = self._answers
-        return None if answers is None else answers.get(key)
+        return self._answers.known(key)
 
     def keep(self, key: Hashable, answer: T) -> T:
         """Cache an answer that was computed together with other states' answers. O(1)."""
-        answers = self._answers
-        if answers is None:
-            with _ANSWERS_LOCK:
-                answers = self._answers
-                if answers is None:
-                    answers = {}
-                    object.__setattr__(self, "_answers", answers)
-        return cast("T", answers.setdefault(key, answer))
+        return self._answers.keep(key, answer)
 
     @property
     def num_derived(self) -> int:
         """How many things were computed from the counts and are cached here. O(1)."""
-        counts, answers = self._open_counts(), self._answers
-        ranks = 0 if counts is None else 1 + len(counts.ranks_cache)
-        return ranks + (0 if answers is None else len(answers))
+        return len(self._answers) + (self.counts.known_ranks is not None)
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.
 
         O(cached objects).
         """
-        answers = self._answers
-        return _bytes_of([*self._open_ranks(), *list({} if answers is None else answers.values())])
-
-    def _open_ranks(self) -> list[tuple[IntArray, IntArray | None]]:
-        """Return the cached ranks, which may be cleared; none of a packed state not open."""
-        counts = self._open_counts()
-        return [] if counts is None else counts.ranks_cache
+        return _bytes_of([self.counts.known_ranks, *self._answers.values()])
 
     def forget(self) -> None:
         """Drop what was computed from the counts; the next query computes it again."""
-        answers = self._answers
-        if answers is not None:
-            # States of the same content may share the answers.
-            answers.clear()
-            object.__setattr__(self, "_answers", None)
-        self._open_ranks().clear()
+        self._answers.forget()
+        self.counts.keep_ranks(None)
 
     def same_content(self, other: State) -> bool:
         """Return whether both have the same counts and settings; revisions may differ. O(n)."""
@@ -542,7 +467,7 @@ def fit_to_cap(state: State) -> State:
         at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
     )
     weighted = None if state.weighted is None else state.weighted.at_resolution(bits, state.scale)
-    return replace(state, counts=counts, weighted=weighted, resolution=bits, _answers=None)
+    return replace(state, counts=counts, weighted=weighted, resolution=bits)
 
 
 def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
@@ -572,7 +497,6 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
             missed_positives=missed[0],
             missed_negatives=missed[1],
             weighted=None,
-            _answers=None,
         )
     after = replace(
         state,
@@ -580,7 +504,6 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
         missed_positives=missed[0] * WEIGHT_UNITS,
         missed_negatives=missed[1] * WEIGHT_UNITS,
         weighted=weighted,
-        _answers=None,
     )
     if sum(after.num_scored) >= MAX_WEIGHTED_CASES or after.total >= MAX_TOTAL:
         raise too_many_weighted()

@@ -19,6 +19,7 @@ from streameval._counts.codec import FRAME, HEADER, decode_state, settings_of
 from streameval._counts.encoded_counts import EncodedCounts
 from streameval._counts.encoded_states import CHECKSUM_BYTES, are_valid
 from streameval._counts.evaluator_codec import decode_evaluator
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
 
 _PREFIX = struct.Struct("<4sH")
@@ -108,8 +109,8 @@ class StateDecoder:
 def closed_state(data: bytes) -> State:
     """Return the state that was given to `StateDecoder.defer`, its counts unopened. O(1)."""
     flags, bits, max_cells, missed_p, missed_n, *_ = HEADER.unpack_from(data, _PREFIX.size)
-    return State.closed(
-        EncodedCounts(data),
+    return State(
+        ScoreCounts.closed(EncodedCounts(data)),
         missed_positives=missed_p,
         missed_negatives=missed_n,
         **settings_of(flags, bits, max_cells),

@@ -231,7 +231,6 @@ def estimate_window(
         state,
         missed_positives=misses[0] * COUNT_UNIT,
         missed_negatives=misses[1] * COUNT_UNIT,
-        _answers=None,
     )
     return Estimate(
         window=Window(state, 0, at_us),

@@ -67,9 +67,7 @@ class PartlyLabelled:
     def state(self, positives: IntArray, negatives: IntArray) -> State:
         """Return the state of counts of labels."""
         state = state_of_cells(self.cells, positives, negatives, self.scale)
-        return replace(
-            state, missed_positives=self.misses[0], missed_negatives=self.misses[1], _answers=None
-        )
+        return replace(state, missed_positives=self.misses[0], missed_negatives=self.misses[1])
 
     def positive_extra(self, number: int, *, best: bool) -> IntArray:
         """Return how many unlabelled of each cell are positive: the best or worst `number`."""

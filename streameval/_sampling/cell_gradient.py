@@ -145,7 +145,6 @@ def cell_gradient(
         state_of_cells(edges, expected[0], expected[1], view.scale),
         missed_positives=round(misses[0] * unit),
         missed_negatives=round(misses[1] * unit),
-        _answers=None,
     )
     window = Window(state, 0, 1)
     # It checks the arguments, and that scores are probabilities where they must be.

@@ -109,8 +109,8 @@ class DecayedWindow(Window):
             whole, taken, squares = self._state, part._view(), self.squares
             if whole.clusters is not None and taken.clusters is None:
                 # The part has no groups of clusters, so the rest has none.
-                whole = replace(whole, clusters=None, _answers=None)
-                squares = replace(squares, clusters=None, _answers=None)
+                whole = replace(whole, clusters=None)
+                squares = replace(squares, clusters=None)
             state = subtract_states(whole, taken)
             squares = subtract_states(squares, part.squares)
         start_us, end_us = self._span_us
@@ -274,7 +274,6 @@ def _scaled(state: State, weight: int) -> State:
         missed_positives=state.missed_positives * weight,
         missed_negatives=state.missed_negatives * weight,
         clusters=None if state.clusters is None else state.clusters.times(weight),
-        _answers=None,
     )
 
 

@@ -58,7 +58,7 @@ def decayed_weights(panes: Sequence[tuple[State, int]], empty: State) -> State:
     bits = min((each.resolution for each in states if each.resolution is not None), default=None)
     each = [_scaled(state, weight).at_resolution(bits, empty.scale) for state, weight in panes]
     missed = [sum(_missed(state, label) * weight for state, weight in panes) for label in LABELS]
-    settings = replace(empty, resolution=bits, _answers=None)
+    settings = replace(empty, resolution=bits)
     weighted = WeightedCounts(_merged(each, True), _merged(each, False))
     return fit_to_cap(_of_sums(settings, weighted, missed))
 
@@ -86,7 +86,7 @@ def without_decayed(whole: State, part: State) -> State:
             for each in (whole, part)
         )
         runs.append(_possible(merge_weighted_runs([mine, its.negated()])))
-    return _of_sums(replace(whole, resolution=bits, _answers=None), WeightedCounts(*runs), missed)
+    return _of_sums(replace(whole, resolution=bits), WeightedCounts(*runs), missed)
 
 
 def _of_sums(settings: State, weighted: WeightedCounts, missed: Sequence[int]) -> State:
@@ -96,7 +96,6 @@ def _of_sums(settings: State, weighted: WeightedCounts, missed: Sequence[int]) -
         missed_positives=missed[0],
         missed_negatives=missed[1],
         weighted=weighted,
-        _answers=None,
     )
     if sum(state.num_scored) >= MAX_WEIGHTED_CASES or state.total >= MAX_TOTAL:
         raise too_many_weighted()

@@ -239,7 +239,7 @@ class Window(EvaluatorQueries):
         if whole.clusters is None or taken.clusters is not None:
             return Window(subtract_states(whole, taken), *self._span_us)
         # The part has no groups of clusters, so the rest has none.
-        counts = replace(whole, clusters=None, _answers=None)
+        counts = replace(whole, clusters=None)
         return Window(subtract_states(counts, taken), *self._span_us).part_of(self)
 
     def __repr__(self) -> str:

@@ -147,7 +147,7 @@ def subject(request: pytest.FixtureRequest, clustered: Stream) -> Subject:
 
 def content(evaluator: Evaluator) -> bytes:
     """Return the bytes of an evaluator without the cap on cells, which a server's has."""
-    return Evaluator._of(replace(evaluator._view(), max_cells=None, _answers={})).to_bytes()
+    return Evaluator._of(replace(evaluator._view(), max_cells=None)).to_bytes()
 
 
 def same(found: Interval, wanted: Interval) -> None:

@@ -270,7 +270,6 @@ class Accumulator:
             state,
             missed_positives=state.missed_positives + positives * state.unit,
             missed_negatives=state.missed_negatives + negatives * state.unit,
-            _answers=None,
         )
         return self.memory_bytes - before
 
@@ -338,12 +337,9 @@ class Accumulator:
         mine = self.state()
         self._frozen = None
         # A state that was exact is on no scale, and was checked to have scores of this one.
-        others = [
-            replace(state, max_cells=mine.max_cells, scale=mine.scale, _answers=None)
-            for state in states
-        ]
+        others = [replace(state, max_cells=mine.max_cells, scale=mine.scale) for state in states]
         if mine.clusters is None:
-            others = [replace(state, clusters=None, _answers=None) for state in others]
+            others = [replace(state, clusters=None) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
         return self.memory_bytes - before
 
@@ -389,7 +385,7 @@ def _merged(source: _Source) -> State:
     merged = merge_pending(state if table is None else table.add_to(state), pending)
     if clusters is None or state.clusters is None:
         return merged
-    return replace(merged, clusters=clusters.add_to(state.clusters), _answers=None)
+    return replace(merged, clusters=clusters.add_to(state.clusters))
 
 
 def _is_as_fine(bits: int | None, least: int | None) -> bool:

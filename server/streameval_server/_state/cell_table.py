@@ -102,7 +102,7 @@ class CellTable:
         state : State
             The one that the table was made for; it may have got misses since.
         """
-        empty = replace(state, counts=ScoreCounts(), _answers=None)
+        empty = replace(state, counts=ScoreCounts())
         runs = (state.counts.negatives, state.counts.positives)
         negatives, positives = map(self._sum, self._sums, runs)
         return empty.changed(ScoreCounts(positives, negatives), revision=0)

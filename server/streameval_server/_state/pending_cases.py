@@ -324,7 +324,7 @@ def merge_pending(state: State, pending: Sequence[Addition]) -> State:
         # One table of everything is faster than inserting many cells.
         positives.append(state.counts.positives)
         negatives.append(state.counts.negatives)
-        state = replace(state, counts=ScoreCounts(), _answers=None)
+        state = replace(state, counts=ScoreCounts())
     return state.changed(ScoreCounts(_sum(positives, state), _sum(negatives, state)), revision=0)
 
 

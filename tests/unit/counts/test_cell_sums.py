@@ -122,4 +122,4 @@ def test_sums_without_cells() -> None:
     one = ScoreCounts(negatives=Run.of(np.array([0.5])))
     sums = sum_cells([(one, 12), (ScoreCounts(), 12)], 12, "plain")
     assert sums is not None
-    assert (sums.counts("plain").total, sums.counts("plain").ranks_cache) == (1, [])
+    assert (sums.counts("plain").total, sums.counts("plain").known_ranks) == (1, None)

@@ -30,8 +30,8 @@ def check_same(counts: ScoreCounts, merged: ScoreCounts) -> None:
     assert (len(run), run.total) == (len(merged.negatives), merged.negatives.total)
     for score in (*merged.negatives.scores[::97].tolist(), 0.123456):
         assert run.count_of(score) == merged.negatives.count_of(score)
-    if counts.ranks_cache:
-        above, tied = counts.ranks_cache[0]
+    if counts.known_ranks is not None:
+        above, tied = counts.known_ranks
         fresh_above, fresh_tied = ScoreCounts(merged.positives, merged.negatives).ranks()
         assert np.array_equal(above, fresh_above)
         nothing = np.zeros_like(above)

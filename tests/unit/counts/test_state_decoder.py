@@ -216,6 +216,6 @@ def test_open_counts_are_closed_again() -> None:
     decoder.verify()
     opened = OpenedCounts(2 * (states[0].num_scores + 48))
     for state in states:
-        opened.add(state, len(state.counts))
+        opened.add(state.counts, len(state.counts.runs[0]) + len(state.counts.runs[1]))
     assert [state.is_open for state in states] == [False, True, True]
     assert states[0].same_content(states[2])
