@@ -2,6 +2,7 @@
 
 Each package imports only from those below it::
 
+    commands       what the command line calls: `serve`, and `admin` without a server
     _service       configuration, logs, start and stop
     maintenance    backup, verify, restore, replay: public, for the command line
     _web           HTTP: JSON, server-sent events, the page, Prometheus
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 from streameval._common import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
+    from streameval_server import maintenance
     from streameval_server._grpc.server import Server
     from streameval_server._log.data_directory import DataDirectoryInUseError
     from streameval_server._model.limits import Limits
@@ -57,6 +59,7 @@ __all__ = [
     "configure",
     "create_token",
     "default_data_directory",
+    "maintenance",
     "run",
     "sample_then",
     "serve",
@@ -75,6 +78,7 @@ _EXPORTS = {
     "configure": "streameval_server._service.configuration",
     "create_token": "streameval_server._security.tokens",
     "default_data_directory": "streameval_server._model.server_settings",
+    "maintenance": "streameval_server.maintenance",
     "run": "streameval_server._service.serve",
     "sample_then": "streameval_server.maintenance.sample_at_revision",
     "serve": "streameval_server._service.serve",

@@ -306,10 +306,10 @@ def token_command(
     A running server reads the change within a second. Delete the entry to revoke the token.
     """
     with one_line_errors():
-        from streameval_server import create_token  # noqa: PLC0415 - the extra may be absent
+        from streameval_server import commands  # noqa: PLC0415 - the extra may be absent
 
         span = None if valid_for is None else parse_span(valid_for, "--valid-for")
-        print(create_token(file, name, scopes, streams or None, valid_for=span))
+        print(commands.create_token(file, name, scopes, streams or None, valid_for=span))
 
 
 @admin.command(name="replay")

@@ -19,7 +19,7 @@ _MISSING_CREDENTIALS = (
     "itself in the variable STREAMEVAL_TOKEN"
 )
 
-_EXTRAS = {"pyarrow": "files", "jmespath": "payloads"}
+_EXTRAS = {"pyarrow": "files", "jmespath": "payloads", "streameval_server": "server"}
 """The extra of a package that is not in `cli`."""
 
 
@@ -37,7 +37,7 @@ def one_line_errors() -> Iterator[None]:
         )
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if not package or package.startswith("streameval"):
+        if not package or (package.startswith("streameval") and error.name != "streameval_server"):
             raise
         extra = _EXTRAS.get(package, "cli")
         reason = f"{package} is missing; pip install 'streameval[{extra}]'"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import StreamEvalError
 from streameval.cli._options import parse_part
 from streameval.cli._output import (
     out,
@@ -24,32 +22,24 @@ from streameval.client._wire import calls
 from streameval.client._wire.decode import read_label_sample, read_snapshot
 from streameval.client._wire.selection import Selection
 from streameval.v1 import query_pb2
-from streameval_server import configure, maintenance, sample_then, snapshot_then
+from streameval_server import commands
 
 if TYPE_CHECKING:
     from streameval.cli._sample import SampleOptions
-    from streameval_server import Limits
     from streameval_server.maintenance import Verification
 
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
     """Print the hash of a directory's state."""
-    directory, limits = _directory(data, config)
-    revision, digest = maintenance.state_hash(directory, until, limits)
+    revision, digest = commands.state_hash(data, config, until)
     out.print(f"revision {revision}  {digest}", soft_wrap=True)
 
 
 def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json: bool) -> bool:
     """Print the findings of a verification; return whether the log is intact."""
-    if file is None:
-        directory, limits = _directory(data, config)
-        path = directory / maintenance.LOG_NAME
-    elif data is not None:
-        raise StreamEvalError("give a FILE or --data, not both")
-    else:
-        limits, path = _configured(None, config)[1], file
+    path = commands.log_path(file, data, config)
     with progress_bar(f"verifying {path.name}") as progress:
-        found = maintenance.verify(path, limits, progress=progress)
+        found = commands.verify(path, config, progress)
     if as_json:
         print_json(
             {
@@ -82,32 +72,29 @@ def _print(path: Path, found: Verification) -> None:
 
 def backup(file: Path | None, data: Path | None, config: Path | None) -> None:
     """Copy a directory's log to a file; None is standard output."""
-    directory, _ = _directory(data, config)
     if file is None:
         # SQLite copies to files only.
         with standard_output() as stream, TemporaryDirectory(prefix="streameval-") as temporary:
             copy = Path(temporary) / "backup.db"
-            made = maintenance.backup(directory, copy)
+            made = commands.backup(copy, data, config)
             with copy.open("rb") as source:
                 shutil.copyfileobj(source, stream)
     else:
-        made = maintenance.backup(directory, file)
+        made = commands.backup(file, data, config)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
 def restore(file: Path, data: Path, config: Path | None) -> None:
     """Make a data directory from a backup."""
-    limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}") as progress:
-        found = maintenance.restore(file, data, limits, progress=progress)
+        found = commands.restore(file, data, config, progress)
     say(f"{data} is at revision {found.revision}: start a server with --data {data}")
     out.print(f"state {found.state_hash}", soft_wrap=True)
 
 
 def compact(data: Path | None, config: Path | None) -> None:
     """Take a checkpoint, drop the log before it, and shrink the file."""
-    directory, limits = _directory(data, config)
-    done = maintenance.compact(directory, limits)
+    done = commands.compact(data, config)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
         f"were dropped; {done.before:,} bytes before, {done.after:,} now",
@@ -117,9 +104,7 @@ def compact(data: Path | None, config: Path | None) -> None:
 
 def repair(data: Path, to: Path, first: int | None, last: int | None, config: Path | None) -> None:
     """Write a mended copy of a log whose rows were received ahead of time."""
-    limits = _configured(None, config)[1]
-    now_us = time.time_ns() // 1000
-    done = maintenance.repair(data, to, limits, now_us=now_us, first=first, last=last)
+    done = commands.repair(data, to, first, last, config)
     say(
         f"rows {done.first:,} to {done.last:,} were moved back by up to "
         f"{format_duration(done.moved_us / 1e6)}: start the server with --data {to}"
@@ -140,8 +125,7 @@ def replay(
     """Print a stream's figures as they were at a revision of the log."""
     selection = Selection(stream=stream, **parse_part(window, segment))
     request = query_pb2.GetSnapshotRequest(selection=selection.to_message(0))
-    directory, limits = _directory(data, config)
-    snapshot = read_snapshot(snapshot_then(directory, until, request, limits=limits))
+    snapshot = read_snapshot(commands.replay(request, until, data, config))
     if as_json:
         print_json(snapshot.to_dict())
     else:
@@ -167,20 +151,5 @@ def sample(
         seed=options.seed,
         draw_ids=options.draw_ids,
     )
-    directory, limits = _directory(data, config)
-    found = read_label_sample(sample_then(directory, until, request, limits=limits))
+    found = read_label_sample(commands.sample(request, until, data, config))
     options.write(stream, found)
-
-
-def _directory(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
-    """Return the data directory and the limits that a server with these settings would use."""
-    directory, limits = _configured(data, config)
-    if directory is None:
-        raise StreamEvalError("the settings keep nothing on disk (memory)")
-    return directory, limits
-
-
-def _configured(data: Path | None, config: Path | None) -> tuple[Path | None, Limits]:
-    """Return the same; the directory is None for a server in memory."""
-    settings = configure({"data": data}, config=config).settings
-    return settings.directory(), settings.limits

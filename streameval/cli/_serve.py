@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from streameval.cli._errors import one_line_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def serve(
@@ -151,14 +147,6 @@ def serve(
         "webhook_secret": webhook_secret,
     }
     with one_line_errors():
-        _run(flags, config, only_print=print_config)
+        from streameval_server import commands  # noqa: PLC0415 - the extra may be absent
 
-
-def _run(flags: Mapping[str, object], config: Path | None, *, only_print: bool) -> None:
-    from streameval_server import configure, run  # noqa: PLC0415 - the extra may be absent
-
-    configuration = configure(flags, config=config)
-    if only_print:
-        print(configuration.to_text(sys.stdout.encoding))
-    else:
-        run(configuration.settings)
+        commands.serve(flags, config, only_print=print_config)

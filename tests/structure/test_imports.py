@@ -72,6 +72,7 @@ ORDER = (
     "streameval_server.maintenance",
     "streameval_server._service",
     "streameval_server",
+    "streameval_server.commands",
     "streameval_server.testing",
     "streameval_server.__main__",
     "streameval.cli",
@@ -181,15 +182,17 @@ def test_the_server_uses_the_library_through_few_seams() -> None:
     )
 
 
-def test_the_command_line_uses_no_private_module_of_the_server() -> None:
-    """streameval.cli takes what it needs from the server's public modules."""
-    private = [
+def test_the_command_line_enters_the_server_by_one_door() -> None:
+    """The library imports the server's commands, and for type checkers what they return."""
+    doors = {"streameval_server.commands", "streameval_server.maintenance"}
+    others = [
         each
         for each in imports()
-        if each.importer.startswith("streameval.")
-        and is_private(each.imported, "streameval_server")
+        if is_from(each.importer, "streameval")
+        and is_from(each.imported, "streameval_server")
+        and each.imported not in doors
     ]
-    assert not private, f"imports of the server's inside:\n{listed(private)}"
+    assert not others, f"imports of the server:\n{listed(others)}"
 
 
 def is_from(module: str, package: str) -> bool:

@@ -142,6 +142,13 @@ def test_the_switch_as_a_variable_is_left_to_the_complete_one(
         ("rich", ["query", "127.0.0.1:1", "fraud/v3"], "cli"),
         ("starlette", ["serve"], "server"),
         ("platformdirs", ["admin", "verify", "--data", "."], "server"),
+        ("streameval_server", ["serve"], "server"),
+        ("streameval_server", ["admin", "compact", "--data", "."], "server"),
+        (
+            "streameval_server",
+            ["admin", "token", "a", "--tokens", "t", "--scope", "query"],
+            "server",
+        ),
         ("pyarrow", ["evaluate", __file__], "files"),
         ("pyarrow", ["push", __file__, "--to", "127.0.0.1:1", "--stream", "a"], "files"),
     ],
