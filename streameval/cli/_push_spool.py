@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from streameval._row_codec import row_count
 from streameval.cli._connection import transport
 from streameval.cli._output import err, say
+from streameval.client import FencedError
 from streameval.client._delivery.numbered_upload import NumberedUpload
-from streameval.client._delivery.spool import read_spool
+from streameval.client._delivery.spool import read_spool, whole_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,16 @@ if TYPE_CHECKING:
 
 def push_spool(path: Path, to: str) -> bool:
     """Send the rows of a file, each once; return whether the server took all of them."""
-    for _ in read_spool(path):  # whole, before the first row is sent
+    for _ in read_spool(path):  # all of them can be read, before the first row is sent
         pass
     refused: list[str] = []
+    with path.open("rb") as file:
+        left_bytes = path.stat().st_size - whole_bytes(file)
+    if left_bytes:
+        refused.append(
+            f"the last {left_bytes:,} bytes of {path}, which end within a row: the process that "
+            "wrote them was killed"
+        )
     rows = {"pushed": 0, "known": 0}
     with closing(transport(to)) as connection:
         for opening, batches in _producers(path):
@@ -60,7 +68,14 @@ def _push_producer(
 ) -> None:
     """Send what is not durable of one producer's batches; count rows, and list refusals."""
     with closing(NumberedUpload(connection, opening.producer, opening.epoch)) as upload:
-        durable = upload.begin()
+        try:
+            durable = upload.begin()
+        except FencedError as error:
+            refused.append(
+                f"{sum(map(row_count, batches)):,} rows that were sent without an answer: {error}; "
+                "whether they count cannot be known any more"
+            )
+            return
         for batch in batches:
             is_known = batch.sequence <= durable
             rows["known" if is_known else "pushed"] += row_count(batch)

@@ -18,6 +18,7 @@ from streameval._common.values import real, shown
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
+from streameval.client._delivery.spool import checked_spool
 from streameval.client._pair_verbs import PairVerbs
 from streameval.client._stream_verbs import StreamVerbs
 from streameval.client._wire import alarms, calls, marks, summaries
@@ -70,7 +71,8 @@ class ClientVerbs(PairVerbs[C]):
             if spool is not None:
                 several = len(self.addresses) > 1
                 suffix = f"-{connection.address.replace('/', '_')}" if several else ""
-                connection.spool = Path(f"{os.fspath(spool)}{suffix}").absolute()
+                path = Path(f"{os.fspath(spool)}{suffix}").absolute()
+                connection.spool = checked_spool(path)
 
     # -- streams -----------------------------------------------------------------
 

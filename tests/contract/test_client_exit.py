@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 import os
@@ -11,16 +12,17 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from streameval import StreamEvalError
+from streameval import InvalidInputError
 from streameval.client import AsyncClient, Client, DeadlineError
 from streameval.client._delivery import delivery as delivery_module
 from streameval.client._delivery.delivery import FlushWait
-from streameval.client._delivery.spool import is_spool, read_spool, write_spool
+from streameval.client._delivery.spool import MAGIC, is_spool, read_spool, write_spool
 from streameval.v1 import ingest_pb2
 from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_server
@@ -239,12 +241,106 @@ def test_unsent_rows_are_spooled_and_pushed_once(
             assert client.stream("a").snapshot(segment=("country", "US")).num_cases == 2
 
 
-def test_a_spool_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """Nothing of it is sent."""
+def requests(producer: str, number: int = 3) -> list[ingest_pb2.IngestRequest]:
+    """Return an opening and batches of some kilobytes."""
+    cases = ingest_pb2.Cases(scores=[0.5] * 500, positives=[True] * 500)
+    return [
+        ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer=producer, epoch=1)),
+        *(
+            ingest_pb2.IngestRequest(
+                batch=ingest_pb2.Batch(sequence=each + 1, stream="s", cases=cases)
+            )
+            for each in range(number)
+        ),
+    ]
+
+
+def test_a_spool_that_is_cut_off_keeps_its_whole_rows(tmp_path: Path) -> None:
+    """Wherever its writer was killed; the next one goes on behind them."""
+    spool, whole = tmp_path / "unsent", tmp_path / "whole"
+    write_spool(whole, requests("a"))
+    before = whole.read_bytes()
+    write_spool(whole, requests("b"))
+    data = whole.read_bytes()
+    for size in (0, 1, len(MAGIC), *range(len(before), len(data), 1_009), len(data) - 1):
+        spool.write_bytes(data[:size])
+        kept = list(read_spool(spool)) if is_spool(spool) else []
+        assert kept == (requests("a") + requests("b"))[: len(kept)]
+        assert (len(kept) >= 4) == (size >= len(before))
+        write_spool(spool, requests("c"))
+        assert list(read_spool(spool)) == kept + requests("c")
+
+
+def test_a_spool_that_cannot_be_written_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file, a FIFO, a full disk."""
+    spool, other = tmp_path / "unsent", tmp_path / "rows.csv"
+    write_spool(spool, requests("a"))
+    before = spool.read_bytes()
+    other.write_text("id,score\n1,0.5\n")
+    with pytest.raises(OSError, match="another file"):
+        write_spool(other, requests("b"))
+    assert other.read_text() == "id,score\n1,0.5\n"
+    with pytest.raises(InvalidInputError, match="spool must be the path of a new file"):
+        Client("127.0.0.1:1", spool=other)
+    with pytest.raises(InvalidInputError, match="in a directory that exists"):
+        Client("127.0.0.1:1", spool=tmp_path / "none" / "rows")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "fifo")
+        with pytest.raises(OSError, match="no regular file"):
+            write_spool(tmp_path / "fifo", requests("b"))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_spool(spool, requests("b"))
+    assert spool.read_bytes() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks files of POSIX")
+def test_several_processes_write_one_spool(tmp_path: Path) -> None:
+    """The workers of a server end at the same time: no row of one is within rows of another."""
     spool = tmp_path / "unsent"
-    write_spool(spool, [ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="p", epoch=1))])
-    assert is_spool(spool)
-    assert len(list(read_spool(spool))) == 1
-    spool.write_bytes(spool.read_bytes()[:-1])
-    with pytest.raises(StreamEvalError, match="it is not whole"):
-        list(read_spool(spool))
+    names = [f"worker {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        for done in [threads.submit(write_spool, spool, requests(name, 40)) for name in names]:
+            done.result()
+    found = list(read_spool(spool))
+    starts = [place for place, each in enumerate(found) if each.HasField("open")]
+    assert sorted(found[place].open.producer for place in starts) == names
+    for place in starts:
+        assert found[place : place + 41] == requests(found[place].open.producer, 40)
+    assert len(found) == 8 * 41
+
+
+def test_the_spool_of_a_named_producer_outlives_its_next_process(
+    free_address: str, tmp_path: Path
+) -> None:
+    """Rows that were never sent are pushed; of others, and of a cut, it is said how many."""
+    spool = tmp_path / "unsent"
+    client = Client(free_address, producer="web-1", close_timeout_s=0.1, spool=spool)
+    client.stream("a").add_cases(labels=[1, 0], scores=[0.9, 0.1])
+    with pytest.raises(DeadlineError, match="2 rows not durable"):
+        client.close()
+    sent = requests("web-1")
+    write_spool(spool, sent)
+    with spool.open("ab") as file:
+        file.write(b"\x09\0\0\0half")
+    with running_server(Settings(listen=free_address, memory=True)):
+        with Client(free_address, producer="web-1") as later:
+            later.stream("a").add_case(True, 0.5)
+        done = subprocess.run(
+            [sys.executable, "-m", "streameval", "push", str(spool), "--to", free_address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert counted(free_address, "a") == 3
+    assert done.returncode == 1
+    assert "1,500 rows that were sent without an answer: producer web-1 has epoch" in done.stderr
+    assert "the last 8 bytes of" in done.stderr
+    assert "2 rows of" in done.stdout

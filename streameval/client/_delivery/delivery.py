@@ -229,7 +229,7 @@ class Delivery:
             _log.warning("streameval client of %s: %s lost", self._address, rows)
             return
         try:
-            write_spool(spool, self.sender.unsettled())
+            write_spool(spool, self.sender.unsettled(str(uuid.uuid4())))
         except OSError as error:
             _log.warning(
                 "streameval client of %s: %s lost, for %s cannot be written: %s",

@@ -303,16 +303,24 @@ class Sender:
         hold = self.holds[rows.stream]
         self.holds[rows.stream] = replace(hold, rows=hold.rows + rows.size)
 
-    def unsettled(self) -> Iterator[ingest_pb2.IngestRequest]:
-        """Yield all rows that are not settled as on a new connection: an opening, then batches."""
-        yield ingest_pb2.IngestRequest(
-            open=ingest_pb2.Open(producer=self.producer, epoch=self.epoch)
-        )
+    def unsettled(self, producer: str) -> Iterator[ingest_pb2.IngestRequest]:
+        """Yield all rows that are not settled as on a new connection: an opening, then batches.
+
+        Parameters
+        ----------
+        producer
+            A new one, of the rows that are not on their way: no later process fences it.
+        """
+        if self._window:
+            yield _opening(self.producer, self.epoch)
         for batch in self._window:
             message = batch.rows.batch(batch.sequence, batch.offset_us)
             yield ingest_pb2.IngestRequest(batch=message)
-        sequence = self._next_sequence
-        for piece in (*self._held, *self._held_back, *self._queue):
+        rest_of_all = (*self._held, *self._held_back, *self._queue)
+        if rest_of_all:
+            yield _opening(producer, self.epoch)
+        sequence = 1
+        for piece in rest_of_all:
             rest: Rows | None = piece
             while rest is not None:
                 head, rest = rest.split(self._size.rows, self._size.nbytes)
@@ -557,6 +565,10 @@ class Sender:
         self._forget_held()
         self._window.clear()
         self._queue.clear()
+
+
+def _opening(producer: str, epoch: int) -> ingest_pb2.IngestRequest:
+    return ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer=producer, epoch=epoch))
 
 
 def _code_name(code: int) -> str:
