@@ -1,7 +1,8 @@
 """Files that a user or an operator names, read whole.
 
 What is not a regular file is refused before it is read: a FIFO would hold its reader until
-something writes to it, and a device may never end. A byte order mark is no content.
+something writes to it, and a device may never end. So is a file that is no such file by its size.
+A byte order mark is no content.
 """
 
 from __future__ import annotations
@@ -23,23 +24,31 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How UTF-16 begins, and UTF-32 in the usual order."""
 
 
+MAX_BYTES = 64 << 20
+"""The largest file that is read."""
+
+
 def read_file(path: Path) -> bytes:
     """Return a regular file's bytes.
 
     Raises
     ------
     OSError
-        When it cannot be read, or is not a regular file.
+        When it cannot be read, is not a regular file, or has more than `MAX_BYTES`.
     """
     descriptor = os.open(path, _OPEN)
     try:
-        mode = os.fstat(descriptor).st_mode
+        status = os.fstat(descriptor)
+        mode = status.st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
             kind = "a FIFO or a pipe" if stat.S_ISFIFO(mode) else "a device"
             message = f"it is {kind}, not a regular file: write its content to a file"
             raise OSError(errno.EINVAL, message, str(path))
+        if status.st_size > MAX_BYTES:
+            message = f"it has {status.st_size:,} bytes, and at most {MAX_BYTES:,} are read"
+            raise OSError(errno.EFBIG, message, str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:

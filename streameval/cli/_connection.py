@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
-from streameval._common.text_file import read_text
+from streameval._common.text_file import read_file, read_text
 
 if TYPE_CHECKING:
     from streameval.client import Client
@@ -60,7 +60,7 @@ class Connection:
         if path is None:
             return None
         try:
-            return path.read_bytes()
+            return read_file(path)
         except OSError as error:
             raise StreamEvalError(
                 f"{option_name(name)}: cannot read {path}: {error.strerror}"

@@ -176,6 +176,7 @@ def test_only_what_is_certainly_local_is(address: str, local: bool) -> None:
         ({"client_certificate": b"x"}, "client_certificate and client_key need each other"),
         ({"client_key": b"x"}, "client_certificate and client_key need each other"),
         ({"root_certificates": "/nowhere/ca.pem"}, "cannot read /nowhere/ca.pem: No such file"),
+        ({"root_certificates": "/dev/null"}, "it is a device, not a regular file"),
         (
             {"tls": True, "credentials": grpc.ssl_channel_credentials()},
             "give either credentials or certificates, not both",

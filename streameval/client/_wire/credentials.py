@@ -15,6 +15,7 @@ import grpc
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import InvalidInputError
+from streameval._common.text_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +143,7 @@ def _content(pem: Pem) -> bytes:
     if isinstance(pem, bytes):
         return pem
     try:
-        return Path(pem).read_bytes()
+        return read_file(Path(pem))
     except OSError as error:
         raise InvalidInputError(
             f"cannot read {os.fspath(pem)}: {error.strerror}", field="certificates"

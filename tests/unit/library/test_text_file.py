@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streameval._common.text_file import read_file, read_text, read_toml
+from streameval._common.text_file import MAX_BYTES, read_file, read_text, read_toml
 
 TEXT = "ü 東京\r\n"
 
@@ -62,15 +62,18 @@ def test_toml_begins_behind_the_mark(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="makes a FIFO")
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
-    """A FIFO without a writer, a device, a directory; a link to a file is that file."""
+    """A FIFO without a writer, a device, a directory, gigabytes; a link to a file is that file."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", MAX_BYTES + 1)
     assert read_file(tmp_path / "link") == b"x"
     for path, problem in (
         (tmp_path / "fifo", "it is a FIFO or a pipe, not a regular file"),
         (Path("/dev/zero"), "it is a device, not a regular file"),
         (tmp_path, "Is a directory"),
+        (tmp_path / "huge", "it has 67,108,865 bytes, and at most 67,108,864 are read"),
         (tmp_path / "none", "No such file"),
     ):
         with pytest.raises(OSError, match=problem) as caught:
