@@ -33,6 +33,7 @@ from queries import MINUTE, NOW, PANES, encoded_snapshot, evaluator, view
 from streameval import Evaluator
 from streameval._counts import multiset
 from streameval._counts.state import State
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._time import CoverageCell, Effect, window_cache
 from streameval._time.window_cache import WindowCache
 from streameval.client import Client
@@ -44,17 +45,16 @@ from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_
 from streameval_server._runtime.query_threads import QueryThreads
 from streameval_server._state import accumulator, counts, pair_panes
 from streameval_server._state.accumulator import StreamUsage
+from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.views import StreamView
 
 Patch = Callable[[ExitStack], object]
 Pair = tuple[float, float]
 
 SMALL = Work("1,000-case batches", 1_000, packed=True)
-LARGE = Work("10,000-case batches", 10_000, packed=True)
 SEGMENTED = Work("1,000-case batches, 5 segment keys", 1_000, packed=True, segments=5)
 TINY = Work("10-case batches", 10, packed=True, distinct=6_400)
 CALLS = 200_000
@@ -88,11 +88,6 @@ BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
         TINY,
         {},
         patched(counts, _MIN_COLLECTED_ROWS=1, _MAX_COLLECTED_ROWS=1),
-    ),
-    "cell tables": (
-        LARGE,
-        {},
-        patched(accumulator.CellTableLru, admits=lambda _lru, _accumulator: False),
     ),
     "slice tables, 5 segment keys": (
         SEGMENTED,

@@ -29,6 +29,7 @@ from host import print_host_at_exit
 from load import scratch
 
 from streameval._counts import merge_states
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval.v1 import ingest_pb2
 from streameval_server import Limits
 from streameval_server._core.recovery import ServerCore, open_core
@@ -38,7 +39,6 @@ from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._service.allocator import trim_heap
 from streameval_server._state.accumulator import StreamUsage
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import WHOLE
 
 if TYPE_CHECKING:

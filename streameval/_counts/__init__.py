@@ -20,14 +20,23 @@ From the bottom up:
   each group in addition to the whole counts, and states with clusters as bytes.
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
-- `accumulator`, `pending_weights`: the current state and the changes that are not merged yet.
+- `accumulator`, `pending_weights`, `unsorted_cases`, `additions`: the current state, and the
+  changes that are not merged yet.
   `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.
 """
 
 # The names that the server may use; the library imports from the modules.
-from streameval._counts.cell_layout import Layout, Span, cell_edges, cell_keys
+from streameval._counts.additions import (
+    Addition,
+    has_clusters,
+    has_weights,
+    merge_pending,
+    sorted_cases,
+    weighted_sums,
+)
+from streameval._counts.cell_layout import cell_edges
 from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.cluster_counts import (
     CLUSTER_ROW_BYTES,
@@ -53,16 +62,15 @@ from streameval._counts.columns import (
 from streameval._counts.encoded_counts import EncodedCounts
 from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.keys import blocks
 from streameval._counts.merge import check_mergeable, merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OPENED
-from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._counts.run import EMPTY_RUN, Run, merge_runs
-from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
+from streameval._counts.scatter import rank_cells
 from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
 from streameval._counts.state_decoder import StateDecoder, closed_state
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._counts.weight_columns import check_weights_allowed
 from streameval._counts.weights import (
     MAX_WEIGHT,
@@ -84,20 +92,18 @@ __all__ = [
     "MAX_WEIGHTED_CASES",
     "OPENED",
     "WEIGHT_UNITS",
+    "Addition",
     "ClusterChecksums",
     "ClusterCounts",
     "EncodedCounts",
-    "Layout",
     "Run",
     "Scale",
     "ScoreCounts",
-    "Span",
     "State",
     "StateDecoder",
+    "UnsortedCases",
     "WeightedCounts",
-    "blocks",
     "cell_edges",
-    "cell_keys",
     "check_cluster_groups",
     "check_columns",
     "check_count",
@@ -109,21 +115,22 @@ __all__ = [
     "closed_state",
     "cluster_checksums",
     "coarse_cells",
-    "concatenate_parts",
-    "count_cells",
     "counts_of_cells",
     "counts_of_table",
     "decode_evaluator",
     "empty_state",
     "encode_evaluator",
     "groups_of",
+    "has_clusters",
+    "has_weights",
     "merge_clusters",
+    "merge_pending",
     "merge_runs",
     "merge_states",
     "quantise",
     "rank_cells",
-    "run_from_table",
+    "sorted_cases",
     "too_many_weighted",
     "unless_one",
-    "weighted_counts",
+    "weighted_sums",
 ]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from streameval._counts.cell_layout import NumberLayout, Span, cell_edges, cell_keys
+from streameval._counts.keys import blocks
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
 from streameval._counts.resolution import MAX_BITS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streameval._counts.packed_counts import PackedCounts
     from streameval._counts.packed_run import PackedRun
     from streameval._counts.resolution import Scale
+    from streameval._counts.unsorted_cases import UnsortedCases
 
 _LABELS = (False, True)
 
@@ -62,17 +64,23 @@ class CellSums:
 
     @classmethod
     def of(
-        cls, parts: Sequence[PackedCounts | ScoreCounts], bits: int, scale: Scale
+        cls,
+        parts: Sequence[PackedCounts | ScoreCounts],
+        bits: int,
+        scale: Scale,
+        cases: Sequence[UnsortedCases] = (),
     ) -> CellSums | None:
         """Return the sum of counts with cells of one resolution; None if it would be sparse.
 
         Parameters
         ----------
         parts : sequence of PackedCounts or ScoreCounts
-            Each score at its cell's lower edge; there must be a score.
+            Each score at its cell's lower edge.
         bits : int
             The resolution, at least 1.
         scale : {"plain", "probability"}
+        cases : sequence of UnsortedCases
+            More cases, all of weight 1; there must be a score in these or in the parts.
         """
         packed = {
             label: [part.run(label) for part in parts if not isinstance(part, ScoreCounts)]
@@ -91,8 +99,9 @@ class CellSums:
         spans += [
             _span_of(numbers) for rows in opened.values() for numbers, _ in rows if numbers.size
         ]
+        spans += [each.keys(scale)[1].shifted(MAX_BITS - bits) for each in cases]
         layout = NumberLayout(reduce(Span.union, spans))
-        if layout.is_sparse(sum(map(len, parts))):
+        if layout.is_sparse(sum(map(len, parts)) + sum(map(len, cases))):
             return None
         sums = np.zeros((2, layout.width), dtype=np.int64)
         for label in _LABELS:
@@ -101,6 +110,8 @@ class CellSums:
             for numbers, counts in opened[label]:
                 # The cells of a run are distinct, so no place occurs twice.
                 row[layout.places_of_numbers(numbers)] += counts
+        for each in cases:
+            _add_cases(sums.reshape(-1), each, layout, each.keys(scale)[0] >> (MAX_BITS - bits))
         return cls(layout, bits, sums)
 
     @property
@@ -221,6 +232,16 @@ def _add_packed(row: IntArray, runs: Sequence[PackedRun], layout: NumberLayout) 
             row += np.bincount(places, minlength=row.size)
         else:
             np.add.at(row, places, counts)
+
+
+def _add_cases(
+    sums: IntArray, cases: UnsortedCases, layout: NumberLayout, numbers: IntArray
+) -> None:
+    """Add cases, given with the numbers of their cells, to the rows of both classes. O(n)."""
+    for rows in blocks(len(cases)):
+        places = layout.places_of_numbers(numbers[rows])
+        places += np.multiply(cases.labels[rows], layout.width, dtype=np.int64)
+        np.add.at(sums, places, np.int64(1) if cases.counts is None else cases.counts[rows])
 
 
 def _numbers(run: Run, bits: int, scale: Scale) -> tuple[IntArray, IntArray | int]:

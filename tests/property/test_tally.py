@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,27 +9,23 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streameval._counts import additions
 from streameval._counts import cell_layout as layout
 from streameval._counts.cell_layout import Layout, Span, cell_keys
-from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, quantise
-from streameval._counts.run import Run
 from streameval._counts.state import empty_state
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._evaluator import Evaluator
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._state import accumulator
-from streameval_server._state.accumulator import Accumulator, StreamUsage
-from streameval_server._state.cell_table import CellTable
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.counts import StreamCounts
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streameval._counts.resolution import Scale
     from streameval_server._state.views import LazyCounts
 
@@ -47,8 +42,9 @@ PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0,
 
 @pytest.fixture(autouse=True)
 def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use tables from three cases on."""
+    """Merge and use tables from three cases on."""
     monkeypatch.setattr(accumulator, "_MIN_PENDING_SCORES", 2)
+    monkeypatch.setattr(additions, "_MAX_SORTED_CASES", 2)
 
 
 def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
@@ -96,7 +92,7 @@ def test_a_wider_table_has_the_places_of_a_narrower(parts: list[list[float]], bi
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["add", "add", "add", "add sorted", "add counted"]),
-        st.sampled_from(["", "", "freeze", "look", "miss", "remove", "release", "due"]),
+        st.sampled_from(["", "", "freeze", "look", "miss", "remove", "due"]),
         st.integers(0, 2**32 - 1),
     ),
     max_size=14,
@@ -163,41 +159,10 @@ def _then(
         peer.add_negative_misses(1)
     elif what == "remove":
         one = UnsortedCases(change.labels[:1], change.scores[:1], None)
-        ours.remove(ScoreCounts(*(Run.of(part.scores) for part in (one.positives, one.negatives))))
+        ours.remove(one.sorted())
         peer.remove_cases(labels=one.labels, scores=one.scores)
-    elif what == "release":
-        before = ours.memory_bytes
-        assert ours.drop_table() == ours.memory_bytes - before
-        assert not ours.has_table
     elif what == "due" and ours.is_due:
         ours.frozen().merge()
-
-
-def test_a_table_is_copied_before_a_change_while_frozen_counts_share_it() -> None:
-    """Frozen counts may read the table at any time; without them there is no copy."""
-    ours = Accumulator(empty_state(resolution=8, scale=None, max_cells=100))
-    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    table = ours._table
-    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    assert ours._table is table
-    frozen = ours.frozen()
-    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    assert ours._table is not table
-    assert frozen.evaluator.num_cases == 6
-    assert ours.frozen().evaluator.num_cases == 9
-
-
-def test_a_table_takes_no_more_cases_than_its_counts_can_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Cases beyond the maximum stay pending."""
-    monkeypatch.setattr("streameval_server._state.cell_table._MAX_CASES", 5)
-    tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
-    three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
-    layout = tally.layout_for([three])
-    assert layout is not None
-    tally.add([three], layout)
-    assert tally.layout_for([three]) is None
 
 
 @pytest.mark.parametrize("parts", [3, 12])
@@ -211,34 +176,7 @@ def test_long_additions_are_counted_in_pieces(parts: int) -> None:
         labels, scores = rng.random(size) < 0.3, rng.normal(size=size)
         ours.add(UnsortedCases(labels, scores, None))
         expected.add_cases(labels=labels, scores=scores)
-    assert ours.has_table
     assert ours.frozen().evaluator == expected
-
-
-def test_a_refused_table_is_not_tried_at_each_addition(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The check takes O(pending), so it is repeated only after the pending cases have doubled."""
-    asked: list[int] = []
-    layout_for = CellTable.layout_for
-
-    def noted(tally: CellTable, parts: Sequence[UnsortedCases]) -> Layout | None:
-        asked.append(sum(map(len, parts)))
-        return layout_for(tally, parts)
-
-    monkeypatch.setattr(CellTable, "layout_for", noted)
-    # 0.0 lies a thousand octaves below every other score.
-    ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
-    for _ in range(1_000):
-        ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
-        ours.frozen()
-    assert not ours.has_table
-    assert len(asked) <= 12
-    assert all(after > 2 * before for before, after in itertools.pairwise(asked))
-    before = len(asked)
-    ours.frozen().merge()
-    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    assert len(asked) == before + 1
 
 
 def test_pending_effects_keep_nothing_else_in_memory() -> None:
@@ -256,59 +194,6 @@ def test_pending_effects_keep_nothing_else_in_memory() -> None:
         assert isinstance(change, UnsortedCases)
         assert change.scores.base is None
         assert change.labels.base is None
-
-
-def minutes(number: int) -> int:
-    """Return the start of the pane this many minutes ago."""
-    return NOW - number * MINUTE
-
-
-@pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
-def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
-    """However many panes are filled in turn."""
-    usage = StreamUsage(revision=1)
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), usage)
-    counts.advance(NOW)
-    rng = np.random.default_rng(2)
-    for step in range(60):
-        labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(TimedCases(UnsortedCases(labels, scores, None), minutes(step % in_turn)))
-        counts.flush()
-        for frozen in counts.take_due():
-            frozen.merge()
-        tables = [each for each in _accumulators(counts) if each.has_table]
-        assert 1 <= len(tables) <= 3
-        known = usage.memory_bytes
-        counts.store.recount_memory()
-        assert usage.memory_bytes == known
-    counts.advance(NOW + MINUTE)
-    whole = counts.store.whole.counts
-    assert [each for each in _accumulators(counts) if each.has_table] in ([], [whole])
-    counts.advance(NOW + 2 * MINUTE)
-    assert not any(each.has_table for each in _accumulators(counts))
-    assert whole.state().counts.total == 1_200
-
-
-def test_idle_tables_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An idle table is merged without the lock, and dropped at the next call."""
-    monkeypatch.setattr(accumulator, "_MAX_IDLE_ADDITIONS", 10)
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), StreamUsage(revision=1))
-    counts.advance(NOW)
-    rng = np.random.default_rng(3)
-    due = []
-    for minute in range(6, -1, -1):
-        for _ in range(10):
-            labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-            counts.add_cases(TimedCases(UnsortedCases(labels, scores, None), minutes(minute)))
-            counts.flush()
-            due.append(counts.take_due())
-            for frozen in due[-1]:
-                frozen.merge()
-    have = [each.has_table for each in _accumulators(counts)]
-    assert have[0], "the whole is always used"
-    assert have[-1], "the pane that is filled now"
-    assert sum(have) <= 3
-    assert sum(map(len, due)) >= 4
 
 
 def _accumulators(counts: StreamCounts) -> list[Accumulator]:

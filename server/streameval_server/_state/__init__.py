@@ -3,8 +3,8 @@
 - `stream_state`: one stream, changed by rows and by time. `stream_parts`: its form in a
   checkpoint; `stream_file`: in an export.
 - `counts`: collects rows and counts them in bulk. `pane_store`, `pane_content`: where the
-  counts are, by slice and pane. `accumulator`, `pending_cases`, `cell_table`: the counts of one
-  slice. `slice_sort`, `slice_table`: the counts of many slices at once.
+  counts are, by slice and pane. `accumulator`: the counts of one slice.
+  `slice_sort`, `slice_table`: the counts of many slices at once.
 - `segments`: numbers segment values. `coverage`, `delays`: how much of the truth was seen, and
   how late. `label_delays`: how late labels come, by score, for projections;
   `frozen_delays`: the same at one moment.

@@ -1,11 +1,8 @@
 """The counts of one slice, or of one pane of it: a sorted state and the changes not yet merged.
 
-An `Accumulator` is a sorted `State`, a list of recent changes in any order, and sometimes a
-`CellTable` that counts additions by cell. An addition goes to the list. Once the list is
-long enough, it is counted in the table, which costs one addition per case and no sort. Exact
-counts have no table, nor have states for which a table would be too sparse: their list is
-due for a merge when it has grown to a multiple of the state. Both rules bound the pending memory
-by the state's size and keep a row at O(log n) amortised, however the rows are batched.
+An `Accumulator` is a sorted `State` and a list of recent changes in any order. The list is due
+for a merge when it has grown to a multiple of the state. This bounds the pending memory by the
+state's size and keeps a row at O(log n) amortised, however the rows are batched.
 
 The first thread that reads the frozen counts merges them, without a lock: `frozen` takes
 O(changes) under the engine's lock, the merge runs outside of it. While counts are frozen they
@@ -22,12 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts import EncodedCounts, ScoreCounts, State, merge_states
-from streameval_server._state.cell_table import CellTable
-from streameval_server._state.pending_cases import (
+from streameval._counts import (
+    EncodedCounts,
+    ScoreCounts,
+    State,
     UnsortedCases,
     has_weights,
     merge_pending,
+    merge_states,
     sorted_cases,
     weighted_sums,
 )
@@ -37,8 +36,7 @@ from streameval_server._state.views import LazyCounts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts import ClusterCounts
-    from streameval_server._state.pending_cases import Addition
+    from streameval._counts import Addition, ClusterCounts
 
 _MIN_PENDING_SCORES = 4_096
 """Pending scores that are always allowed, however small the state is."""
@@ -46,14 +44,11 @@ _MIN_PENDING_SCORES = 4_096
 _MAX_PENDING_RATIO = 2
 """Pending scores allowed for each distinct score of the state."""
 
-_MAX_TABLE_RATIO = 4
-"""A table is not worth its passes when the state has this many distinct scores per addition."""
-
 _PLAIN_SCORE_BYTES, _WEIGHTED_SCORE_BYTES = 8, 32
 """Memory of a distinct score, and of its sums where cases have weights."""
 
 _KEY_BYTES = 8
-"""Memory of the key that a table needs of a case that is not merged."""
+"""Memory of the key that counting in a table needs of a case."""
 
 PIECE_BYTES = 640
 """Memory of one addition besides its rows: five objects and the heads of its arrays; measured."""
@@ -74,12 +69,6 @@ share of a view; measured."""
 RESTING_BYTES = 512
 """Memory of a pane at rest besides its scores: its objects, its place and share of a view;
 measured."""
-
-_MAX_TABLES = 3
-"""Maximum number of a stream's accumulators with a table: the whole's, and two panes'."""
-
-_MAX_IDLE_ADDITIONS = 256
-"""Additions to other accumulators after which a table counts as idle and may be replaced."""
 
 
 @dataclass(slots=True)
@@ -119,31 +108,23 @@ class Accumulator:
         "_clusters_bytes",
         "_frozen",
         "_has_weights",
-        "_is_table_shared",
         "_pending",
         "_pending_bytes",
         "_pending_scores",
-        "_retry_above",
         "_state",
         "_state_bytes",
         "_state_scores",
-        "_table",
-        "_table_bytes",
     )
 
     def __init__(self, state: State) -> None:
-        # While `_frozen` is set, it holds the state, the table and the pending changes.
+        # While `_frozen` is set, it holds the state and the pending changes.
         self._frozen: LazyCounts | None = None
-        # Whether frozen counts may still read the table: then it is copied before a change.
-        self._is_table_shared = False
-        # After a table was refused: pending scores above which it is tried again.
-        self._retry_above = 0
         self._adopt(state)
 
     def _adopt(self, state: State) -> None:
         """Take a state that has all changes."""
         self._state = state
-        # Whether the state, or a pending change, has weights: then there is no table.
+        # Whether the state, or a pending change, has weights.
         self._has_weights = state.weighted is not None
         self._state_scores = state.num_scores
         self._state_bytes = _state_bytes(state)
@@ -151,10 +132,8 @@ class Accumulator:
         # None where the slice has no clusters.
         self._clusters = None if state.clusters is None else PendingClusters()
         self._clusters_bytes = 0
-        self._table: CellTable | None = None
-        self._table_bytes = 0
-        self._is_table_shared = False
-        self._clear_pending()
+        self._pending: list[Addition] = []
+        self._pending_scores = self._pending_bytes = 0
 
     @property
     def size(self) -> int:
@@ -164,10 +143,9 @@ class Accumulator:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
-        pending = self._pending_bytes + self._table_bytes + self._clusters_bytes
-        return OVERHEAD_BYTES + self._state_bytes + pending
+        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes + self._clusters_bytes
 
-    def add(self, change: Addition, *, may_have_table: bool = True) -> int:
+    def add(self, change: Addition) -> int:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
         self._thaw()
@@ -181,14 +159,6 @@ class Accumulator:
         self._pending.append(change)
         self._pending_scores += len(change)
         self._pending_bytes += piece_bytes(change)
-        if (
-            may_have_table
-            and not self._has_weights
-            and self._state.resolution is not None
-            and self._pending_scores
-            > max(_MIN_PENDING_SCORES, self._state_scores // _MAX_TABLE_RATIO, self._retry_above)
-        ):
-            self._count_in_table()
         return self.memory_bytes - before
 
     def _cases_and_groups(self, change: Addition) -> tuple[UnsortedCases, int]:
@@ -203,43 +173,6 @@ class Accumulator:
         cases, num_groups = self._cases_and_groups(change)
         return cases.by_cluster(num_groups)
 
-    def _count_in_table(self) -> None:
-        """Move the pending cases into the table, unless they do not fit one."""
-        cases = [each for each in self._pending if isinstance(each, UnsortedCases)]
-        table = self._table or CellTable(self._state)
-        layout = None
-        if len(cases) == len(self._pending):
-            if len(cases) > _MAX_PIECES:  # small ones: each would take a few passes of its own
-                cases = [UnsortedCases.concat(cases)]
-            layout = table.layout_for(cases)
-        if layout is None:
-            # The check takes O(pending): the next one comes after twice as many.
-            self._retry_above = 2 * self._pending_scores
-            return
-        if self._is_table_shared:
-            table = table.copy()
-        table.add(cases, layout)
-        self._table = table
-        self._table_bytes = table.nbytes
-        self._is_table_shared = False
-        self._clear_pending()
-
-    def _clear_pending(self) -> None:
-        self._pending: list[Addition] = []
-        self._pending_scores = self._pending_bytes = self._retry_above = 0
-
-    @property
-    def has_table(self) -> bool:
-        """Whether there is a table. O(1)."""
-        return self._table_bytes > 0
-
-    def drop_table(self) -> int:
-        """Merge the table into the state; return by how much memory grew. O(cells)."""
-        before = self.memory_bytes
-        if self.has_table:
-            self.state()
-        return self.memory_bytes - before
-
     def _thaw(self) -> None:
         """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
         frozen, self._frozen = self._frozen, None
@@ -249,7 +182,7 @@ class Accumulator:
         if source is None:
             self._adopt(frozen.state)
         else:
-            self._state, self._table = source.state, source.table
+            self._state = source.state
             self._pending = list(source.pending)
             self._clusters = source.clusters
 
@@ -323,7 +256,7 @@ class Accumulator:
             if state.missed_positives or state.missed_negatives:
                 self.miss(state.missed_positives, state.missed_negatives)
             if len(state.counts):
-                self.add(state.counts, may_have_table=False)
+                self.add(state.counts)
         else:
             self.merge([state])
         return self.memory_bytes - before
@@ -362,11 +295,10 @@ class Accumulator:
     def frozen(self) -> LazyCounts:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
-            self._is_table_shared = self._table is not None
-            source = _Source(self._state, self._table, tuple(self._pending), self._clusters)
+            source = _Source(self._state, tuple(self._pending), self._clusters)
             self._frozen = LazyCounts(source, _merged)
             # The frozen counts alone hold them, so they are in memory once after a merge.
-            self._state, self._table, self._pending = _THAWED, None, []
+            self._state, self._pending = _THAWED, []
             self._clusters = None
         return self._frozen
 
@@ -375,14 +307,13 @@ class _Source(NamedTuple):
     """What an accumulator's counts are merged from."""
 
     state: State
-    table: CellTable | None
     pending: tuple[Addition, ...]
     clusters: PendingClusters | None
 
 
 def _merged(source: _Source) -> State:
-    state, table, pending, clusters = source
-    merged = merge_pending(state if table is None else table.add_to(state), pending)
+    state, pending, clusters = source
+    merged = merge_pending(state, pending)
     if clusters is None or state.clusters is None:
         return merged
     return replace(merged, clusters=clusters.add_to(state.clusters))
@@ -441,55 +372,3 @@ def counts_bytes(counts: ScoreCounts) -> int:
         each.counts.nbytes for each in (positives, negatives) if each.counts is not None
     )
     return positives.scores.nbytes + negatives.scores.nbytes + sum(multiplicities)
-
-
-class CellTableLru:
-    """Which accumulators of a stream have a `CellTable`: at most `_MAX_TABLES`, by recent use.
-
-    A pane is filled while its time lasts and then left alone, so an idle table is evicted for
-    the next pane's. When more panes than that are filled in turn, those beyond the limit have
-    no table: building a table and merging it again would cost more than it saves.
-    """
-
-    __slots__ = (
-        "_additions",
-        "_cleared_at",
-        "_evicted",
-        "_used",
-    )
-
-    def __init__(self) -> None:
-        # The addition at which each was used last; the most recent one at the end.
-        self._used: dict[Accumulator, int] = {}
-        self._additions = 0
-        self._cleared_at = 0
-        self._evicted: list[Accumulator] = []
-
-    def admits(self, accumulator: Accumulator) -> bool:
-        """Count an addition; tell whether its accumulator may have a table. O(1)."""
-        self._additions += 1
-        if accumulator in self._used or len(self._used) < _MAX_TABLES:
-            return True
-        return self._additions - next(iter(self._used.values())) > _MAX_IDLE_ADDITIONS
-
-    def record(self, accumulator: Accumulator) -> None:
-        """Record that an accumulator has a table and uses it; evict the oldest. O(1)."""
-        self._used.pop(accumulator, None)
-        self._used[accumulator] = self._additions
-        if len(self._used) > _MAX_TABLES:
-            oldest = next(iter(self._used))
-            del self._used[oldest]
-            self._evicted.append(oldest)
-
-    def pop_evicted(self) -> list[Accumulator]:
-        """Return the accumulators evicted since the last call."""
-        evicted, self._evicted = self._evicted, []
-        return evicted
-
-    def clear(self, keep: Accumulator) -> list[Accumulator]:
-        """Evict and return all, except `keep` if it was used since the last `clear`."""
-        kept = {keep} if self._used.get(keep, 0) > self._cleared_at else set()
-        evicted = [*self.pop_evicted(), *(each for each in self._used if each not in kept)]
-        self._used = {each: self._used[each] for each in kept}
-        self._cleared_at = self._additions
-        return evicted

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import CLUSTER_ROW_BYTES, counts_of_table
+from streameval._counts import CLUSTER_ROW_BYTES, UnsortedCases, counts_of_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common import FloatArray
     from streameval._counts import ClusterCounts
-    from streameval_server._state.pending_cases import UnsortedCases
 
 _MAX_CASES = 1 << 30
 """Maximum number of cases in a table: int32 counts, which take half the cache of int64 ones."""

@@ -1,14 +1,85 @@
-"""Memory of the rows that a stream has collected and not counted yet."""
+"""Rows that a stream has collected and not counted yet, and their memory."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from streameval._counts import UnsortedCases
 from streameval_server._state.row_growth import growth_bytes, panes_in, span_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._common import IntArray
     from streameval._row_codec import EventTimes
     from streameval_server._state.pane_store import PaneStore
+    from streameval_server._state.segments import SegmentColumns
+
+_OVERHEAD_BYTES = 1_024
+"""Memory of timed cases besides their columns."""
+
+_COLUMN_BYTES = 256
+"""Memory of a segment column besides its codes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedCases:
+    """Cases to be counted, with their times and segments.
+
+    Attributes
+    ----------
+    cases : UnsortedCases
+    event_us : int or int64[n]
+        One time for all rows, or the time of each.
+    segments : tuple of SegmentColumns
+        Their segments, batch after batch; empty when the stream has no segment keys.
+    """
+
+    cases: UnsortedCases
+    event_us: int | IntArray
+    segments: tuple[SegmentColumns, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory. O(batches and keys)."""
+        total = _OVERHEAD_BYTES + self.cases.nbytes
+        if not isinstance(self.event_us, int):
+            total += self.event_us.nbytes
+        for batch in self.segments:
+            for column in batch.columns:
+                if column is not None:
+                    total += column[1].nbytes + _COLUMN_BYTES
+        return total
+
+    @classmethod
+    def concat(cls, parts: Sequence[TimedCases], common_us: int | None = None) -> TimedCases:
+        """Join cases, at least one part. O(n).
+
+        `common_us`, if given, replaces all their times: a caller whose cases are in one pane may
+        do so, because times within a pane count alike.
+        """
+        event_us = parts[0].event_us if common_us is None else common_us
+        if common_us is None and any(part.event_us is not event_us for part in parts):
+            event_us = _event_times(parts)
+        return cls(
+            UnsortedCases.concat([part.cases for part in parts]),
+            event_us,
+            tuple(chain.from_iterable(part.segments for part in parts)),
+        )
+
+
+def _event_times(parts: Sequence[TimedCases]) -> int | IntArray:
+    """Return the times of all rows; most batches have one time for all of their rows."""
+    sizes = [len(part.cases) for part in parts]
+    if all(isinstance(part.event_us, int) for part in parts):
+        return np.repeat(np.array([part.event_us for part in parts], dtype=np.int64), sizes)
+    return np.concatenate(
+        [np.broadcast_to(part.event_us, size) for part, size in zip(parts, sizes, strict=True)]
+    )
 
 
 class CollectedRows:

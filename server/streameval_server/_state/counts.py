@@ -6,8 +6,8 @@ and the resolution that the caps on cells leave them, depend neither on how the 
 into calls nor on when the counts are read. The whole's all-time counts are exact until they
 reach their cap; slices and panes are bounded from the start.
 
-Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accumulator`,
-`cell_table` and `pane_store`.
+Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accumulator` and
+`pane_store`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._counts import UnsortedCases, has_clusters, has_weights
 from streameval._time import Effects, changes_by_group, distinct_values, rows_by_group
-from streameval_server._state.accumulator import CellTableLru
-from streameval_server._state.collected_rows import CollectedRows
+from streameval_server._state.collected_rows import CollectedRows, TimedCases
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.deferred_rows import (
     NONE_DEFERRED,
@@ -31,12 +31,6 @@ from streameval_server._state.deferred_rows import (
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_cases import (
-    TimedCases,
-    UnsortedCases,
-    has_clusters,
-    has_weights,
-)
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
@@ -46,14 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval._common import BoolArray, IntArray
-    from streameval._counts import State
-    from streameval._time import Change, CodeArray
+    from streameval._counts import Addition, State
+    from streameval._time import Cases, Change, CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import Accumulator, StreamUsage
     from streameval_server._state.delays import Delays
     from streameval_server._state.pane_content import PaneContent, Part
-    from streameval_server._state.pending_cases import Addition
     from streameval_server._state.views import FrozenStream, LazyCounts
 
 
@@ -110,12 +103,10 @@ class StreamCounts:
         "_collected_rows",
         "_deferred",
         "_effects",
-        "_evicted",
         "_frozen",
         "_pane_cells",
         "_table",
         "_table_pane",
-        "_tables",
         "_unmerged",
         "_usage",
         "beyond_retention",
@@ -144,8 +135,6 @@ class StreamCounts:
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
         self._unmerged: dict[Accumulator, None] = {}
-        self._tables = CellTableLru()
-        self._evicted: list[Accumulator] = []
 
     @property
     def memory_bytes(self) -> int:
@@ -312,11 +301,7 @@ class StreamCounts:
 
     def take_due(self) -> list[LazyCounts]:
         """Return counts that the caller must merge before more is added; each once."""
-        # The caller has merged these after the last call, so dropping their tables is cheap.
-        self._drop_tables(self._evicted)
-        self._evicted = self._tables.pop_evicted()
-        due = dict.fromkeys([*self._unmerged, *self._evicted])
-        self._unmerged = {}
+        due, self._unmerged = self._unmerged, {}
         return [accumulator.frozen() for accumulator in due]
 
     # -- counting
@@ -443,16 +428,9 @@ class StreamCounts:
     def _add(self, parts: Iterable[Part], added: Addition) -> None:
         for part in parts:
             accumulator = part.counts
-            may_have_table = self._tables.admits(accumulator)
-            self._usage.memory_bytes += accumulator.add(added, may_have_table=may_have_table)
-            if accumulator.has_table:
-                self._tables.record(accumulator)
+            self._usage.memory_bytes += accumulator.add(added)
             if accumulator.is_due:
                 self._unmerged[accumulator] = None
-
-    def _drop_tables(self, accumulators: Iterable[Accumulator]) -> None:
-        for accumulator in accumulators:
-            self._usage.memory_bytes += accumulator.drop_table()
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -509,10 +487,10 @@ class StreamCounts:
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else UnsortedCases.of(change.added).copy()
+        added = None if change.added is None else _unsorted(change.added).copy()
         removed: Addition | None = None
         if change.removed is not None:
-            cases = UnsortedCases.of(change.removed)
+            cases = _unsorted(change.removed)
             # Sorted once for all parts, unless some sum weights or count clusters.
             removed = cases if has_weights(cases) or has_clusters(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
@@ -545,7 +523,6 @@ class StreamCounts:
         self._empty_table()
         for content in (None, *self._deferred):
             self._settle_removals(content)
-        self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.advance(now_us):
             # Deferred rows went with their panes.
             panes = (pane.content for pane in self.store.panes)
@@ -558,7 +535,6 @@ class StreamCounts:
         """Take new settings. O(panes) when retention changes; expired panes stay lost."""
         # Collected rows belong to the old keys and panes.
         self.flush()
-        self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.reconfigure(settings):
             self._frozen = None
         if self.delays is not None:
@@ -573,6 +549,11 @@ class StreamCounts:
             delays = None if self.delays is None else self.delays.frozen()
             self._frozen = replace(self.store.frozen(names), delays=delays)
         return self._frozen
+
+
+def _unsorted(cases: Cases) -> UnsortedCases:
+    """Return the cases of a change. O(1)."""
+    return UnsortedCases(cases.labels, cases.scores, cases.counts, cases.units, cases.clusters)
 
 
 def _memory_rows(rows: int, *, has_weights: bool) -> int:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from streameval._counts import UnsortedCases
 from streameval._time import Effect, Effects
 from streameval_server._state.accumulator import PIECE_BYTES
-from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.row_growth import slices_bytes
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ class DeferredRows:
         """
         rows, room = self._rows, max_cells - self.size
         # A slice that does not exist yet may get all rows.
-        if not self.has_removals or (
-            room >= 0 and all(not each.has_table and each.size <= room for each in counts)
-        ):
+        if not self.has_removals or (room >= 0 and all(each.size <= room for each in counts)):
             cases = [each for each in rows if isinstance(each, CodedCases)]
             effects = [each for each in rows if isinstance(each, Effects)]
             rows = [CodedCases.concat(cases)] if cases else []

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from streameval._counts import CLUSTER_ROW_BYTES, ClusterCounts, merge_clusters
+from streameval._counts import CLUSTER_ROW_BYTES, ClusterCounts, UnsortedCases, merge_clusters
 from streameval_server._state.cluster_table import MAX_BYTES_PER_CASE, ClusterTable
-from streameval_server._state.pending_cases import UnsortedCases
 
 _MIN_COUNTED_CASES = 16_384
 """Cases that are counted together."""

@@ -1,6 +1,6 @@
 """Sorts rows by cell once, and yields what each slice of each segment key counts.
 
-The whole of a stream takes rows unsorted (`pending_cases`). Its slices share one sort by
+The whole of a stream takes rows unsorted (`UnsortedCases`). Its slices share one sort by
 cell. The sorted rows then go into a table of the open pane (`slice_table`) where that is
 faster. Otherwise, for each key, a stable sort of the rows by slice, a radix sort of 16-bit
 numbers, yields the runs of its slices.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import EMPTY_RUN, Run, ScoreCounts, rank_cells
+from streameval._counts import EMPTY_RUN, Run, ScoreCounts, UnsortedCases, rank_cells
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from streameval._common import FloatArray, IntArray
     from streameval._counts import Scale
     from streameval._time import CodeArray
-    from streameval_server._state.pending_cases import UnsortedCases
 
 
 @dataclass(frozen=True, slots=True, eq=False)

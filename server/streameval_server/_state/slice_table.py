@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts import EMPTY_RUN, MAX_BITS, Run, ScoreCounts, cell_edges
+from streameval._counts import EMPTY_RUN, MAX_BITS, Run, ScoreCounts, UnsortedCases, cell_edges
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streameval._common import FloatArray, IntArray
     from streameval._counts import Scale
     from streameval._time import CodeArray
-    from streameval_server._state.pending_cases import UnsortedCases
 
     Numbers = npt.NDArray[np.int32]
 

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval._common import IntArray
+    from streameval._counts import UnsortedCases
     from streameval._drift import Alarm, DriftRows
     from streameval._time import CodeArray
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.pending_cases import TimedCases, UnsortedCases
+    from streameval_server._state.collected_rows import TimedCases
     from streameval_server._state.views import FrozenStream
 
 _MAX_WAITING_ROWS = 4_096

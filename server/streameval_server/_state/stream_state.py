@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import groups_of, unless_one
+from streameval._counts import UnsortedCases, groups_of, unless_one
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
@@ -24,9 +24,9 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.accumulator import StreamUsage
+from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
-from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.segments import Segments, segment_codes
 from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_marks import StreamMarks

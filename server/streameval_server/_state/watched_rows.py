@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streameval._counts import WEIGHT_UNITS
+from streameval._counts import WEIGHT_UNITS, UnsortedCases
 from streameval._drift import (
     CLUSTER_GROUPS,
     MAX_MULTIPLICITY,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from streameval._common import IntArray
     from streameval._counts import State
     from streameval._time import CodeArray, Effects
-    from streameval_server._state.pending_cases import UnsortedCases
 
 _NONE: Final = 255
 _RUN_BYTES: Final = 128

@@ -16,8 +16,8 @@ from streameval_server._state.segments import slices_by_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streameval._counts import UnsortedCases
     from streameval._time import CodeArray
-    from streameval_server._state.pending_cases import UnsortedCases
 
 
 def slices_of_weighted(

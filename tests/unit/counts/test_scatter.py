@@ -8,7 +8,7 @@ import pytest
 from streameval._counts import cell_layout as layout
 from streameval._counts.resolution import quantise
 from streameval._counts.run import Run
-from streameval._counts.scatter import count_cells, rank_cells
+from streameval._counts.scatter import rank_cells
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
@@ -52,22 +52,11 @@ def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wi
         found, ranks = rank_cells(scores, bits, scale)
         assert np.array_equal(found[ranks], edges)
         assert np.array_equal(found, np.unique(edges))
-        counts = rng.integers(1, 9, scores.size // 3)
-        cells = count_cells(scores, counts, bits, scale)
-        if cells is None:
-            assert not wide or bits < 1 or "extremes" in kind or bits > 12
-            continue
-        ones = np.ones(scores.size - counts.size, dtype=np.int64)
-        want = Run.of(edges, np.concatenate((ones, counts)))
-        cells._check()
-        assert np.array_equal(cells.scores, want.scores)
-        assert np.array_equal(cells.multiplicities(), want.multiplicities())
 
 
 def test_signs_that_are_too_far_apart_for_a_table():
     """At full precision the gap between negative and positive cells may exceed int64."""
     scores = np.array([-3.0, 3.0])
-    assert count_cells(scores, None, 53, "plain") is None
     edges, ranks = rank_cells(scores, 53, "plain")
     assert (edges.tolist(), ranks.tolist()) == ([-3.0, 3.0], [0, 1])
 

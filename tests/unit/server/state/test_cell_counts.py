@@ -13,6 +13,7 @@ from streameval import Evaluator
 from streameval._common import OTHER_VALUE
 from streameval._common.errors import CorruptStateError
 from streameval._counts.state import empty_state
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._joining.expiry_index import _Bucket
 from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
@@ -22,7 +23,6 @@ from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.join_segment import FRAME, decode_segment
 from streameval_server._state.join_table import Joins, TrackedTable
-from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import ABSENT, Segments, segment_codes
 
 NOW = 1_800_000_000_000_000

@@ -10,6 +10,7 @@ import pytest
 from streameval import Evaluator
 from streameval._counts import ClusterCounts
 from streameval._counts.cluster_keys import HashedClusters, cluster_checksums, groups_of
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
@@ -23,7 +24,6 @@ from streameval_server._model.rows import (
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DAY_US, HOUR_US, MINUTE_US, StreamSettings
 from streameval_server._state import cluster_table, pending_clusters
-from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.pending_clusters import (
     EMPTY_BYTES,
     MAX_BYTES_PER_ROW,

@@ -9,9 +9,10 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import State, encode_evaluator, merge_states
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.empty_counts import empty_counts
-from streameval_server._state.pending_cases import UnsortedCases
 
 CASES = 120
 CELLS = (64, 1_000, 1 << 18)
@@ -65,10 +66,9 @@ def test_waiting_states_give_the_bytes_of_one_merge_each(scale, bits, cells):
                 if rng.random() < 0.5:
                     memory += accumulator.remove(cases)
                     less = cases.sorted()
-                    change = replace(
-                        less,
-                        positives=expected.quantised(less.positives).negated(),
-                        negatives=expected.quantised(less.negatives).negated(),
+                    change = ScoreCounts(
+                        expected.quantised(less.positives).negated(),
+                        expected.quantised(less.negatives).negated(),
                     )
                     expected = expected.changed(change, revision=0)
             elif act < 0.9:

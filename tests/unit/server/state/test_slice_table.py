@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import slice_table
-from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.stream_parts import content_parts

@@ -1,0 +1,156 @@
+"""Cases that are not merged yet, as they arrived: unsorted and at full precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from streameval._counts.cell_layout import Span, cell_keys
+from streameval._counts.cluster_cells import coarse_cells
+from streameval._counts.cluster_counts import counts_of_cells
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run
+from streameval._counts.weights import WEIGHT_UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.cluster_counts import ClusterCounts
+    from streameval._counts.resolution import Scale
+
+    CodeArray: TypeAlias = npt.NDArray[np.uint16]
+    CoarseCells: TypeAlias = tuple[FloatArray, npt.NDArray[np.int32]]
+    """Lower edges of cells, ascending, and the cell of each case."""
+
+
+@dataclass(slots=True, eq=False)
+class UnsortedCases:
+    """Cases as they arrived, at full precision. Never mutated.
+
+    Attributes
+    ----------
+    labels : bool[n]
+    scores : float64[n]
+    counts : int64[n] or None
+        The multiplicity of each, None for 1.
+    units : int64[n] or None
+        The weight of each in units of 2**-16, None where each weighs 1.
+    clusters : uint16[n] or None
+        The group of each one's cluster; None where the stream declares no clusters.
+    """
+
+    labels: BoolArray
+    scores: FloatArray
+    counts: IntArray | None
+    units: IntArray | None = None
+    clusters: CodeArray | None = None
+    _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
+    _coarse_cells: list[tuple[FloatArray, npt.NDArray[np.int32]]] = field(
+        default_factory=list, repr=False
+    )
+    _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:
+        """Join cases; return the same object when there is one part, never zero. O(n)."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = None
+        if any(part.counts is not None for part in parts):
+            counts = np.concatenate([part.multiplicities() for part in parts])
+        units = None
+        if any(part.units is not None for part in parts):
+            units = np.concatenate([part.unit_column() for part in parts])
+        return cls(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            counts,
+            units,
+            _concatenated([part.clusters for part in parts]),
+        )
+
+    def take(self, rows: IntArray) -> UnsortedCases:
+        """Return some of the rows. O(rows)."""
+        return UnsortedCases(
+            self.labels[rows],
+            self.scores[rows],
+            None if self.counts is None else self.counts[rows],
+            None if self.units is None else self.units[rows],
+            None if self.clusters is None else self.clusters[rows],
+        )
+
+    def copy(self) -> UnsortedCases:
+        """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
+        return UnsortedCases(
+            self.labels.copy(),
+            self.scores.copy(),
+            None if self.counts is None else self.counts.copy(),
+            None if self.units is None else self.units.copy(),
+            None if self.clusters is None else self.clusters.copy(),
+        )
+
+    def __len__(self) -> int:
+        return self.scores.size
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows. O(1)."""
+        total = self.labels.nbytes + self.scores.nbytes
+        for column in (self.counts, self.units, self.clusters):
+            if column is not None:
+                total += column.nbytes
+        return total
+
+    def multiplicities(self) -> IntArray:
+        """Return how many cases each row stands for. O(n)."""
+        return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
+
+    def unit_column(self) -> IntArray:
+        """Return the weight of each row in units. O(n)."""
+        return np.full(len(self), WEIGHT_UNITS) if self.units is None else self.units
+
+    def keys(self, scale: Scale) -> tuple[IntArray, Span]:
+        """Return the scores' cell keys and their span. O(n) once; cached for several tables."""
+        if scale not in self._keys:
+            keys = cell_keys(self.scores, scale)
+            self._keys[scale] = keys, Span.of(keys)
+        return self._keys[scale]
+
+    def cluster_codes(self) -> CodeArray:
+        """Return twice the group of each case, plus 1 for positives. O(n)."""
+        assert self.clusters is not None
+        codes = self.clusters << np.uint16(1)
+        codes |= self.labels
+        return codes
+
+    def coarse_cells(self) -> CoarseCells:
+        """Return the cells in which groups of clusters count. O(n) once, as `by_cluster`."""
+        if not self._coarse_cells:
+            self._coarse_cells.append(coarse_cells(self.scores))
+        return self._coarse_cells[0]
+
+    def by_cluster(self, num_groups: int) -> ClusterCounts:
+        """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
+        if not self._by_cluster:
+            columns = (*self.coarse_cells(), self.cluster_codes(), self.counts)
+            self._by_cluster.append(counts_of_cells(num_groups, *columns))
+        return self._by_cluster[0]
+
+    def sorted(self) -> ScoreCounts:
+        """Return the cases, all of weight 1, as sorted runs. O(n log n)."""
+
+        def run(rows: BoolArray) -> Run:
+            return Run.of(self.scores[rows], None if self.counts is None else self.counts[rows])
+
+        return ScoreCounts(run(self.labels), run(~self.labels))
+
+
+def _concatenated(columns: Sequence[CodeArray | None]) -> CodeArray | None:
+    """Return the columns of clusters as one: all parts of a stream have one, or none has."""
+    found = [column for column in columns if column is not None]
+    return np.concatenate(found) if found else None
