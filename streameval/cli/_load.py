@@ -300,9 +300,7 @@ class Load:
     def _met(self, revision: int) -> int:
         """Return how many labels have met a prediction at a revision or later."""
         selection = Selection(stream=self._stream)
-        call = calls.snapshot(
-            selection, revision, ["auc_roc"], level=0.95, anytime=False, projection=False
-        )
+        call = calls.snapshot(selection, revision, ["auc_roc"])
         coverage = self._transport.ask(call, _VISIBLE_TIMEOUT_S).coverage
         counters = self._info().counters
         assert counters is not None  # in every answer to GetStream

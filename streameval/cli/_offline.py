@@ -19,7 +19,7 @@ from streameval.cli._output import (
 )
 from streameval.cli._status import format_duration
 from streameval.client._wire import calls
-from streameval.client._wire.decode import read_label_sample, read_snapshot
+from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import Selection
 from streameval.v1 import query_pb2
 from streameval_server import commands
@@ -141,7 +141,7 @@ def sample(
     config: Path | None,
 ) -> None:
     """Print which predictions were to be labelled at a revision of the log."""
-    request = calls.sample_request(
+    call = calls.sample_for_labels(
         options.selection(stream),
         0,
         options.size,
@@ -151,5 +151,5 @@ def sample(
         seed=options.seed,
         draw_ids=options.draw_ids,
     )
-    found = read_label_sample(commands.sample(request, until, data, config))
+    found = call.read(commands.sample(call.request, until, data, config))
     options.write(stream, found)

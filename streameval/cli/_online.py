@@ -41,7 +41,7 @@ def status(address: str, *, as_json: bool) -> bool:
     """Print a server's status; return whether it commits."""
     with closing(transport(address)) as server:
         found: admin_pb2.GetServerStatusResponse = server.ask(
-            _call("GetServerStatus", admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
+            Call(admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
         )
     if as_json:
         print_json(to_plain_values(found))
@@ -53,14 +53,15 @@ def status(address: str, *, as_json: bool) -> bool:
 def state_hash(address: str) -> None:
     """Print the hash of a server's state."""
     with closing(transport(address)) as server:
-        call = _call("GetStateHash", admin_pb2.GetStateHashRequest())
-        found: admin_pb2.GetStateHashResponse = server.ask(call, None)
+        found: admin_pb2.GetStateHashResponse = server.ask(
+            Call(admin_pb2.GetStateHashRequest()), None
+        )
     out.print(f"revision {found.revision}  {found.sha256}", soft_wrap=True)
 
 
 def backup(file: Path | None, address: str) -> None:
     """Download a copy of a server's log to a file; None is standard output."""
-    call = _call("Backup", admin_pb2.BackupRequest())
+    call: Call[Any] = Call(admin_pb2.BackupRequest())
     with closing(transport(address)) as server, _target(file) as target:
         _, last, digest = _download(server, call, target, title=f"backing up {address}")
         if last.sha256 != digest:
@@ -82,7 +83,7 @@ def _target(file: Path | None) -> Iterator[BinaryIO]:
 
 def export_stream(address: str, stream: str, file: Path) -> None:
     """Download an export of a stream to a file."""
-    call = _call("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
+    call: Call[Any] = Call(admin_pb2.ExportStreamRequest(name=stream))
     with closing(transport(address)) as server, _target(file) as target:
         first, last, _ = _download(server, call, target, title=f"exporting {stream}")
     for partner in first.paired_with:
@@ -97,7 +98,7 @@ def export_stream(address: str, stream: str, file: Path) -> None:
 
 def export_pair(address: str, a: str, b: str, file: Path) -> None:
     """Download an export of a pair to a file."""
-    call = _call("ExportPair", admin_pb2.ExportPairRequest(a=a, b=b))
+    call: Call[Any] = Call(admin_pb2.ExportPairRequest(a=a, b=b))
     with closing(transport(address)) as server, _target(file) as target:
         last, _, _ = _download(server, call, target, title=f"exporting {a} and {b}")
     _print_exported(f"the pair of {a} and {b}", last, file)
@@ -136,8 +137,7 @@ def import_pair(address: str, file: Path, a: str, b: str) -> None:
 def compact(address: str) -> None:
     """Make a server take a checkpoint and drop the log before it."""
     with closing(transport(address)) as server:
-        call = _call("CompactLog", admin_pb2.CompactLogRequest())
-        done: admin_pb2.CompactLogResponse = server.ask(call, None)
+        done: admin_pb2.CompactLogResponse = server.ask(Call(admin_pb2.CompactLogRequest()), None)
     out.print(
         f"the log begins at revision {done.log_start_revision}, "
         f"{done.dropped_rows:,} rows were dropped; their space is reused",
@@ -148,14 +148,11 @@ def compact(address: str) -> None:
 def accept_clock(address: str) -> None:
     """Confirm a server's wall clock."""
     with closing(transport(address)) as server:
-        call = _call("AcceptClock", admin_pb2.AcceptClockRequest())
-        done: admin_pb2.AcceptClockResponse = server.ask(call, _TIMEOUT_S)
+        done: admin_pb2.AcceptClockResponse = server.ask(
+            Call(admin_pb2.AcceptClockRequest()), _TIMEOUT_S
+        )
     accepted = done.time.ToDatetime(UTC).isoformat(" ", "seconds")
     out.print(f"the server believes its clock: {accepted}", soft_wrap=True, highlight=False)
-
-
-def _call(method: str, request: Message) -> Call[Any]:
-    return Call("AdminService", method, request, lambda response: response)
 
 
 def _download(

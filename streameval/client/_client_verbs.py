@@ -22,8 +22,9 @@ from streameval.client._delivery.spool import checked_spool
 from streameval.client._pair_verbs import PairVerbs
 from streameval.client._stream_verbs import StreamVerbs
 from streameval.client._wire import alarms, calls, marks, summaries
+from streameval.client._wire.answers import StreamInfo
 from streameval.client._wire.credentials import Credentials
-from streameval.client._wire.decode import read_info
+from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
-    from streameval.client._wire.answers import StreamInfo
     from streameval.client._wire.marks import StreamMark
     from streameval.client._wire.selection import Window
-    from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
+    from streameval.client._wire.settings import ChangedSettings, NewSettings
     from streameval.client._wire.summaries import StreamSummary
 
 C = TypeVar("C", bound=BaseConnection)
@@ -136,7 +136,7 @@ class ClientVerbs(PairVerbs[C]):
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.create_stream(name, settings))
         connection.record_revision(response.revision)
-        return read_info(response.stream)
+        return read(response.stream, StreamInfo)
 
     @verb
     async def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
@@ -162,7 +162,7 @@ class ClientVerbs(PairVerbs[C]):
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.update_stream(name, settings))
         connection.record_revision(response.revision)
-        return read_info(response.stream)
+        return read(response.stream, StreamInfo)
 
     @verb
     async def get_stream(self, name: str) -> StreamInfo:

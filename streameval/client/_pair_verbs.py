@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from streameval.client._delivery.servers import Servers
     from streameval.client._wire.pair_answers import PairComparison, PairInfo
-    from streameval.client._wire.pairs import NewPairSettings
     from streameval.client._wire.selection import Window
+    from streameval.client._wire.settings import NewPairSettings
 
 C = TypeVar("C", bound=BaseConnection)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from streameval.client._delivery.connection import AsyncVerbs, BlockingVerbs
 from streameval.client._stream_verbs import StreamVerbs
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval.client._delivery.async_connection import AsyncConnection
     from streameval.client._delivery.connection import Connection
-    from streameval.client._wire.selection import Window
+    from streameval.client._wire.selection import Part
 
 
 class Stream(StreamVerbs, BlockingVerbs):
@@ -44,14 +44,11 @@ class Stream(StreamVerbs, BlockingVerbs):
     def watch(
         self,
         *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
         metrics: Iterable[str] | None = None,
         min_interval: timedelta | None = None,
         level: float = 0.95,
         anytime: bool = False,
+        **part: Unpack[Part],
     ) -> Iterator[Snapshot]:
         """Yield a snapshot at once, and the newest one after each change.
 
@@ -75,19 +72,15 @@ class Stream(StreamVerbs, BlockingVerbs):
         UnavailableError
             When the server stops, or does not answer.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        call = calls.watch(
+            self.select(**part),
+            self._connection.revision,
+            metrics,
+            min_interval=min_interval,
+            level=level,
+            anytime=anytime,
         )
-        return self._connection.transport.watch(
-            calls.watch(
-                selection,
-                self._connection.revision,
-                metrics,
-                min_interval=min_interval,
-                level=level,
-                anytime=anytime,
-            )
-        )
+        return self._connection.transport.watch(call)
 
 
 class AsyncStream(StreamVerbs, AsyncVerbs):
@@ -110,26 +103,19 @@ class AsyncStream(StreamVerbs, AsyncVerbs):
     def watch(
         self,
         *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
         metrics: Iterable[str] | None = None,
         min_interval: timedelta | None = None,
         level: float = 0.95,
         anytime: bool = False,
+        **part: Unpack[Part],
     ) -> AsyncIterator[Snapshot]:
         """Yield a snapshot at once, and the newest one after each change; as `Stream.watch`."""
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        call = calls.watch(
+            self.select(**part),
+            self._connection.revision,
+            metrics,
+            min_interval=min_interval,
+            level=level,
+            anytime=anytime,
         )
-        return self._connection.transport.watch(
-            calls.watch(
-                selection,
-                self._connection.revision,
-                metrics,
-                min_interval=min_interval,
-                level=level,
-                anytime=anytime,
-            )
-        )
+        return self._connection.transport.watch(call)

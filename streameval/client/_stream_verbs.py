@@ -8,17 +8,17 @@ worker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
 
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.merge_upload import Upload
 from streameval.client._wire import calls
-from streameval.client._wire.selection import Selection
+from streameval.client._wire.selection import Selection, time_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime, timedelta
     from typing import Literal
 
@@ -35,8 +35,12 @@ if TYPE_CHECKING:
         StreamLabelSample,
         StreamReliability,
     )
-    from streameval.client._wire.selection import Window
+    from streameval.client._wire.calls import Call
+    from streameval.client._wire.selection import Part, Window
     from streameval.client._wire.stream_series import StreamSeries
+
+A = TypeVar("A")
+P = ParamSpec("P")
 
 
 class StreamVerbs(CaseVerbs, IdVerbs):
@@ -45,6 +49,17 @@ class StreamVerbs(CaseVerbs, IdVerbs):
     def __init__(self, connection: BaseConnection, name: str) -> None:
         super().__init__(connection.buffer, name)
         self._connection = connection
+
+    async def _ask(
+        self,
+        build: Callable[Concatenate[Selection, int, P], Call[A]],
+        selection: Selection,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> A:
+        """Make the call for an answer that includes all rows a `flush` has waited for."""
+        call = build(selection, self._connection.revision, *args, **kwargs)
+        return await self._connection.ask(call)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._connection.address!r}>"
@@ -109,14 +124,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
         return await self._connection.merge(upload, timeout_s)
 
-    def select(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-    ) -> Selection:
+    def select(self, **part: Unpack[Part]) -> Selection:
         """Return a selection of the stream's cases, for `Client.compare`.
 
         Parameters
@@ -129,26 +137,17 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError
             When one is invalid.
         """
-        return Selection(
-            stream=self.name,
-            window=window,
-            half_life=half_life,
-            segment=segment,
-            mature_after=mature_after,
-        )
+        return Selection(stream=self.name, **part)
 
     @verb
     async def snapshot(
         self,
         *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
         metrics: Iterable[str] | None = None,
         level: float = 0.95,
         anytime: bool = False,
         projection: bool = False,
+        **part: Unpack[Part],
     ) -> Snapshot:
         """Return figures with their intervals, and the coverage: how many cases are labelled.
 
@@ -178,29 +177,17 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         DeadlineError
             When the server does not answer in time.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return await self._connection.ask(
-            calls.snapshot(
-                selection,
-                self._connection.revision,
-                metrics,
-                level=level,
-                anytime=anytime,
-                projection=projection,
-            )
+        return await self._ask(
+            calls.snapshot,
+            self.select(**part),
+            metrics,
+            level=level,
+            anytime=anytime,
+            projection=projection,
         )
 
     @verb
-    async def evaluator(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-    ) -> Evaluator:
+    async def evaluator(self, **part: Unpack[Part]) -> Evaluator:
         """Return the state as an `Evaluator`, which computes every metric locally.
 
         Parameters
@@ -219,20 +206,14 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         -----
         Transfers the whole state: at most 4 MB with the server's default limits.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return await self._connection.ask(calls.evaluator(selection, self._connection.revision))
+        return await self._ask(calls.evaluator, self.select(**part))
 
     @verb
     async def operating_points(
         self,
         *,
         max_points: int | None = None,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
+        **part: Unpack[Part],
     ) -> OperatingPoints:
         """Return the operating points: all of them, or as many as a plot needs.
 
@@ -250,27 +231,13 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
         if max_points is None:
-            state = await self._connection.ask(
-                calls.evaluator(selection, self._connection.revision)
-            )
+            state = await self._ask(calls.evaluator, self.select(**part))
             return state.operating_points()
-        return await self._connection.ask(
-            calls.operating_points(selection, self._connection.revision, max_points)
-        )
+        return await self._ask(calls.operating_points, self.select(**part), max_points)
 
     @verb
-    async def roc_hull(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-    ) -> RocHull:
+    async def roc_hull(self, **part: Unpack[Part]) -> RocHull:
         """Return the vertices of the ROC hull, which also define the achievable PR curve.
 
         Parameters
@@ -283,20 +250,14 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
+        return await self._ask(calls.roc_hull, self.select(**part))
 
     @verb
     async def report(
         self,
         *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
         level: float = 0.95,
+        **part: Unpack[Part],
     ) -> str:
         """Return a printable report: one HTML file without scripts that opens without a server.
 
@@ -315,12 +276,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return await self._connection.ask(
-            calls.report(selection, self._connection.revision, level=level)
-        )
+        return await self._ask(calls.report, self.select(**part), level=level)
 
     @verb
     async def reliability(
@@ -328,11 +284,8 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         bins: int = 10,
         *,
         strategy: Literal["width", "mass"] = "width",
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
         level: float = 0.95,
+        **part: Unpack[Part],
     ) -> StreamReliability:
         """Return whether scores are probabilities: the reliability table and its figures.
 
@@ -354,13 +307,8 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return await self._connection.ask(
-            calls.reliability(
-                selection, self._connection.revision, bins, strategy=strategy, level=level
-            )
+        return await self._ask(
+            calls.reliability, self.select(**part), bins, strategy=strategy, level=level
         )
 
     @verb
@@ -406,7 +354,8 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = calls.series_selection(self.name, start, end, segment, mature_after)
+        time_range(start, end)
+        selection = self.select(window=(start, end), segment=segment, mature_after=mature_after)
         return await self._connection.ask_pages(
             calls.series(
                 selection,
@@ -456,15 +405,13 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             As `snapshot`.
         """
         selection = self.select(window=window, half_life=half_life, mature_after=mature_after)
-        return await self._connection.ask(
-            calls.rank_segments(
-                selection,
-                self._connection.revision,
-                key,
-                metric=metric,
-                level=level,
-                min_references=min_references,
-            )
+        return await self._ask(
+            calls.rank_segments,
+            selection,
+            key,
+            metric=metric,
+            level=level,
+            min_references=min_references,
         )
 
     @verb
@@ -514,15 +461,13 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             When the token lacks the scope ``sample``: ids may be personal data.
         """
         selection = self.select(window=window, segment=segment, mature_after=mature_after)
-        return await self._connection.ask(
-            calls.sample_for_labels(
-                selection,
-                self._connection.revision,
-                size,
-                metric=metric,
-                threshold=threshold,
-                prevalence=prevalence,
-                seed=seed,
-                draw_ids=draw_ids,
-            )
+        return await self._ask(
+            calls.sample_for_labels,
+            selection,
+            size,
+            metric=metric,
+            threshold=threshold,
+            prevalence=prevalence,
+            seed=seed,
+            draw_ids=draw_ids,
         )

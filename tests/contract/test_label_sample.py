@@ -28,7 +28,7 @@ from streameval.client import (
     PreconditionError,
 )
 from streameval.client._wire import calls
-from streameval.client._wire.decode import read_label_sample, read_snapshot
+from streameval.client._wire.decode import read_snapshot
 from streameval.v1 import (
     ingest_pb2,
     ingest_pb2_grpc,
@@ -162,7 +162,7 @@ def test_a_draw_is_repeated_from_the_log(service: Service, client: Client) -> No
     assert found.window is not None
     stream.label(found.ids[0], True)
     client.flush()
-    request = calls.sample_request(
+    call = calls.sample_for_labels(
         stream.select(window=found.window),
         0,
         40,
@@ -173,14 +173,14 @@ def test_a_draw_is_repeated_from_the_log(service: Service, client: Client) -> No
         draw_ids=True,
     )
     again, now = (
-        read_label_sample(sample_then(service.directory, revision, request))
+        call.read(sample_then(service.directory, revision, call.request))
         for revision in (found.revision, None)
     )
     assert again == found
     assert now.revision > found.revision
     assert found.ids[0] not in now.ids
     with pytest.raises(RequestError, match="there was no stream again at revision 1"):
-        sample_then(service.directory, 1, request)
+        sample_then(service.directory, 1, call.request)
 
 
 @pytest.mark.parametrize("transport", ["client", "grpc"])

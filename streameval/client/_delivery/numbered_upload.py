@@ -255,7 +255,7 @@ class NumberedUpload:
             self._is_unanswered = False
             requests = self._requests(self._stream)
         try:
-            call = self._transport.ingest().Ingest(requests, metadata=self._transport.metadata)
+            call = self._transport.ingest_stub.Ingest(requests, metadata=self._transport.metadata)
             with self._changed:
                 self._call = call
                 if self._is_stopping:

@@ -154,7 +154,8 @@ class Worker:
             requests = _Requests(self, self._delivery.open(time.monotonic()))
         try:
             try:
-                call = self._transport.ingest().Ingest(requests, metadata=self._transport.metadata)
+                transport = self._transport
+                call = transport.ingest_stub.Ingest(requests, metadata=transport.metadata)
             except RuntimeError:
                 # A process that is ending starts no thread (Python 3.12), and gRPC needs one.
                 return self._send_without_stream(requests)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import real, shown
+from streameval.client._wire.reader import read, reads
 from streameval.client._wire.selection import duration, time_range
 from streameval.v1 import alarm_pb2
-
-if TYPE_CHECKING:
-    from streameval.v1 import stream_pb2
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,24 +102,8 @@ class AlarmSettings(Result):
         }
 
 
-def read_settings(message: stream_pb2.StreamSettings) -> AlarmSettings | None:
-    """Return a stream's settings of alarms; None where it has none."""
-    if not message.HasField("alarms"):
-        return None
-    given = message.alarms
-    return AlarmSettings(
-        watches={each.name: each.tolerance for each in given.watches},
-        mean_time_to_false_alarm=given.mean_time_to_false_alarm.ToMicroseconds() * _MICROSECOND,
-        pane=given.pane.ToMicroseconds() * _MICROSECOND,
-        maturity=given.maturity.ToMicroseconds() * _MICROSECOND,
-        reference=(
-            (given.reference.start_time.ToDatetime(UTC), given.reference.end_time.ToDatetime(UTC))
-            if given.HasField("reference")
-            else None
-        ),
-        label_wait=(
-            given.label_wait.ToMicroseconds() * _MICROSECOND
-            if given.HasField("label_wait")
-            else None
-        ),
+@reads(alarm_pb2.AlarmSettings)
+def _read_settings(message: alarm_pb2.AlarmSettings) -> AlarmSettings:
+    return read(
+        message, AlarmSettings, watches={each.name: each.tolerance for each in message.watches}
     )

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import shown
-from streameval._drift.alarm import Alarm, DriftedSegment, First
+from streameval._drift.alarm import Alarm, DriftedSegment
 from streameval._drift.change import LEVEL
 from streameval._uncertainty.interval import Interval
-from streameval.client._wire.calls import Call, PagedCall
+from streameval.client._wire.answers import plain_values
+from streameval.client._wire.calls import Call, PagedCall, all_pages
+from streameval.client._wire.reader import read, reads
 from streameval.v1 import alarm_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from google.protobuf.message import Message
+    from datetime import datetime
 
 _PAGE_SIZE: Final = 1_000
 
 AlarmState = Literal["waiting", "watching", "firing"]
-STATES: dict[int, AlarmState] = {
-    alarm_pb2.ALARM_STATE_WAITING: "waiting",
-    alarm_pb2.ALARM_STATE_WATCHING: "watching",
-    alarm_pb2.ALARM_STATE_FIRING: "firing",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,17 +86,7 @@ class AlarmStatus(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values that JSON has."""
-        since = self.watching_since
-        return {
-            "stream": self.stream,
-            "state": self.state,
-            "waits_for": self.waits_for,
-            "reference": [at.isoformat() for at in self.reference],
-            "watching_since": None if since is None else since.isoformat(),
-            "evidence": dict(self.evidence),
-            "alarms": [each.to_dict() for each in self.alarms],
-            "left_out": self.left_out,
-        }
+        return plain_values(self)
 
 
 def list_alarms(stream: str, prefix: str, *, open_only: bool) -> PagedCall[list[AlarmStatus]]:
@@ -108,15 +94,8 @@ def list_alarms(stream: str, prefix: str, *, open_only: bool) -> PagedCall[list[
     request = alarm_pb2.ListAlarmsRequest(
         stream=stream, prefix=prefix, open_only=open_only, page_size=_PAGE_SIZE
     )
-    found: list[AlarmStatus] = []
-    while True:
-        response: alarm_pb2.ListAlarmsResponse = yield Call(
-            "StreamService", "ListAlarms", request, lambda response: response
-        )
-        found += map(_read_status, response.statuses)
-        if not response.next_page_token:
-            return found
-        request.page_token = response.next_page_token
+    pages = yield from all_pages(request)
+    return [_read_status(each) for page in pages for each in page.statuses]
 
 
 def acknowledge_alarm(stream: str, number: int) -> Call[StreamAlarm]:
@@ -125,66 +104,30 @@ def acknowledge_alarm(stream: str, number: int) -> Call[StreamAlarm]:
         message = f"number must be an alarm's number, got {shown(number)}"
         raise InvalidInputError(message, field="number")
     request = alarm_pb2.AcknowledgeAlarmRequest(stream=stream, number=number)
-    return Call(
-        "StreamService",
-        "AcknowledgeAlarm",
-        request,
-        lambda response: _read_alarm(response.alarm),
-    )
+    return Call(request, lambda response: _read_alarm(response.alarm))
 
 
-def _read_status(message: alarm_pb2.AlarmStatus) -> AlarmStatus:
-    since = _time(message, "watching_since") if message.HasField("watching_since") else None
-    return AlarmStatus(
-        stream=message.stream,
-        state=STATES[message.state],
-        waits_for=message.waits_for,
-        reference=(_time(message.reference, "start_time"), _time(message.reference, "end_time")),
-        watching_since=since,
-        evidence={each.watch: each.share for each in message.evidence},
-        alarms=tuple(map(_read_alarm, message.alarms)),
-        left_out=message.left_out,
-    )
-
-
+@reads(alarm_pb2.Alarm)
 def _read_alarm(message: alarm_pb2.Alarm) -> StreamAlarm:
-    directions: dict[str, Literal["fell", "rose"]] = {"fell": "fell", "rose": "rose"}
-    first: dict[str, First] = {each: each for each in ("scores", "labels", "neither")}
-    optional = {
-        name: _time(message, name) if message.HasField(name) else None
-        for name in ("scores_changed_at", "labels_changed_at", "acknowledged_at")
-    }
-    return StreamAlarm(
-        number=message.number,
-        watch=message.watch,
-        changed=message.changed,
-        direction=directions[message.direction],
-        raised_at=_time(message, "raised_at"),
-        since=_time(message, "since"),
-        earliest=_time(message.since_limits, "start_time"),
-        latest=_time(message.since_limits, "end_time"),
-        reference=message.reference,
-        value=_interval(message.value),
-        difference=_interval(message.difference),
-        segments=tuple(
-            DriftedSegment(f"{each.segment.key}={each.segment.value}", each.e_value)
-            for each in message.segments
-        ),
-        changed_first=first[message.changed_first],
-        look_at=message.look_at,
-        repeats=message.repeats,
-        last_at=_time(message, "last_at"),
-        stream=message.stream,
-        id=message.id,
-        delivered=message.delivered,
-        **optional,
+    limits = message.since_limits
+    return read(
+        message,
+        StreamAlarm,
+        earliest=limits.start_time.ToDatetime(UTC),
+        latest=limits.end_time.ToDatetime(UTC),
     )
 
 
+@reads(alarm_pb2.AlarmFigure)
 def _interval(message: alarm_pb2.AlarmFigure) -> Interval:
     return Interval(message.lower, message.upper, LEVEL, "blocks", message.estimate)
 
 
-def _time(message: Message, name: str) -> datetime:
-    found: datetime = getattr(message, name).ToDatetime(UTC)
-    return found
+@reads(alarm_pb2.DriftedSegment)
+def _segment(message: alarm_pb2.DriftedSegment) -> DriftedSegment:
+    return DriftedSegment(f"{message.segment.key}={message.segment.value}", message.e_value)
+
+
+def _read_status(message: alarm_pb2.AlarmStatus) -> AlarmStatus:
+    evidence = {each.watch: each.share for each in message.evidence}
+    return read(message, AlarmStatus, evidence=evidence)

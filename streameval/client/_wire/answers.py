@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.coverage import Coverage
@@ -13,8 +15,7 @@ from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime, timedelta
+    from collections.abc import Iterator
 
     from streameval._metrics.reliability import ReliabilityTable
     from streameval._projection.projection import ProjectedFigure
@@ -23,8 +24,34 @@ if TYPE_CHECKING:
     from streameval._uncertainty.interval import Interval
     from streameval.client._wire.alarm_settings import AlarmSettings
 
-    Span = tuple[datetime, datetime] | None
-    """[start, end) in whole panes, in UTC; None is all time."""
+    Span = tuple[datetime, datetime]
+    """[start, end) in whole panes, in UTC."""
+
+
+def plain_values(answer: Any) -> dict[str, Any]:
+    """Return an answer, and the values that it holds, as what JSON can hold; None for nan."""
+    return {each.name: _plain(getattr(answer, each.name)) for each in fields(answer)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return plain_values(value)
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, datetime | timedelta):
+        return value.isoformat() if isinstance(value, datetime) else value.total_seconds()
+    return plain(value) if isinstance(value, float) else value
+
+
+def _plain_band(band: ScoreBand | SampledBand) -> dict[str, Any]:
+    """Return a band of score; no limit is None."""
+    limits = {"lower": band.lower, "upper": band.upper}
+    no_limit = {name: None for name, value in limits.items() if math.isinf(value)}
+    return plain_values(band) | no_limit
 
 
 _TABLE_COLUMNS = ("lower", "upper", "counts", "positives", "mean_score", "observed_rate")
@@ -52,16 +79,8 @@ class StreamCoverage(Coverage):
         """Return everything as plain values that JSON can hold; delays in seconds."""
         return {
             **Coverage.to_dict(self),
-            "delays": {str(q): delay.total_seconds() for q, delay in self.delays.items()},
-            "bands": [
-                {
-                    "lower": band.lower if math.isfinite(band.lower) else None,
-                    "upper": band.upper if math.isfinite(band.upper) else None,
-                    "predictions": band.predictions,
-                    "labelled": band.labelled,
-                }
-                for band in self.bands
-            ],
+            "delays": _plain(self.delays),
+            "bands": [_plain_band(band) for band in self.bands],
         }
 
 
@@ -95,17 +114,7 @@ class StreamProjection(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold; nan is None."""
-        return {
-            "assumption": self.assumption,
-            "labelled_share": _plain(self.labelled_share),
-            "prevalence": _plain(self.prevalence),
-            "fit": _plain(self.fit),
-            "figures": [each.to_dict() for each in self.figures],
-        }
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else value
+        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,8 +139,8 @@ class StreamComparison(Comparison):
 
     revision: int
     complement: bool
-    window_a: Span
-    window_b: Span
+    window_a: Span | None
+    window_b: Span | None
     coverage_a: StreamCoverage | None
     coverage_b: StreamCoverage | None
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
@@ -192,7 +201,7 @@ class SegmentRanking(Result):
 
     segments: tuple[RankedSegment, ...]
     revision: int
-    window: Span = None
+    window: Span | None = None
     coverage: StreamCoverage | None = None
     warnings: tuple[str, ...] = ()
     prevalence: float | None = None
@@ -236,7 +245,7 @@ class StreamLabelSample(Result):
     label_probabilities: tuple[float, ...] = field(repr=False)
     is_proportional: bool
     revision: int
-    window: Span
+    window: Span | None
     seed: int
     warnings: tuple[str, ...] = ()
 
@@ -257,19 +266,13 @@ class StreamLabelSample(Result):
         """Return everything as plain values that JSON can hold; infinite limits are None."""
         return {
             "revision": self.revision,
-            "window": None if self.window is None else [each.isoformat() for each in self.window],
+            "window": _plain(self.window),
             "metric": self.metric,
             "size": self.size,
             "seed": self.seed,
             "is_proportional": self.is_proportional,
             "bands": [
-                {
-                    "lower": band.lower if math.isfinite(band.lower) else None,
-                    "upper": band.upper if math.isfinite(band.upper) else None,
-                    "waiting": band.waiting,
-                    "to_label": band.to_label,
-                    "label_probability": band.label_probability,
-                }
+                {**_plain_band(band), "label_probability": band.label_probability}
                 for band in self.bands
             ],
             "ids": [
@@ -320,7 +323,7 @@ class StreamReliability(Result):
     observed_expected_ratio: Interval
     brier_score: float
     revision: int
-    window: Span = None
+    window: Span | None = None
     coverage: StreamCoverage | None = None
     resolution: int | None = None
     warnings: tuple[str, ...] = ()
@@ -356,8 +359,8 @@ class StreamReliability(Result):
                 for name, interval in intervals.items()
             },
             "brier_score": plain(self.brier_score),
-            "window": None if self.window is None else [time.isoformat() for time in self.window],
-            "coverage": None if self.coverage is None else self.coverage.to_dict(),
+            "window": _plain(self.window),
+            "coverage": _plain(self.coverage),
             "warnings": list(self.warnings),
         }
 

@@ -40,19 +40,19 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
 
     def ingest(self) -> Any:
         """Open an Ingest stream; return its call."""
-        return self._method("IngestService", "Ingest")(metadata=self.metadata)
+        return self.ingest_stub.Ingest(metadata=self.metadata)
 
     async def ask(self, call: Call[A], timeout_s: float | None) -> A:
         """Make a call; return its result, or raise the server's error."""
-        method = self._method(call.service, call.method)
-        if call.is_streamed:
+        method = self._method(call.method)
+        if call.method.server_streaming:
             responses = self._streamed(method, call.request, timeout_s)
             return call.read([response async for response in responses])
         return call.read(await self._unary(method, call.request, timeout_s))
 
     async def watch(self, call: Call[A]) -> AsyncIterator[A]:
         """Make a call; yield a result for each response until the server or the caller ends it."""
-        method = self._method(call.service, call.method)
+        method = self._method(call.method)
         async for response in self._streamed(method, call.request, None):
             if response.ByteSize():  # not a heartbeat
                 yield call.read(response)
@@ -61,7 +61,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
     ) -> ingest_pb2.MergeResponse:
         """Send a merge; return the response, or raise the server's error."""
-        return await self._unary(self._method("IngestService", "Merge"), requests, timeout_s)
+        return await self._unary(self.ingest_stub.Merge, requests, timeout_s)
 
     def end_stream(self, call: Any) -> None:
         """End a stream, if it has not ended."""

@@ -17,31 +17,30 @@ from streameval._common.values import shown
 from streameval._counts.columns import check_count
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
-from streameval.client._wire.selection import Selection, check_names, duration, time_range
+from streameval.client._wire.answers import SegmentRanking, StreamInfo
+from streameval.client._wire.reader import read
+from streameval.client._wire.selection import Selection, check_names, duration
+from streameval.client._wire.settings import NewSettings, set_settings
 from streameval.client._wire.stream_series import read_series
-from streameval.client._wire.stream_settings import settings_message
-from streameval.v1 import query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
-    from google.protobuf.message import Message
+    from google.protobuf.descriptor import MethodDescriptor
 
     from streameval._metrics.curves import RocHull
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval.client._wire.answers import (
-        SegmentRanking,
         StreamComparison,
-        StreamInfo,
         StreamLabelSample,
         StreamReliability,
     )
     from streameval.client._wire.stream_series import StreamSeries
 
 A = TypeVar("A")
-Service = Literal["QueryService", "StreamService", "IngestService", "AdminService", "PairService"]
 
 PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""
@@ -58,26 +57,49 @@ _STRATEGIES = {
 }
 
 
+_METHODS = {
+    method.input_type.full_name: method
+    for module in (admin_pb2, pair_pb2, query_pb2, stream_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""Each method of the server, by the name of its request: no two have the same."""
+
+
+def _same(response: Any) -> Any:
+    return response
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[A]):
-    """One call of a method of the server.
+    """One call of the method of the server that takes this request.
 
     Attributes
     ----------
-    service, method : str
     request : Message
     read : callable
         Returns the result, given the response, or the list of responses if they
-        are streamed.
-    is_streamed : bool
-        Whether the server streams its responses.
+        are streamed. By default the response is the result.
     """
 
-    service: Service
-    method: str
-    request: Message
-    read: Callable[[Any], A]
-    is_streamed: bool = False
+    request: Any
+    read: Callable[[Any], A] = _same
+
+    @property
+    def method(self) -> MethodDescriptor:
+        """The method of the server."""
+        found: MethodDescriptor = _METHODS[self.request.DESCRIPTOR.full_name]
+        return found
+
+
+def all_pages(request: Any) -> PagedCall[list[Any]]:
+    """Return the calls for all pages of an answer, and their responses."""
+    responses: list[Any] = []
+    while True:
+        responses.append((yield Call(request)))
+        if not responses[-1].next_page_token:
+            return responses
+        request.page_token = responses[-1].next_page_token
 
 
 # --- Queries of one stream ----------------------------------------------------------------------
@@ -86,11 +108,11 @@ class Call(Generic[A]):
 def snapshot(
     selection: Selection,
     revision: int,
-    metrics: Iterable[str] | None,
+    metrics: Iterable[str] | None = None,
     *,
-    level: float,
-    anytime: bool,
-    projection: bool,
+    level: float = 0.95,
+    anytime: bool = False,
+    projection: bool = False,
 ) -> Call[Snapshot]:
     """Return the call for figures."""
     request = query_pb2.GetSnapshotRequest(
@@ -100,23 +122,14 @@ def snapshot(
         anytime=anytime,
         projection=projection,
     )
-    return Call(
-        "QueryService",
-        "GetSnapshot",
-        request,
-        lambda response: decode.read_snapshot(response.snapshot),
-    )
+    return Call(request, lambda response: decode.read_snapshot(response.snapshot))
 
 
 def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
     """Return the call for the state."""
-    request = query_pb2.GetStateRequest(selection=selection.to_message(revision))
     return Call(
-        "QueryService",
-        "GetState",
-        request,
+        query_pb2.GetStateRequest(selection=selection.to_message(revision)),
         lambda pieces: Evaluator.from_bytes(b"".join(piece.data for piece in pieces)),
-        is_streamed=True,
     )
 
 
@@ -130,21 +143,20 @@ def operating_points(selection: Selection, revision: int, max_points: int) -> Ca
         kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
         max_points=max_points,
     )
-    return Call("QueryService", "GetCurve", request, decode.read_points)
+    return Call(request, decode.read_points)
 
 
 def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
     """Return the call for the hull."""
-    request = query_pb2.GetCurveRequest(
-        selection=selection.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
-    )
-    return Call("QueryService", "GetCurve", request, decode.read_hull)
+    message = selection.to_message(revision)
+    request = query_pb2.GetCurveRequest(selection=message, kind=query_pb2.CURVE_KIND_HULL)
+    return Call(request, decode.read_hull)
 
 
 def report(selection: Selection, revision: int, *, level: float) -> Call[str]:
     """Return the call for a printable report."""
     request = query_pb2.GetReportRequest(selection=selection.to_message(revision), level=level)
-    return Call("QueryService", "GetReport", request, lambda response: str(response.html))
+    return Call(request, lambda response: str(response.html))
 
 
 def reliability(
@@ -167,12 +179,7 @@ def reliability(
         strategy=_STRATEGIES[strategy],
         level=level,
     )
-    return Call(
-        "QueryService",
-        "GetReliability",
-        request,
-        lambda response: decode.read_reliability(response, level),
-    )
+    return Call(request, lambda response: decode.read_reliability(response, level))
 
 
 def series(
@@ -195,15 +202,7 @@ def series(
         projection=projection,
         min_positives=check_count(min_positives, field="min_positives"),
     )
-    pages: list[query_pb2.ListWindowsResponse] = []
-    while True:
-        response: query_pb2.ListWindowsResponse = yield Call(
-            "QueryService", "ListWindows", request, _identity
-        )
-        pages.append(response)
-        if not response.next_page_token:
-            return read_series(pages, request.metrics, level)
-        request.page_token = response.next_page_token
+    return read_series((yield from all_pages(request)), request.metrics, level)
 
 
 def watch(
@@ -225,13 +224,7 @@ def watch(
     if min_interval is not None:
         request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
     request.heartbeat.FromMilliseconds(_HEARTBEAT_MS)
-    return Call(
-        "QueryService",
-        "WatchSnapshot",
-        request,
-        lambda response: decode.read_snapshot(response.snapshot),
-        is_streamed=True,
-    )
+    return Call(request, lambda response: decode.read_snapshot(response.snapshot))
 
 
 def rank_segments(
@@ -251,7 +244,7 @@ def rank_segments(
         level=level,
         min_references=check_count(min_references, field="min_references"),
     )
-    return Call("QueryService", "RankSegments", request, decode.read_ranking)
+    return Call(request, lambda response: read(response, SegmentRanking))
 
 
 def sample_for_labels(
@@ -265,62 +258,26 @@ def sample_for_labels(
     seed: int | None,
     draw_ids: bool,
 ) -> Call[StreamLabelSample]:
-    """Return the call for what to label next."""
-    request = sample_request(
-        selection,
-        revision,
-        size,
-        metric=metric,
-        threshold=threshold,
-        prevalence=prevalence,
-        seed=seed,
-        draw_ids=draw_ids,
-    )
-    return Call("QueryService", "SampleForLabels", request, decode.read_label_sample)
-
-
-def sample_request(
-    selection: Selection,
-    revision: int,
-    size: int,
-    *,
-    metric: str,
-    threshold: float | None,
-    prevalence: float | None,
-    seed: int | None,
-    draw_ids: bool,
-) -> query_pb2.SampleForLabelsRequest:
-    """Return the request for what to label next; None leaves a field out."""
-    return query_pb2.SampleForLabelsRequest(
+    """Return the call for what to label next; None leaves a field out."""
+    request = query_pb2.SampleForLabelsRequest(
         selection=selection.to_message(revision),
-        size=_checked_integer(size, "size", least=1, bits=32),
+        size=check_integer(size, "size", least=1, bits=32),
         metric=metric,
         threshold=threshold,
         prevalence=prevalence,
-        seed=None if seed is None else _checked_integer(seed, "seed", least=0, bits=64),
+        seed=None if seed is None else check_integer(seed, "seed", least=0, bits=64),
         draw_ids=draw_ids,
     )
+    return Call(request, decode.read_label_sample)
 
 
-def _checked_integer(value: int, field: str, *, least: int, bits: int) -> int:
+def check_integer(value: int, field: str, *, least: int, bits: int) -> int:
     """Return an integer that a field of the request holds, or refuse it."""
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if not is_integer or not least <= value < 1 << bits:
         message = f"{field} must be an integer from {least} to 2^{bits} - 1, got {shown(value)}"
         raise InvalidInputError(message, field=field)
     return value
-
-
-def series_selection(
-    stream: str,
-    start: datetime,
-    end: datetime,
-    segment: tuple[str, str] | None,
-    mature_after: timedelta | None,
-) -> Selection:
-    """Return the selection of a time series."""
-    time_range(start, end)
-    return Selection(stream=stream, window=(start, end), segment=segment, mature_after=mature_after)
 
 
 # --- Comparison, and the management of streams --------------------------------------------------
@@ -339,74 +296,62 @@ def compare(
     request = query_pb2.CompareStreamsRequest(
         a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
     )
+    set_prevalence(request, prevalence, default="common")
+    return Call(request, decode.read_comparison)
+
+
+def set_prevalence(request: Any, prevalence: float | str, *, default: str) -> None:
+    """Set the prevalence of a comparison: a number, the default's, or each side's own."""
     if prevalence == "own":
         request.own_prevalence = True
-    elif prevalence != "common":
+    elif prevalence != default:
         if isinstance(prevalence, str) or not 0 < prevalence < 1:
-            raise InvalidInputError(
-                f"prevalence must be 'common', 'own' or between 0 and 1, got {prevalence!r:.60}",
-                field="prevalence",
+            message = (
+                f"prevalence must be {default!r}, 'own' or between 0 and 1, got {shown(prevalence)}"
             )
+            raise InvalidInputError(message, field="prevalence")
         request.prevalence = prevalence
-    return Call("QueryService", "CompareStreams", request, decode.read_comparison)
 
 
 def create_stream(
     name: str, settings: Mapping[str, Any], *, request_id: str = ""
 ) -> Call[stream_pb2.CreateStreamResponse]:
     """Return the call that creates a stream; the same `request_id` creates it once."""
-    stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
-    request = stream_pb2.CreateStreamRequest(stream=stream, request_id=request_id or _request_id())
-    return Call("StreamService", "CreateStream", request, _identity)
+    request = stream_pb2.CreateStreamRequest(request_id=request_id or new_request_id())
+    request.stream.name = name
+    set_settings(request.stream.settings, NewSettings.__annotations__, settings)
+    return Call(request)
 
 
 def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.UpdateStreamResponse]:
     """Return the call that changes the given settings."""
     if not settings:
         raise InvalidInputError("give at least one setting to change", field="settings")
-    request = stream_pb2.UpdateStreamRequest(
-        stream=stream_pb2.Stream(name=name, settings=settings_message(settings)),
-        request_id=_request_id(),
-    )
+    request = stream_pb2.UpdateStreamRequest(request_id=new_request_id())
+    request.stream.name = name
+    set_settings(request.stream.settings, NewSettings.__annotations__, settings)
     request.update_mask.paths.extend(f"settings.{key}" for key in settings)
-    return Call("StreamService", "UpdateStream", request, _identity)
+    return Call(request)
 
 
 def get_stream(name: str) -> Call[StreamInfo]:
     """Return the call for a stream's description."""
     request = stream_pb2.GetStreamRequest(name=name)
-    return Call(
-        "StreamService",
-        "GetStream",
-        request,
-        lambda response: decode.read_info(response.stream),
-    )
+    return Call(request, lambda response: read(response.stream, StreamInfo))
 
 
 def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
     """Return the calls for the list of streams, page by page."""
     request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
-    found: list[StreamInfo] = []
-    while True:
-        response: stream_pb2.ListStreamsResponse = yield Call(
-            "StreamService", "ListStreams", request, _identity
-        )
-        found += map(decode.read_info, response.streams)
-        if not response.next_page_token:
-            return found
-        request.page_token = response.next_page_token
+    pages = yield from all_pages(request)
+    return [read(each, StreamInfo) for page in pages for each in page.streams]
 
 
 def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
     """Return the call that deletes a stream."""
-    request = stream_pb2.DeleteStreamRequest(name=name, request_id=_request_id())
-    return Call("StreamService", "DeleteStream", request, _identity)
+    return Call(stream_pb2.DeleteStreamRequest(name=name, request_id=new_request_id()))
 
 
-def _request_id() -> str:
+def new_request_id() -> str:
     """Return the id of a change, with which gRPC may send it again."""
     return str(uuid.uuid4())
-
-
-def _identity(response: A) -> A:
-    return response

@@ -10,7 +10,9 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._time.times import to_us
+from streameval.client._wire.answers import plain_values
 from streameval.client._wire.calls import Call
+from streameval.client._wire.reader import read, reads
 from streameval.v1 import mark_pb2
 
 if TYPE_CHECKING:
@@ -39,12 +41,7 @@ class StreamMark(Result):
 
     def to_dict(self) -> dict[str, object]:
         """Return it as values that JSON has, with times in ISO 8601."""
-        return {
-            "number": self.number,
-            "time": self.time.isoformat(),
-            "text": self.text,
-            "created": self.created.isoformat(),
-        }
+        return plain_values(self)
 
 
 def create_mark(stream: str, text: str, at: datetime | None) -> Call[StreamMark]:
@@ -52,7 +49,7 @@ def create_mark(stream: str, text: str, at: datetime | None) -> Call[StreamMark]
     request = mark_pb2.CreateMarkRequest(stream=stream, text=text)
     if at is not None:
         request.time.FromMicroseconds(to_us(at, field="at"))
-    return Call("StreamService", "CreateMark", request, lambda response: _read_mark(response.mark))
+    return Call(request, lambda response: _read_mark(response.mark))
 
 
 def list_marks(stream: str, start: datetime | None, end: datetime | None) -> Call[list[StreamMark]]:
@@ -62,12 +59,7 @@ def list_marks(stream: str, start: datetime | None, end: datetime | None) -> Cal
         request.start_time.FromMicroseconds(to_us(start, field="start"))
     if end is not None:
         request.end_time.FromMicroseconds(to_us(end, field="end"))
-    return Call(
-        "StreamService",
-        "ListMarks",
-        request,
-        lambda response: [_read_mark(each) for each in response.marks],
-    )
+    return Call(request, lambda response: [_read_mark(each) for each in response.marks])
 
 
 def delete_mark(stream: str, number: int) -> Call[int]:
@@ -77,13 +69,9 @@ def delete_mark(stream: str, number: int) -> Call[int]:
             f"number must be a mark's number, got {shown(number)}", field="number"
         )
     request = mark_pb2.DeleteMarkRequest(stream=stream, number=number)
-    return Call("StreamService", "DeleteMark", request, lambda response: int(response.revision))
+    return Call(request, lambda response: int(response.revision))
 
 
+@reads(mark_pb2.Mark)
 def _read_mark(message: mark_pb2.Mark) -> StreamMark:
-    return StreamMark(
-        message.number,
-        message.time.ToDatetime(UTC),
-        message.text,
-        message.create_time.ToDatetime(UTC),
-    )
+    return read(message, StreamMark, created=message.create_time.ToDatetime(UTC))

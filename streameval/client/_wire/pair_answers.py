@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.result import Result
-from streameval._snapshot import plain
 from streameval._uncertainty.compare import Comparison
+from streameval.client._wire.answers import plain_values
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from streameval._uncertainty.interval import Interval
     from streameval.client._wire.answers import Span
 
@@ -248,7 +249,7 @@ class PairComparison(Comparison):
     labels_needed: int | None
     coverage: PairCoverage
     disagreement: Disagreement | None
-    window: Span
+    window: Span | None
     segment: tuple[str, str] | None
     in_cells: bool
     segments: tuple[PairComparison, ...] = ()
@@ -278,20 +279,3 @@ class PairComparison(Comparison):
         if self.disagreement is not None:
             lines.append(self.disagreement.sentence(self.names))
         return "\n".join((*lines, *self.warnings))
-
-
-def plain_values(answer: PairInfo | Comparison) -> dict[str, Any]:
-    """Return an answer, and the values that it holds, as what JSON can hold; None for nan."""
-    return {each.name: _plain(getattr(answer, each.name)) for each in fields(answer)}
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return plain(value) if isinstance(value, float) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 Window = timedelta | tuple[datetime, datetime] | int | None
 """The last hour, a span [start, end), the last n labelled cases, or all time."""
+
+
+class Part(TypedDict, total=False):
+    """Which cases of a stream a verb is about, as of `Selection`; all of them by default."""
+
+    window: Window
+    half_life: timedelta | None
+    segment: tuple[str, str] | None
+    mature_after: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

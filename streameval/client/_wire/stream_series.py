@@ -10,7 +10,8 @@ from streameval._common.result import Result
 from streameval._metric_registry import Place
 from streameval._snapshot import Snapshot
 from streameval._uncertainty.fall import find_fall
-from streameval.client._wire import decode
+from streameval.client._wire.decode import read_snapshot
+from streameval.client._wire.reader import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,21 +72,13 @@ def read_series(
 
     The server's answer about a fall is of a page's rows: of several pages it is found here.
     """
-    snapshots = [decode.read_snapshot(each) for page in pages for each in page.snapshots]
+    snapshots = [read_snapshot(each) for page in pages for each in page.snapshots]
     if len(pages) == 1:
-        return StreamSeries(snapshots, fall=_read_fall(pages[0]))
+        page = pages[0]
+        fall = read(page.fall, StreamFall) if page.HasField("fall") else None
+        return StreamSeries(snapshots, fall=fall)
     metric = names[0] if names else Place.MONITOR.names()[0]
     return StreamSeries(snapshots, fall=_find_fall(snapshots, metric, level))
-
-
-def _read_fall(page: query_pb2.ListWindowsResponse) -> StreamFall | None:
-    if not page.HasField("fall"):
-        return None
-    fall = page.fall
-    step, since = decode.read_span(fall, "step"), decode.read_span(fall, "since")
-    assert step is not None
-    assert since is not None
-    return StreamFall(step, since, fall.difference, fall.p_value)
 
 
 def _find_fall(snapshots: Sequence[Snapshot], metric: str, level: float) -> StreamFall | None:

@@ -11,14 +11,16 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import shown
 from streameval._snapshot import plain
-from streameval.client._wire.alarms import STATES, AlarmState
+from streameval.client._wire.answers import plain_values
 from streameval.client._wire.calls import Call, PagedCall
-from streameval.client._wire.decode import read_comparison, read_snapshot
+from streameval.client._wire.decode import read_comparison, read_snapshot, read_span
+from streameval.client._wire.reader import label, read
 from streameval.client._wire.selection import duration
-from streameval.v1 import overview_pb2, query_pb2, types_pb2
+from streameval.v1 import alarm_pb2, overview_pb2, query_pb2, types_pb2
 
 if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
+    from streameval.client._wire.alarms import AlarmState
     from streameval.client._wire.answers import StreamComparison
 
 _PAGE_SIZE: Final = 1_000
@@ -86,44 +88,20 @@ class StreamSummary(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
-        return {
-            "stream": self.stream,
-            "group": self.group,
-            "snapshot": self.snapshot.to_dict(),
-            "threshold": self.threshold,
-            "change": None if self.change is None else _change_dict(self.change),
-            "compared_with": self.compared_with,
-            "evident": self.evident,
-            "no_change": self.no_change,
-            "alarm_state": self.alarm_state,
-            "open_alarms": self.open_alarms,
-            "open_watches": list(self.open_watches),
-            "newest": None if self.newest is None else self.newest.isoformat(),
-            "projected_at": None if self.projected_at is None else self.projected_at.isoformat(),
-            "outdated": self.outdated,
-            "problem": self.problem,
-        }
+        change = None if self.change is None else _change_dict(self.change)
+        return plain_values(self) | {"change": change}
+
+
+_CHANGE_FIELDS = ("metric", "level", "prevalence", "difference", "lower", "upper", "p_value")
 
 
 def _change_dict(change: StreamComparison) -> dict[str, Any]:
-    numbers = {
-        "difference": change.difference,
-        "lower": change.lower,
-        "upper": change.upper,
-        "p_value": change.p_value,
-        "value": change.a.estimate,
-        "reference_value": change.b.estimate,
-    }
-    windows = {"window": change.window_a, "reference": change.window_b}
-    return {
-        "metric": change.metric,
-        "level": change.level,
-        "prevalence": change.prevalence,
-        **{name: plain(value) for name, value in numbers.items()},
-        **{
-            name: None if span is None else [at.isoformat() for at in span]
-            for name, span in windows.items()
-        },
+    values = plain_values(change)
+    return {name: values[name] for name in _CHANGE_FIELDS} | {
+        "value": plain(change.a.estimate),
+        "reference_value": plain(change.b.estimate),
+        "window": values["window_a"],
+        "reference": values["window_b"],
     }
 
 
@@ -189,47 +167,31 @@ def _pages(
     found: list[StreamSummary] = []
     while True:
         request.page_size = int(min(limit - len(found), _PAGE_SIZE))
-        response: overview_pb2.ListStreamSummariesResponse = yield Call(
-            "QueryService", "ListStreamSummaries", request, lambda response: response
-        )
+        response: overview_pb2.ListStreamSummariesResponse = yield Call(request)
         found += map(_read_summary, response.summaries)
         if not response.next_page_token or len(found) >= limit:
-            return RankedStreams(
-                summaries=found,
-                num_streams=response.num_streams,
-                num_alarms=response.num_alarms,
-                num_fallen=response.num_fallen,
-                num_failed=response.num_failed,
-                num_pending=response.num_pending,
-                num_outdated=response.num_outdated,
-                num_covered=response.num_covered,
-            )
+            return read(response, RankedStreams, summaries=found)
         request.page_token = response.next_page_token
 
 
 def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
-    change = message.change if message.HasField("change") else None
-    alarm = message.alarm if message.HasField("alarm") else None
-    return StreamSummary(
-        stream=message.stream,
-        group=message.group,
+    change, alarm = message.change, message.alarm
+    state = label(alarm_pb2.AlarmState.DESCRIPTOR, alarm.state).lower()
+    newest = read_span(message.newest_pane)[1] if message.HasField("newest_pane") else None
+    projected_at = message.projected_time.ToDatetime(UTC)
+    return read(
+        message,
+        StreamSummary,
         snapshot=_snapshot(message),
-        threshold=message.threshold if message.HasField("threshold") else None,
-        change=None if change is None else _comparison(message.revision, change),
-        compared_with=None if change is None else _REFERENCES.get(change.compared_with),
-        evident=message.change.evident,
-        no_change=message.change.reason,
-        alarm_state=None if alarm is None else STATES.get(alarm.state),
-        open_alarms=message.alarm.num_open,
-        open_watches=tuple(message.alarm.watches),
-        newest=message.newest_pane.end_time.ToDatetime(UTC)
-        if message.HasField("newest_pane")
-        else None,
-        projected_at=message.projected_time.ToDatetime(UTC)
-        if message.HasField("projected_time")
-        else None,
-        outdated=message.outdated,
-        problem=message.problem,
+        change=_comparison(message.revision, change) if message.HasField("change") else None,
+        compared_with=_REFERENCES.get(change.compared_with),
+        evident=change.evident,
+        no_change=change.reason,
+        alarm_state=state if alarm.state else None,
+        open_alarms=alarm.num_open,
+        open_watches=tuple(alarm.watches),
+        newest=newest,
+        projected_at=projected_at if message.HasField("projected_time") else None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import grpc
 from google.rpc import code_pb2
@@ -30,9 +30,10 @@ from streameval.v1 import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from google.protobuf.descriptor import MethodDescriptor
     from google.protobuf.message import Message
 
-    from streameval.client._wire.calls import Call, Service
+    from streameval.client._wire.calls import Call
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -146,10 +147,15 @@ class BaseTransport(Generic[C]):
         """Record that the server has answered."""
         self._has_answered = True
 
-    def _method(self, service: Service, method: str) -> Any:
+    @property
+    def ingest_stub(self) -> Any:
+        """The stub of the ingest service."""
+        return ingest_pb2_grpc.IngestServiceStub(cast("Any", self.channel()))
+
+    def _method(self, method: MethodDescriptor) -> Any:
         # One stub serves both kinds of channels.
-        stub: Callable[[Any], Any] = _STUBS[service]
-        return getattr(stub(self.channel()), method)
+        stub: Callable[[Any], Any] = _STUBS[method.containing_service.name]
+        return getattr(stub(self.channel()), method.name)
 
 
 class Transport(BaseTransport[grpc.Channel]):
@@ -163,17 +169,13 @@ class Transport(BaseTransport[grpc.Channel]):
         with self._lock:
             return super().channel()
 
-    def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
-        """Return the stub of the ingest service."""
-        return ingest_pb2_grpc.IngestServiceStub(self.channel())
-
     def ingest_batch(
         self, producer: str, epoch: int, batch: ingest_pb2.Batch
     ) -> ingest_pb2.IngestResponse:
         """Send one batch by a unary call; return the response that a stream would have sent."""
         request = ingest_pb2.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
         try:
-            reply = self._unary(self.ingest().IngestBatch, request, _BATCH_TIMEOUT_S)
+            reply = self._unary(self.ingest_stub.IngestBatch, request, _BATCH_TIMEOUT_S)
         except ClientError as error:
             if error.reason != "BATCH_REFUSED":
                 raise
@@ -192,14 +194,14 @@ class Transport(BaseTransport[grpc.Channel]):
 
     def ask(self, call: Call[A], timeout_s: float | None) -> A:
         """Make a call; return its result, or raise the server's error."""
-        method = self._method(call.service, call.method)
-        if call.is_streamed:
+        method = self._method(call.method)
+        if call.method.server_streaming:
             return call.read(list(self._streamed(method, call.request, timeout_s)))
         return call.read(self._unary(method, call.request, timeout_s))
 
     def watch(self, call: Call[A]) -> Iterator[A]:
         """Make a call; yield a result for each response until the server or the caller ends it."""
-        method = self._method(call.service, call.method)
+        method = self._method(call.method)
         for response in self._streamed(method, call.request, None):
             if response.ByteSize():  # not a heartbeat
                 yield call.read(response)
@@ -208,7 +210,8 @@ class Transport(BaseTransport[grpc.Channel]):
         self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
     ) -> ingest_pb2.MergeResponse:
         """Send a merge; return the response, or raise the server's error."""
-        return self._unary(self.ingest().Merge, requests, timeout_s)
+        merge: Callable[..., ingest_pb2.MergeResponse] = self.ingest_stub.Merge
+        return self._unary(merge, requests, timeout_s)
 
     def upload(
         self,
