@@ -150,9 +150,9 @@ class Grid:
 
 
 @lru_cache
-def _first_grid(tiers: tuple[Tier, ...]) -> tuple[Grid, int]:
-    """Return the grid at 1970, and until when it is constant."""
-    grid = Grid.at(tiers, 0)
+def _grid_at(tiers: tuple[Tier, ...], now_us: int) -> tuple[Grid, int]:
+    """Return the grid at a time, and until when it is constant; many streams ask for the same."""
+    grid = Grid.at(tiers, now_us)
     return grid, grid.until_us
 
 
@@ -204,7 +204,7 @@ class Panes(Generic[T]):
         self.now_us = 0
         self.tiers = tiers
         self._make = make
-        self.grid, self.until_us = _first_grid(tiers)
+        self.grid, self.until_us = _grid_at(tiers, 0)
         self._contents: dict[int, T] = {}
         # Ascending. A `SortedDict` takes 1 KB in each stream, and to insert a number that is not
         # the newest among thousands takes microseconds.
@@ -224,7 +224,7 @@ class Panes(Generic[T]):
 
     def grid_at(self, now_us: int) -> Grid:
         """Return the grid at this time or a later one. O(tiers)."""
-        return self.grid if now_us < self.until_us else Grid.at(self.tiers, now_us)
+        return self.grid if now_us < self.until_us else _grid_at(self.tiers, now_us)[0]
 
     def at(self, start_us: int) -> T:
         """Return the content of the pane that starts there, a new one if needed. O(1).
@@ -275,8 +275,8 @@ class Panes(Generic[T]):
         self.now_us = now_us
         if now_us < self.until_us:
             return False
-        before, self.grid = self.grid, self.grid_at(now_us)
-        self.until_us = self.grid.until_us
+        before = self.grid
+        self.grid, self.until_us = _grid_at(self.tiers, now_us)
         expired = self._starts_between(0, self.grid.oldest_us)
         self._drop(expired)
         changed = bool(expired)

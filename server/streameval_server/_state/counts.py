@@ -299,6 +299,21 @@ class StreamCounts:
         if effects:
             self._count_effects(Effects.concat(effects))
 
+    def settle(self, now_us: int) -> None:
+        """Count what was collected, unless all of it is in panes that are kept at a time.
+
+        Panes may coarsen before or after rows are counted in them: the counts are the same.
+        What stays is joined, so that small batches take no more than their rows.
+        """
+        oldest_us = max(self.store.floor_us, self.store.panes.grid_at(now_us).oldest_us)
+        if self.on_cases is not None or self._collected.span_us[0] < oldest_us:
+            self.count()
+            return
+        if len(self._cases) > 1:
+            self._cases = [TimedCases.concat(self._cases, None)]
+        if len(self._effects) > 1:
+            self._effects = [Effects.concat(self._effects)]
+
     def take_due(self) -> list[LazyCounts]:
         """Return counts that the caller must merge before more is added; each once."""
         due, self._unmerged = self._unmerged, {}
@@ -519,7 +534,7 @@ class StreamCounts:
 
     def advance(self, now_us: int) -> None:
         """Advance the time: panes coarsen and expire. O(panes that change)."""
-        self.count()
+        self.settle(now_us)
         self._empty_table()
         for content in (None, *self._deferred):
             self._settle_removals(content)

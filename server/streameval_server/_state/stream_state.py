@@ -347,7 +347,7 @@ class StreamState:
                 self.revision = revision
             return spent + 1
         # Collected rows may be in no pane: only counting them tells.
-        self.counts.count()
+        self.counts.settle(now_us)
         if self.counts.due_us is None or self.counts.due_us > now_us:
             return 1 + self._observe(now_us)
         store = self.counts.store

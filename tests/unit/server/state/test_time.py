@@ -143,6 +143,31 @@ def test_panes_coarsen_and_expire_in_idle_streams():
     assert core.engine.view("s").evaluator.num_cases == 6
 
 
+def test_rows_wait_to_be_counted_while_panes_coarsen():
+    """They count where rows count that a view had counted before, and expire with their panes."""
+    limits = Limits(pane_cells=16)
+    waiting, viewed = open_core(MemoryStorage(), limits), open_core(MemoryStorage(), limits)
+    rng = np.random.default_rng(33)
+    for hour in range(0, 24 * 36, 4):
+        ids = [f"{hour}-{row}" for row in range(6)]
+        scores, positives = rng.normal(size=6).tolist(), (rng.random(6) < 0.5).tolist()
+        times = (NOW + rng.integers(hour - 20, hour + 1, 6) * HOUR).tolist()
+        rows = (
+            {"predictions": pb.Predictions(ids=ids, scores=scores, event_times_us=times)},
+            {"labels": pb.Labels(ids=ids, positives=positives)},
+            {"cases": pb.Cases(scores=scores, positives=positives, event_times_us=times)},
+        )
+        for core in (waiting, viewed):
+            for minute, columns in enumerate(rows):
+                sent(core, NOW + hour * HOUR + minute * 60 * SECOND, **columns)
+            core.committer.step(NOW + (hour + 3) * HOUR)
+            core.applier.finish()
+        viewed.engine.view("s")
+        if hour % 240 == 120:
+            assert waiting.engine.has_uncounted, "panes coarsen without them"
+            assert waiting.engine.state_hash() == viewed.engine.state_hash()
+
+
 def test_too_many_ids_are_refused_until_some_are_gone():
     """The limit is for all streams together; predictions get RetryInfo, other rows pass."""
     core = open_core(MemoryStorage(), Limits(max_pending_total=3))
