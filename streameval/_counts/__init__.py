@@ -37,14 +37,7 @@ from streameval._counts.additions import (
     weighted_sums,
 )
 from streameval._counts.cell_layout import cell_edges
-from streameval._counts.cluster_cells import coarse_cells
-from streameval._counts.cluster_counts import (
-    CLUSTER_ROW_BYTES,
-    ClusterCounts,
-    counts_of_cells,
-    counts_of_table,
-    merge_clusters,
-)
+from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, ClusterCounts
 from streameval._counts.cluster_keys import (
     DEFAULT_CLUSTER_GROUPS,
     ClusterChecksums,
@@ -114,16 +107,12 @@ __all__ = [
     "check_weights_allowed",
     "closed_state",
     "cluster_checksums",
-    "coarse_cells",
-    "counts_of_cells",
-    "counts_of_table",
     "decode_evaluator",
     "empty_state",
     "encode_evaluator",
     "groups_of",
     "has_clusters",
     "has_weights",
-    "merge_clusters",
     "merge_pending",
     "merge_runs",
     "merge_states",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from streameval._counts.cell_sums import CellSums
+from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.run import merge_runs
@@ -76,10 +77,22 @@ def merge_pending(state: State, pending: Sequence[Addition]) -> State:
         return state
     if state.weighted is not None or any(has_weights(each) for each in pending):
         return merge_weighted(state, pending)
-    counted = _counted_in_table(state, pending)
-    if counted is not None:
-        return counted
-    return state.changed(_sorted_sum(pending, state), revision=0)
+    merged = _counted_in_table(state, pending)
+    if merged is None:
+        merged = state.changed(_sorted_sum(pending, state), revision=0)
+    return replace(merged, clusters=_merged_clusters(state.clusters, pending))
+
+
+def _merged_clusters(
+    clusters: ClusterCounts | None, pending: Sequence[Addition]
+) -> ClusterCounts | None:
+    """Return counts by groups of clusters with changes added; None where none are declared."""
+    if clusters is None:
+        return None
+    cases = [each for each in pending if isinstance(each, UnsortedCases)]
+    assert len(cases) == len(pending), "what is added to groups of clusters comes unsorted"
+    added = UnsortedCases.concat(cases).by_cluster(clusters.num_groups)
+    return merge_clusters([clusters, added])
 
 
 def _counted_in_table(state: State, pending: Sequence[Addition]) -> State | None:

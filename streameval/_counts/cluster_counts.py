@@ -191,26 +191,6 @@ def counts_of_cells(
     return _table(num_groups, edges, np.flatnonzero(sums != 0), sums)
 
 
-def counts_of_table(
-    num_groups: int, edges: FloatArray, sums: npt.NDArray[np.integer]
-) -> ClusterCounts:
-    """Return the counts of a dense table.
-
-    O(places).
-
-    Parameters
-    ----------
-    num_groups : int
-    edges : float64[n]
-        Lower edges of cells, ascending.
-    sums : int[n, 2 num_groups]
-        By cell and code, at least 0.
-    """
-    flat = sums.reshape(-1)
-    places = np.flatnonzero(flat != 0)
-    return _table(num_groups, edges, places, flat[places].astype(np.int64), is_dense=False)
-
-
 def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
     """Return the sum of signed counts in the same number of groups. O(n), at most O(n log n).
 

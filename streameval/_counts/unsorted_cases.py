@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
     CodeArray: TypeAlias = npt.NDArray[np.uint16]
-    CoarseCells: TypeAlias = tuple[FloatArray, npt.NDArray[np.int32]]
-    """Lower edges of cells, ascending, and the cell of each case."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,9 +48,6 @@ class UnsortedCases:
     units: IntArray | None = None
     clusters: CodeArray | None = None
     _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
-    _coarse_cells: list[tuple[FloatArray, npt.NDArray[np.int32]]] = field(
-        default_factory=list, repr=False
-    )
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -121,24 +116,14 @@ class UnsortedCases:
             self._keys[scale] = keys, Span.of(keys)
         return self._keys[scale]
 
-    def cluster_codes(self) -> CodeArray:
-        """Return twice the group of each case, plus 1 for positives. O(n)."""
-        assert self.clusters is not None
-        codes = self.clusters << np.uint16(1)
-        codes |= self.labels
-        return codes
-
-    def coarse_cells(self) -> CoarseCells:
-        """Return the cells in which groups of clusters count. O(n) once, as `by_cluster`."""
-        if not self._coarse_cells:
-            self._coarse_cells.append(coarse_cells(self.scores))
-        return self._coarse_cells[0]
-
     def by_cluster(self, num_groups: int) -> ClusterCounts:
         """Return the counts by groups of clusters. O(n) once; the parts of a stream share them."""
         if not self._by_cluster:
-            columns = (*self.coarse_cells(), self.cluster_codes(), self.counts)
-            self._by_cluster.append(counts_of_cells(num_groups, *columns))
+            assert self.clusters is not None
+            codes = self.clusters << np.uint16(1)
+            codes |= self.labels
+            cells = coarse_cells(self.scores)
+            self._by_cluster.append(counts_of_cells(num_groups, *cells, codes, self.counts))
         return self._by_cluster[0]
 
     def sorted(self) -> ScoreCounts:

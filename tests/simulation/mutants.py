@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from streameval._counts import additions
 from streameval._joining import joiner, rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
@@ -35,7 +36,6 @@ from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pair_joiner import PairJoiner
 from streameval_server._state.pair_table import PairIds
 from streameval_server._state.pane_store import PaneStore
-from streameval_server._state.pending_clusters import PendingClusters
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -399,14 +399,14 @@ MUTANTS = [
         "a label that was taken back stays in its group",
         Accumulator,
         "remove",
-        "[self._by_cluster(change).negated()]",
+        "[change.by_cluster(state.clusters.num_groups).negated()]",
         "[]",
     ),
     Mutant(
         "groups that wait are not merged",
-        PendingClusters,
-        "add_to",
-        "if self.arrived:",
-        "if len(self.arrived) > 1:",
+        additions,
+        "_merged_clusters",
+        "if clusters is None:",
+        "if clusters is None or len(pending) == 1:",
     ),
 ]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._counts import (
+    CLUSTER_ROW_BYTES,
     EncodedCounts,
     ScoreCounts,
     State,
@@ -30,7 +31,6 @@ from streameval._counts import (
     sorted_cases,
     weighted_sums,
 )
-from streameval_server._state.pending_clusters import PendingClusters, table_bytes
 from streameval_server._state.views import LazyCounts
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ PIECE_BYTES = 640
 
 _STATE_BYTES = 640
 """Memory of a state besides its columns: its objects, and the heads of its arrays."""
+
+TABLE_BYTES = 512
+"""Memory of a state's counts by groups of clusters besides its rows."""
 
 _PACKED_STATE_BYTES = 400
 """Memory of a packed state besides its packed counts; measured."""
@@ -104,8 +107,6 @@ class Accumulator:
     """
 
     __slots__ = (
-        "_clusters",
-        "_clusters_bytes",
         "_frozen",
         "_has_weights",
         "_pending",
@@ -129,9 +130,6 @@ class Accumulator:
         self._state_scores = state.num_scores
         self._state_bytes = _state_bytes(state)
         self._state_bytes += table_bytes(state.clusters)
-        # None where the slice has no clusters.
-        self._clusters = None if state.clusters is None else PendingClusters()
-        self._clusters_bytes = 0
         self._pending: list[Addition] = []
         self._pending_scores = self._pending_bytes = 0
 
@@ -143,15 +141,12 @@ class Accumulator:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
-        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes + self._clusters_bytes
+        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes
 
     def add(self, change: Addition) -> int:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
         self._thaw()
-        if self._clusters is not None:
-            self._clusters = self._clusters.added(*self._cases_and_groups(change))
-            self._clusters_bytes = self._clusters.memory_bytes
         if has_weights(change) and not self._has_weights:
             # Merging gives each score of the state sums of weights.
             self._has_weights = True
@@ -159,19 +154,9 @@ class Accumulator:
         self._pending.append(change)
         self._pending_scores += len(change)
         self._pending_bytes += piece_bytes(change)
+        if self._state.clusters is not None:
+            self._pending_bytes += CLUSTER_ROW_BYTES * len(change)
         return self.memory_bytes - before
-
-    def _cases_and_groups(self, change: Addition) -> tuple[UnsortedCases, int]:
-        """Return an addition and the number of groups; the caller's slice has clusters."""
-        clusters = self._state.clusters
-        assert clusters is not None
-        assert isinstance(change, UnsortedCases)
-        return change, clusters.num_groups
-
-    def _by_cluster(self, change: Addition) -> ClusterCounts:
-        """Return an addition by groups of clusters; the caller's slice has clusters."""
-        cases, num_groups = self._cases_and_groups(change)
-        return cases.by_cluster(num_groups)
 
     def _thaw(self) -> None:
         """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
@@ -184,7 +169,6 @@ class Accumulator:
         else:
             self._state = source.state
             self._pending = list(source.pending)
-            self._clusters = source.clusters
 
     @property
     def is_due(self) -> bool:
@@ -219,7 +203,10 @@ class Accumulator:
         removed = ScoreCounts(
             state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
         )
-        clusters = [] if state.clusters is None else [self._by_cluster(change).negated()]
+        clusters = []
+        if state.clusters is not None:
+            assert isinstance(change, UnsortedCases)
+            clusters = [change.by_cluster(state.clusters.num_groups).negated()]
         self._adopt(state.changed(removed, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
@@ -239,7 +226,9 @@ class Accumulator:
         )
         clusters = []
         if state.clusters is not None:
-            clusters = [self._by_cluster(added), self._by_cluster(removed).negated()]
+            assert isinstance(removed, UnsortedCases)
+            groups = state.clusters.num_groups
+            clusters = [added.by_cluster(groups), removed.by_cluster(groups).negated()]
         self._adopt(state.changed(change, revision=0, clusters=clusters))
         return self.memory_bytes - before
 
@@ -251,7 +240,7 @@ class Accumulator:
         """
         before = self.memory_bytes
         self._thaw()
-        is_plain = state.weighted is None and not self._has_weights and self._clusters is None
+        is_plain = state.weighted is None and not self._has_weights and self._state.clusters is None
         if is_plain and _is_as_fine(state.resolution, self._state.resolution):
             if state.missed_positives or state.missed_negatives:
                 self.miss(state.missed_positives, state.missed_negatives)
@@ -295,11 +284,10 @@ class Accumulator:
     def frozen(self) -> LazyCounts:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
-            source = _Source(self._state, tuple(self._pending), self._clusters)
+            source = _Source(self._state, tuple(self._pending))
             self._frozen = LazyCounts(source, _merged)
             # The frozen counts alone hold them, so they are in memory once after a merge.
             self._state, self._pending = _THAWED, []
-            self._clusters = None
         return self._frozen
 
 
@@ -308,15 +296,10 @@ class _Source(NamedTuple):
 
     state: State
     pending: tuple[Addition, ...]
-    clusters: PendingClusters | None
 
 
 def _merged(source: _Source) -> State:
-    state, pending, clusters = source
-    merged = merge_pending(state, pending)
-    if clusters is None or state.clusters is None:
-        return merged
-    return replace(merged, clusters=clusters.add_to(state.clusters))
+    return merge_pending(*source)
 
 
 def _is_as_fine(bits: int | None, least: int | None) -> bool:
@@ -363,6 +346,11 @@ def _columns_bytes(state: State) -> int:
         return counts_bytes(state.counts)
     # The counts are the sums of weights and have the same arrays.
     return (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(state.weighted)
+
+
+def table_bytes(table: ClusterCounts | None) -> int:
+    """Return the memory of a state's counts by groups of clusters. O(1)."""
+    return 0 if table is None else TABLE_BYTES + table.counts.size * CLUSTER_ROW_BYTES
 
 
 def counts_bytes(counts: ScoreCounts) -> int:

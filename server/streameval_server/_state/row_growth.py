@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from streameval._counts import CLUSTER_ROW_BYTES
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
     CaseRows,
@@ -19,9 +20,8 @@ from streameval_server._model.rows import (
     PredictionRows,
     memory_of,
 )
-from streameval_server._state.accumulator import OVERHEAD_BYTES, PIECE_BYTES
+from streameval_server._state.accumulator import OVERHEAD_BYTES, PIECE_BYTES, TABLE_BYTES
 from streameval_server._state.coverage import COVERAGE_BYTES
-from streameval_server._state.pending_clusters import EMPTY_BYTES, MAX_BYTES_PER_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,9 @@ DELAY_ROW_BYTES, DELAY_PANE_BYTES = 18, 1_540
 
 _ROW_BYTES = 26
 """Memory of a row in a slice: label, score, multiplicity and cell key; or score and delay."""
+
+_CLUSTER_BYTES = 2 + CLUSTER_ROW_BYTES
+"""Memory of a row's group of clusters, and of what it adds to the counts by groups."""
 
 
 def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:
@@ -98,7 +101,7 @@ def growth_bytes(
     slices, panes = max(slices, existing[0]), max(panes, existing[1])
     by_cluster = 0
     if has_clusters:
-        by_cluster = 2 * rows * MAX_BYTES_PER_ROW + (1 + min(rows, panes)) * EMPTY_BYTES
+        by_cluster = 2 * rows * _CLUSTER_BYTES + (1 + min(rows, panes)) * TABLE_BYTES
     delays = DELAY_ROW_BYTES * rows + DELAY_PANE_BYTES * min(rows, panes) if has_effects else 0
     return (
         by_cluster

@@ -20,7 +20,6 @@ from streameval import (
 from streameval._counts.cluster_cells import CLUSTER_BITS, cluster_edges, coarse_cells
 from streameval._counts.cluster_counts import (
     counts_of_cells,
-    counts_of_table,
     merge_clusters,
 )
 from streameval._counts.cluster_keys import (
@@ -354,10 +353,6 @@ def test_tables_are_those_of_a_dict(groups: int, size: int):
         tables.append(counts_of_cells(groups, *coarse_cells(scores), codes, counts))
         tables[-1]._check()
         repeats = np.ones(scores.size, np.int64) if counts is None else counts
-        edges, rows = np.unique(cluster_edges(scores), return_inverse=True)
-        dense = np.zeros((edges.size, 2 * groups), dtype=np.int32)
-        np.add.at(dense, (rows, codes), repeats)
-        assert counts_of_table(groups, edges, dense).same_content(tables[-1])
         columns = (cluster_edges(scores).tolist(), codes.tolist(), repeats.tolist())
         for edge, code, count in zip(*columns, strict=True):
             expected[edge, code] = expected.get((edge, code), 0) + count

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import ClusterCounts
 from streameval._counts.cluster_keys import HashedClusters, cluster_checksums, groups_of
-from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._row_codec import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
@@ -23,12 +21,6 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DAY_US, HOUR_US, MINUTE_US, StreamSettings
-from streameval_server._state import cluster_table, pending_clusters
-from streameval_server._state.pending_clusters import (
-    EMPTY_BYTES,
-    MAX_BYTES_PER_ROW,
-    PendingClusters,
-)
 from streameval_server._state.stream_parts import (
     content_parts,
     export_parts,
@@ -166,58 +158,10 @@ SETTLED_IDS = StreamSettings(
 )  # fmt: skip
 
 
-def waiting(rng: np.random.Generator, size: int, scores: str, *, may_repeat: bool) -> UnsortedCases:
-    """Return cases of a kind of scores."""
-    drawn = {
-        "probabilities": lambda: rng.beta(0.5, 3, size),
-        "rounded": lambda: np.round(rng.random(size), 2),
-        "logits": lambda: rng.normal(0, 4, size),
-    }
-    return UnsortedCases(
-        rng.random(size) < 0.3,
-        drawn[scores](),
-        rng.integers(1, 4, size) if may_repeat and rng.random() < 0.3 else None,
-        None,
-        rng.integers(0, GROUPS, size).astype(np.uint16),
-    )
-
-
-@pytest.mark.parametrize("scores", ["probabilities", "rounded", "logits"])
-@pytest.mark.parametrize("may_repeat", [False, True])
-def test_cases_that_wait_are_counted_in_bounded_memory(scores: str, may_repeat: bool) -> None:
-    """In a table and in sorted pieces: equal to one count of all; memory by the row as stated."""
-    rng = np.random.default_rng(4)
-    pending, every = PendingClusters(), []
-    tables = pieces = 0
-    for step in range(400):
-        cases = waiting(rng, int(rng.integers(1, 400)), scores, may_repeat=may_repeat)
-        every.append(cases)
-        before = pending
-        pending = pending.added(cases, GROUPS)
-        allowed = MAX_BYTES_PER_ROW * sum(map(len, every)) + EMPTY_BYTES * len(every)
-        assert pending.memory_bytes <= allowed
-        tables += pending.table is not before.table
-        pieces += len(pending.pieces) > len(before.pieces)
-        if step % 37 == 0:
-            whole = UnsortedCases.concat(every).by_cluster(GROUPS)
-            assert pending.add_to(ClusterCounts(GROUPS)).same_content(whole)
-    assert (tables > 2) != may_repeat
-    assert (pieces > 2) == may_repeat
-
-
-@pytest.mark.parametrize("table_bytes", [0, 10**6])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.slow
-def test_groups_are_those_of_the_cases(
-    seed: int, table_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cases, predictions, labels, relabels and retractions, while panes coarsen; and restored.
-
-    Counted in sorted pieces, and in tables.
-    """
-    monkeypatch.setattr(cluster_table, "MAX_BYTES_PER_CASE", table_bytes)
-    monkeypatch.setattr(pending_clusters, "_MIN_PENDING_ROWS", 50)
-    monkeypatch.setattr(pending_clusters, "_MIN_COUNTED_CASES", 40)
+def test_groups_are_those_of_the_cases(seed: int) -> None:
+    """Cases, predictions, labels, relabels and retractions, while panes coarsen; and restored."""
     feed = Feed(seed)
     feed.state = stream(SETTLED_IDS)
     feed.predictions(30)
