@@ -22,10 +22,12 @@ from streameval_server._core.recovery import ServerCore, open_core, open_core_on
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, directory_owner_problem
+from streameval_server._log.loss import LostRowsError
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
 from streameval_server._model.errors import (
     Code,
+    CorruptLogError,
     DiskFullError,
     RequestError,
     no_stream,
@@ -280,6 +282,13 @@ class Runtime:
             return open_core_on_full_disk(
                 storage, self.limits, error, auto_create=self._auto_create
             )
+        except LostRowsError:
+            raise  # says what to do
+        except CorruptLogError as error:
+            raise CorruptLogError(
+                f"the log in {self.directory} is damaged: {error}: restore a backup; "
+                f"'streameval admin verify --data {self.directory}' says what is left"
+            ) from error
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""

@@ -16,6 +16,7 @@ from streameval_server._core.recovery import open_core
 from streameval_server._log import acked_revision, wal_scan
 from streameval_server._log import sqlite as sqlite_log
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
+from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.history import History
 from streameval_server._log.loss import Loss, LostRowsError
 from streameval_server._log.rows import LogRow, checksum
@@ -24,6 +25,8 @@ from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_scan import find_wal_damage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server._model.limits import Limits
+from streameval_server._model.server_settings import Settings
+from streameval_server.testing import running_server
 
 
 def rows(count: int, before: int = 0, first: int = 1, size: int = 500) -> list[LogRow]:
@@ -305,7 +308,7 @@ def test_a_log_from_before_format_1_is_refused(path):
 
 
 def test_a_damaged_history_is_refused(path):
-    """A log is not served without it."""
+    """A log is not served without it; the start says which log, and what to do."""
     storage = SqliteStorage(path)
     storage.open()
     storage.close()
@@ -314,3 +317,11 @@ def test_a_damaged_history_is_refused(path):
     connection.close()
     with pytest.raises(CorruptLogError, match="history is not what was written"):
         open_core(SqliteStorage(path), Limits())
+    shutil.copy(path, path.parent / LOG_NAME)
+    settings = Settings(listen="127.0.0.1:0", data=path.parent)
+    with pytest.raises(CorruptLogError) as caught, running_server(settings):
+        pass
+    assert str(caught.value) == (
+        f"the log in {path.parent} is damaged: the log's history is not what was written: restore "
+        f"a backup; 'streameval admin verify --data {path.parent}' says what is left"
+    )
