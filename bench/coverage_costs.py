@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from streameval._metrics.confusion import Confusion
-from streameval._uncertainty.error_costs import ErrorCosts, UncertainCost, error_shares
+from streameval._metrics.costs import ErrorCosts
+from streameval._uncertainty.error_costs import CostRule, error_shares
 
 RATIOS = (1.0, 5.0, 20.0, 100.0)
 LEVEL = 0.95
@@ -47,7 +48,7 @@ CELLS = (
 def ours(at: Confusion, costs: ErrorCosts, cases: int) -> tuple[float, float]:
     """Return the limits of the library."""
     shares = error_shares(at, costs, cases)
-    return UncertainCost("expected_cost", math.nan, costs, shares).limits(1 - LEVEL)
+    return CostRule(costs=costs).limits(shares, 1 - LEVEL)
 
 
 def by_standard_error(at: Confusion, costs: ErrorCosts, cases: int) -> tuple[float, float]:

@@ -20,9 +20,10 @@ import numpy as np
 from streameval._metric_registry import Place
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.compare import square_and_add
-from streameval._uncertainty.intervals import uncertain_metric
+from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.pair_difference import Difference
 from streameval._uncertainty.pair_variance import GridTooCoarseError, variance_of_difference
+from streameval._uncertainty.rules import Given
 
 POPULATIONS = ("normal", "heavy tails", "ties", "1000 + x in 256 cells")
 GAPS = (0.0, 0.15)
@@ -63,7 +64,7 @@ def looks(name: str, gap: float, rng: np.random.Generator) -> dict[str, list[lis
         pair.add_cases(labels=labels, scores_a=a, scores_b=b)
         for metric in Place.COMPARISON.names():
             _, grid, _, models = pair._view()
-            sides = tuple(uncertain_metric(model, metric, None) for model in models)
+            sides = tuple(rule_of(metric).uncertain(model, metric, Given()) for model in models)
             try:
                 variance = variance_of_difference(grid, sides, None).value
             except GridTooCoarseError:

@@ -106,7 +106,7 @@ def _metric_row(metric: Metric) -> str:
         f"{metric.title}: {summary.rstrip('.')}{', of the hull' if metric.is_hull else ''}",
         metric.better,
         f"{metric.least:g} to {metric.greatest:g} {metric.unit}".strip(),
-        metric.interval or "",
+        "" if metric.interval is None else metric.interval.method,
         _WORST_ORDERS[metric.bounds.worst] if metric.bounds else "",
         ", ".join(where) or "library only",
     )

@@ -18,7 +18,7 @@ from streameval._metrics import rate_gradients
 from streameval._metrics.areas import AreaQueries
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.decisions import DecisionQueries
-from streameval._metrics.gradients import area_gradient, gain_gradient, normalized_gradient
+from streameval._metrics.gradients import Estimator, gain_gradient, normalized_gradient
 from streameval._metrics.influence import (
     auc_pr_derivatives,
     auc_pr_influence,
@@ -32,14 +32,17 @@ from streameval._metrics.ranked_retrieval import RankedQueries
 from streameval._metrics.roc_areas import auc_roc_value
 from streameval._metrics.scorecards import ScorecardQueries
 from streameval._metrics.skew import SkewQueries
+from streameval._uncertainty.area_rules import PrecisionRule, RocRule
+from streameval._uncertainty.calibration import GAPS, RATIO
+from streameval._uncertainty.error_costs import CostRule
+from streameval._uncertainty.rules import PrevalenceRule, ShareRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from streameval._counts.groups import Groups
     from streameval._metrics.gradients import Gradient
-    from streameval._metrics.influence import Derivatives, Influence
     from streameval._metrics.queries import MetricQueries
+    from streameval._uncertainty.rules import IntervalRule
 
 MAX_ROUNDING_ULPS = 64
 """A few units in the last place for each term of a sum, and at most 45 for pairwise summation."""
@@ -48,11 +51,6 @@ MAX_ROUNDING_ULPS = 64
 Better: TypeAlias = Literal["higher", "lower", "neither"]
 """Which values of a metric are better."""
 
-IntervalKind: TypeAlias = Literal[
-    "delong-newcombe", "influence-logit", "wilson", "square-and-add", "binned-gaps"
-]
-"""How a confidence interval is made, as `Interval.method` says it."""
-
 
 class WorstOrder(Enum):
     """Which order of a cell's cases gives a metric its least value."""
@@ -60,41 +58,6 @@ class WorstOrder(Enum):
     NEGATIVES_FIRST = 1
     ANY = 2  # every order passes through the end of the cell
     ONE_BY_ONE = 3  # negatives first, then the positives untied
-
-
-@dataclass(frozen=True, slots=True)
-class Estimator:
-    """A metric as a function of groups, and how it moves with their counts.
-
-    Attributes
-    ----------
-    value : callable
-        (groups, prevalence) to the metric; prevalence is None unless it is rescaled.
-    influence : callable
-        (groups, prevalence) to the influence of each case.
-    derivatives : callable or None
-        (groups, prevalence) to the derivatives by each group's counts; None where the
-        influence is not accumulated from them.
-    counts_misses : bool
-        Whether the misses are one more tied group, below every case.
-    in_cells : Estimator or None
-        Of the same area where groups are cells that hide an order: its mean over the
-        orders, to which ties of the metric itself would add a bias. None: itself.
-    """
-
-    value: Callable[[Groups, float | None], float]
-    influence: Callable[[Groups, float | None], Influence]
-    derivatives: Callable[[Groups, float | None], Derivatives] | None = None
-    counts_misses: bool = True
-    in_cells: Estimator | None = None
-
-    def counted(self, groups: Groups) -> Groups:
-        """Return the groups that the functions take, from groups without the misses. O(G)."""
-        return groups.with_misses() if self.counts_misses else groups
-
-    def gradient(self, cells: Groups, prevalence: float | None = None) -> Gradient:
-        """Return the derivatives by the counts of all cells, made of the influence. O(K)."""
-        return area_gradient(cells, self.influence, prevalence, counts_misses=self.counts_misses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +77,6 @@ class BoundsRule:
     worst: WorstOrder = WorstOrder.NEGATIVES_FIRST
     ulps: int = MAX_ROUNDING_ULPS
     is_difference: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A rate at a threshold as a share of cases, of which its interval is Wilson's.
-
-    Attributes
-    ----------
-    parts : callable
-        A confusion matrix to the cases that count for the share, and the other ones.
-    rate : callable
-        The share to the metric, increasing.
-    """
-
-    parts: Callable[[Confusion], tuple[float, float]]
-    rate: Callable[[float], float] = float
 
 
 class Place(Enum):
@@ -220,12 +167,8 @@ class Metric:
         Whether it is the best of all thresholds, and so optimistic.
     is_rescaled : bool
         Whether it takes a `prevalence` to rescale to.
-    interval : IntervalKind or None
+    interval : IntervalRule or None
         How its confidence interval is made.
-    estimator : Estimator or None
-        Its value and influence by groups; None where no variance is made of influences.
-    share : Share or None
-        Of a rate at a threshold.
     gradient : callable or None
         The cells of `cells_of`, and the metric's own arguments, to its `Gradient`; an
         estimator has one. Needs a case of each class that the metric needs.
@@ -258,9 +201,7 @@ class Metric:
     of_probabilities: bool = False
     is_maximum: bool = False
     is_rescaled: bool = False
-    interval: IntervalKind | None = None
-    estimator: Estimator | None = None
-    share: Share | None = None
+    interval: IntervalRule | None = None
     gradient: Callable[..., Gradient] | None = None
     bounds: BoundsRule | None = None
     shown: frozenset[Place] = frozenset()
@@ -275,6 +216,11 @@ class Metric:
             object.__setattr__(self, "gradient", self.estimator.gradient)
         follows = {place for place, applies in _FOLLOWS.items() if applies(self)}
         object.__setattr__(self, "shown", self.shown | follows)
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """Its value and influence by groups; None where no variance is made of influences."""
+        return None if self.interval is None else self.interval.estimator
 
     @property
     def is_at_threshold(self) -> bool:
@@ -363,10 +309,11 @@ METRICS = (
         watch="placement",
         title="AUC-ROC",
         function=AreaQueries.auc_roc,
-        interval="delong-newcombe",
-        estimator=Estimator(
-            value=lambda groups, _: auc_roc_value(groups),
-            influence=lambda groups, _: auc_roc_influence(groups),
+        interval=RocRule(
+            estimator=Estimator(
+                value=lambda groups, _: auc_roc_value(groups),
+                influence=lambda groups, _: auc_roc_influence(groups),
+            )
         ),
         bounds=BoundsRule(),
         shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
@@ -384,8 +331,7 @@ METRICS = (
         title="AUC-PR",
         function=AreaQueries.auc_pr,
         is_rescaled=True,
-        interval="influence-logit",
-        estimator=_INTERPOLATED,
+        interval=PrecisionRule(estimator=_INTERPOLATED),
         bounds=BoundsRule(),
         shown=_SNAPSHOT | {Place.ADAPTER, Place.MONITOR, Place.PROJECTION, Place.PAGE},
     ),
@@ -404,13 +350,16 @@ METRICS = (
         title="Average precision",
         function=AreaQueries.average_precision,
         is_rescaled=True,
-        interval="influence-logit",
-        estimator=Estimator(
-            value=lambda groups, prevalence: average_precision_value(groups, prevalence=prevalence),
-            influence=average_precision_influence,
-            derivatives=average_precision_derivatives,
-            counts_misses=False,
-            in_cells=_INTERPOLATED,
+        interval=PrecisionRule(
+            estimator=Estimator(
+                value=lambda groups, prevalence: average_precision_value(
+                    groups, prevalence=prevalence
+                ),
+                influence=average_precision_influence,
+                derivatives=average_precision_derivatives,
+                counts_misses=False,
+                in_cells=_INTERPOLATED,
+            )
         ),
         bounds=BoundsRule(WorstOrder.ONE_BY_ONE),
         twin="auc_pr",
@@ -422,7 +371,7 @@ METRICS = (
         function=_prevalence,
         better="neither",
         unit="share",
-        interval="wilson",
+        interval=PrevalenceRule(),
         gradient=rate_gradients.prevalence_gradient,
         shown=_SNAPSHOT | {Place.PAGE},
     ),
@@ -493,7 +442,7 @@ METRICS = (
         function=ProbabilityQueries.calibration_error,
         better="lower",
         of_probabilities=True,
-        interval="binned-gaps",
+        interval=GAPS,
         gradient=rate_gradients.calibration_error_gradient,
         shown=_NAMED | {Place.CALIBRATION},
     ),
@@ -504,7 +453,7 @@ METRICS = (
         better="neither",
         greatest=math.inf,
         of_probabilities=True,
-        interval="wilson",
+        interval=RATIO,
         gradient=rate_gradients.observed_expected_gradient,
         shown=_NAMED | {Place.CALIBRATION},
     ),
@@ -570,8 +519,7 @@ METRICS = (
         function=_at_threshold("precision"),
         needs=("threshold",),
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.tp, at.fp)),
+        interval=ShareRule(parts=lambda at: (at.tp, at.fp)),
         gradient=rate_gradients.precision_gradient,
         shown=frozenset({Place.POINT}),
     ),
@@ -583,8 +531,7 @@ METRICS = (
         function=_at_threshold("recall"),
         needs=("threshold",),
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.tp, at.fn)),
+        interval=ShareRule(parts=lambda at: (at.tp, at.fn)),
         gradient=rate_gradients.recall_gradient,
         shown=frozenset({Place.POINT}),
     ),
@@ -596,8 +543,7 @@ METRICS = (
         needs=("threshold",),
         better="lower",
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.fp, at.tn)),
+        interval=ShareRule(parts=lambda at: (at.fp, at.tn)),
         gradient=rate_gradients.fpr_gradient,
         shown=frozenset({Place.POINT}),
     ),
@@ -607,8 +553,7 @@ METRICS = (
         function=_at_threshold("specificity"),
         needs=("threshold",),
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.tn, at.fp)),
+        interval=ShareRule(parts=lambda at: (at.tn, at.fp)),
         gradient=rate_gradients.specificity_gradient,
     ),
     Metric(
@@ -618,8 +563,9 @@ METRICS = (
         function=_at_threshold("f_measure"),
         needs=("threshold",),
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.tp, at.fp + at.fn), lambda share: 2 * share / (1 + share)),
+        interval=ShareRule(
+            parts=lambda at: (at.tp, at.fp + at.fn), rate=lambda share: 2 * share / (1 + share)
+        ),
         gradient=rate_gradients.f_measure_gradient,
         shown=frozenset({Place.POINT}),
     ),
@@ -632,8 +578,7 @@ METRICS = (
         needs=("threshold",),
         better="neither",
         unit="share",
-        interval="wilson",
-        share=Share(lambda at: (at.tp + at.fp, at.fn + at.tn)),
+        interval=ShareRule(parts=lambda at: (at.tp + at.fp, at.fn + at.tn)),
         gradient=rate_gradients.flagged_share_gradient,
         shown=frozenset({Place.POINT}),
     ),
@@ -646,7 +591,7 @@ METRICS = (
         better="lower",
         greatest=math.inf,
         unit="cost",
-        interval="square-and-add",
+        interval=CostRule(),
         gradient=rate_gradients.expected_cost_gradient,
         shown=frozenset({Place.POINT}),
     ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray
     from streameval._metrics.hull import Vertices
+
+
+class ErrorCosts(NamedTuple):
+    """What an error costs: a false positive, and a false negative; not both 0."""
+
+    cost_fp: float
+    cost_fn: float
+
+    @property
+    def high(self) -> float:
+        """The larger cost."""
+        return max(self)
+
+    @property
+    def relative(self) -> ErrorCosts:
+        """The same as parts of the larger cost, whose squares do not overflow."""
+        return ErrorCosts(self.cost_fp / self.high, self.cost_fn / self.high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

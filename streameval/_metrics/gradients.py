@@ -17,7 +17,7 @@ import numpy as np
 
 from streameval._counts.exact import dot
 from streameval._counts.groups import Groups
-from streameval._metrics.influence import Influence, auc_pr_influence, sums_from
+from streameval._metrics.influence import Derivatives, Influence, auc_pr_influence, sums_from
 from streameval._metrics.pr_areas import auc_pr_value, phi
 
 if TYPE_CHECKING:
@@ -100,6 +100,41 @@ def area_gradient(
     positive -= dot(cells.p, positive) / cells.P - slope
     negative -= dot(cells.n, negative) / cells.N + slope
     return Gradient(positive / cells.P, negative / cells.N)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """A metric as a function of groups, and how it moves with their counts.
+
+    Attributes
+    ----------
+    value : callable
+        (groups, prevalence) to the metric; prevalence is None unless it is rescaled.
+    influence : callable
+        (groups, prevalence) to the influence of each case.
+    derivatives : callable or None
+        (groups, prevalence) to the derivatives by each group's counts; None where the
+        influence is not accumulated from them.
+    counts_misses : bool
+        Whether the misses are one more tied group, below every case.
+    in_cells : Estimator or None
+        Of the same area where groups are cells that hide an order: its mean over the
+        orders, to which ties of the metric itself would add a bias. None: itself.
+    """
+
+    value: Callable[[Groups, float | None], float]
+    influence: Callable[[Groups, float | None], Influence]
+    derivatives: Callable[[Groups, float | None], Derivatives] | None = None
+    counts_misses: bool = True
+    in_cells: Estimator | None = None
+
+    def counted(self, groups: Groups) -> Groups:
+        """Return the groups that the functions take, from groups without the misses. O(G)."""
+        return groups.with_misses() if self.counts_misses else groups
+
+    def gradient(self, cells: Groups, prevalence: float | None = None) -> Gradient:
+        """Return the derivatives by the counts of all cells, made of the influence. O(K)."""
+        return area_gradient(cells, self.influence, prevalence, counts_misses=self.counts_misses)
 
 
 def normalized_gradient(cells: Groups) -> Gradient:

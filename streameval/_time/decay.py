@@ -24,6 +24,7 @@ from streameval._counts.run import Run
 from streameval._counts.state import with_weights
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME
+from streameval._metrics.queries import ViewQueries
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.decayed_weights import decayed_weights, without_decayed
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
@@ -33,19 +34,21 @@ from streameval._uncertainty.error_costs import error_shares
 from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.limits import Figure
-from streameval._uncertainty.rates import share_counts, share_figure
+from streameval._uncertainty.rules import share_figure
 from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
+    from streameval._metrics.confusion import Confusion
+    from streameval._metrics.costs import ErrorCosts
     from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
     from streameval._uncertainty.design_effect import DesignEffect
-    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
+    from streameval._uncertainty.rules import ErrorShares, Parts
 
 WEIGHT_ONE = 1 << 16
 """The weight of a pane of age 0."""
@@ -140,11 +143,15 @@ class DecayedWindow(Window):
         )
         return _effective(*sums)
 
-    def _share_figure(self, name: str, threshold: float) -> Figure:
+    def _share_figure(
+        self, name: str, parts: Callable[[Confusion], Parts], threshold: float
+    ) -> Figure:
         if self.squares is None:
-            return super()._share_figure(name, threshold)
-        weighted = share_counts(self._state, name, threshold)
-        effective = _effective(sum(weighted), sum(share_counts(self.squares, name, threshold)))
+            return super()._share_figure(name, parts, threshold)
+        weighted, squares = (
+            parts(ViewQueries(view).confusion_at(threshold)) for view in (self._state, self.squares)
+        )
+        effective = _effective(sum(weighted), sum(squares))
         hits = effective * weighted[0] / (sum(weighted) or 1)
         return share_figure(hits, effective - hits)
 

@@ -1,6 +1,7 @@
 """Uncertainty of metrics: sampling variances, intervals, comparisons, and bounds.
 
 - `sampling_variance`, `estimates`, `limits`, `unseen_cases`, `student`: from counts to limits;
+  `rules`: the strategies that the rows of the table of metrics hold, of areas in `area_rules`.
   `intervals` has the queries, `bootstrap` the other method.
 - `compare`: the difference of two independent evaluators; `pair_difference`: the difference
   of two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
@@ -18,23 +19,30 @@
 - `shard_variance`: sampling variances of counts that are cut into ranges of scores.
 """
 
-# What the server may use; the library imports the modules themselves.
-from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
-from streameval._uncertainty.error_costs import ErrorCosts
-from streameval._uncertainty.interval import Interval, dependence_warning
-from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
-from streameval._uncertainty.pair_codec import decode_pair, encode_pair
-from streameval._uncertainty.pair_comparison import (
-    DECIDING_E_VALUE,
-    ComparedPair,
-    Flags,
-    check_compared,
-    flags_of,
-)
-from streameval._uncertainty.pair_counts import PairCounts, PairShape
-from streameval._uncertainty.pair_rows import PairRows
-from streameval._uncertainty.pair_verdict import verdict_of
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from streameval._common import lazy_exports as _lazy_exports
+
+if TYPE_CHECKING:
+    from streameval._metrics.costs import ErrorCosts
+    from streameval._uncertainty.compare import Comparison, compare, holm, pooled_prevalence
+    from streameval._uncertainty.interval import Interval, dependence_warning
+    from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
+    from streameval._uncertainty.pair_codec import decode_pair, encode_pair
+    from streameval._uncertainty.pair_comparison import (
+        DECIDING_E_VALUE,
+        ComparedPair,
+        Flags,
+        check_compared,
+        flags_of,
+    )
+    from streameval._uncertainty.pair_counts import PairCounts, PairShape
+    from streameval._uncertainty.pair_rows import PairRows
+    from streameval._uncertainty.pair_verdict import verdict_of
+
+# What the server may use; the library imports the modules themselves.
 __all__ = [
     "DECIDING_E_VALUE",
     "MIN_ANYTIME_POSITIVES",
@@ -56,3 +64,28 @@ __all__ = [
     "pooled_prevalence",
     "verdict_of",
 ]
+
+_EXPORTS = {
+    "ComparedPair": "streameval._uncertainty.pair_comparison",
+    "Comparison": "streameval._uncertainty.compare",
+    "DECIDING_E_VALUE": "streameval._uncertainty.pair_comparison",
+    "ErrorCosts": "streameval._metrics.costs",
+    "Flags": "streameval._uncertainty.pair_comparison",
+    "Interval": "streameval._uncertainty.interval",
+    "MIN_ANYTIME_POSITIVES": "streameval._uncertainty.limits",
+    "PairCounts": "streameval._uncertainty.pair_counts",
+    "PairRows": "streameval._uncertainty.pair_rows",
+    "PairShape": "streameval._uncertainty.pair_counts",
+    "check_compared": "streameval._uncertainty.pair_comparison",
+    "compare": "streameval._uncertainty.compare",
+    "decode_pair": "streameval._uncertainty.pair_codec",
+    "dependence_warning": "streameval._uncertainty.interval",
+    "encode_pair": "streameval._uncertainty.pair_codec",
+    "flags_of": "streameval._uncertainty.pair_comparison",
+    "holm": "streameval._uncertainty.compare",
+    "pooled_prevalence": "streameval._uncertainty.compare",
+    "verdict_of": "streameval._uncertainty.pair_verdict",
+}
+
+if not TYPE_CHECKING:  # the table of metrics is made of a part of these modules
+    __getattr__ = _lazy_exports(__name__, _EXPORTS)

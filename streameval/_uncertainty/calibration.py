@@ -25,33 +25,34 @@ probability (Hoeffding 1956), so Wilson's limits of their share hold.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME
 from streameval._metrics.gradients import cells_of
-from streameval._metrics.queries import ViewQueries
 from streameval._metrics.reliability import DEFAULT_BINS
-from streameval._uncertainty.interval import Interval
+from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.limits import (
-    MIN_ANYTIME_POSITIVES,
+    TOO_FEW_EFFECTIVE,
     UNDEFINED,
     Figure,
     Limits,
     proportion_limits,
 )
+from streameval._uncertainty.rules import IntervalRule, UncertainMetric, has_no_limits
 from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
-    from streameval._counts.view import View
     from streameval._metrics.reliability import ReliabilityTable
     from streameval._uncertainty.design_effect import DesignEffect
+    from streameval._uncertainty.rules import Counted, Given
 
 _CERTAIN_ERRORS = 3.0
 """A gap of more standard errors than this has the sign that it shows."""
@@ -137,57 +138,68 @@ class Gaps:
         return max(lower, 0.0), min(upper, 1.0)
 
 
-def calibration_interval(
-    view: View,
-    name: str,
-    level: float,
-    effective: float,
-    effect: DesignEffect,
-    *,
-    anytime: bool = False,
-    refused: str | None = None,
-) -> Interval:
-    """Return the interval of a metric of calibration. O(K).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRule(IntervalRule):
+    """The interval of a metric of probabilities.
 
-    Parameters
+    Attributes
     ----------
-    view : View
-    name : str
-    level : float
-    effective : float
-        Number of scored cases of equal weight that say as much as the view's.
-    effect : DesignEffect
-        The design effect of clusters.
-    anytime : bool
-    refused : str or None
-        Why there must be no limits.
-
-    Raises
-    ------
-    InvalidInputError
-        When a score is outside [0, 1].
+    sample_limits : callable
+        A sample, an alpha, and whether at all looks, to the limits.
+    sample : ScoredSample or None
+        What the limits are made of.
     """
-    metric = BY_NAME[name]
-    estimate = float(metric.function(ViewQueries(view)))
-    positives = (view.P - view.missed_positives) / view.unit
-    counted = effect.widened(Figure(estimate, math.nan, positives, effective))
-    refused = refused or counted.refused
-    limits = UNDEFINED
-    too_few = effective < 2 or (anytime and counted.positives < MIN_ANYTIME_POSITIVES)
-    if refused is None and not too_few and math.isfinite(estimate) and math.isfinite(effect.value):
-        cells = cells_of(view)
-        if metric.interval == "wilson":
-            limits = _ratio_limits(cells, effective, effect, 1 - level, anytime=anytime)
-        else:
-            limits = Gaps.of(cells, effective).limits(1 - level, effect, anytime=anytime)
-    method = metric.interval or ""
-    return Interval(*limits, level, method, estimate, anytime, counted.design_effect, refused)
+
+    no_bootstrap: str | None = "one for a metric of probabilities"
+    is_blurred: bool = True
+    sample_limits: Callable[[ScoredSample, float, bool], Limits]
+    sample: ScoredSample | None = None
+
+    def uncertain(self, counted: Counted, name: str, given: Given) -> UncertainMetric:
+        """Return a metric of calibration. O(K), O(n) of clusters.
+
+        Raises
+        ------
+        InvalidInputError
+            When a score is outside [0, 1].
+        """
+        view, effective = counted._view(), counted._effective_scored()
+        positives = view.P - view.missed_positives
+        cases = positives + view.N - view.missed_negatives
+        effect = counted._design_effect(name, ()) if cases else INDEPENDENT
+        estimate = counted._value_given(name, given)
+        figure = effect.widened(Figure(estimate, math.nan, positives / view.unit, effective))
+        if counted._has_few_effective(effective):
+            figure = replace(figure, refused=TOO_FEW_EFFECTIVE)
+        rule = replace(self, sample=ScoredSample(cells_of(view), effective, effect))
+        return UncertainMetric(rule, estimate, (figure,), figure, effect)
+
+    def limits(self, figures: tuple[Figure, ...], alpha: float, *, anytime: bool) -> Limits:
+        """Return the limits that miss with probability `alpha`; nan with too few cases. O(K)."""
+        (figure,), sample = figures, self.sample
+        assert sample is not None
+        too_few = has_no_limits(figure, sample.effective, anytime=anytime)
+        if too_few or not (math.isfinite(figure.estimate) and math.isfinite(sample.effect.value)):
+            return UNDEFINED
+        return self.sample_limits(sample, alpha, anytime)
 
 
-def _ratio_limits(
-    cells: Groups, effective: float, effect: DesignEffect, alpha: float, *, anytime: bool
-) -> Limits:
+class ScoredSample(NamedTuple):
+    """The cells of scored cases, the effective number of cases, and the effect of clusters."""
+
+    cells: Groups
+    effective: float
+    effect: DesignEffect
+
+
+def _gap_limits(sample: ScoredSample, alpha: float, anytime: bool) -> Limits:
+    gaps = Gaps.of(sample.cells, sample.effective)
+    return gaps.limits(alpha, sample.effect, anytime=anytime)
+
+
+def _ratio_limits(sample: ScoredSample, alpha: float, anytime: bool) -> Limits:
     """Return Wilson's limits of the share of positives, over the mean score. O(K)."""
+    cells, effective, effect = sample
     finite = np.isfinite(cells.scores)
     p, n = cells.p[finite], cells.n[finite]
     total = float((p + n).sum())
@@ -198,6 +210,10 @@ def _ratio_limits(
     figure = Figure(share, share * (1 - share) / effective, hits, effective - hits)
     lower, upper = proportion_limits(effect.widened(figure), alpha, anytime=anytime)
     return lower / mean, upper / mean
+
+
+GAPS = CalibrationRule(method="binned-gaps", sample_limits=_gap_limits)
+RATIO = CalibrationRule(method="wilson", sample_limits=_ratio_limits)
 
 
 def bin_limits(table: ReliabilityTable, effective: float, level: float) -> list[Limits]:

@@ -25,7 +25,7 @@ from streameval._uncertainty.sampling_variance import negatives_between
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
-    from streameval._metric_registry import Estimator
+    from streameval._metrics.gradients import Estimator
     from streameval._uncertainty.cell_limits import CellLimits
 
 _NO_TIES = Derivatives(*(np.empty(0) for _ in fields(Derivatives)))

@@ -24,18 +24,16 @@ from streameval._common.keywords import by_keyword
 from streameval._common.result import Result
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.design_effect import correlation
-from streameval._uncertainty.error_costs import checked_costs
+from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.intervals import (
     check_level,
     check_prevalence,
     check_threshold,
-    uncertain_cost,
-    uncertain_metric,
-    uncertain_rate,
+    checked_costs,
 )
-from streameval._uncertainty.limits import UNDEFINED
+from streameval._uncertainty.limits import TOO_FEW_EFFECTIVE, UNDEFINED
+from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import normal_quantile
-from streameval._uncertainty.weighted_variance import TOO_FEW_EFFECTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,10 +41,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import FloatArray
-    from streameval._uncertainty.error_costs import ErrorCosts, UncertainCost
     from streameval._uncertainty.interval import Interval
-    from streameval._uncertainty.intervals import UncertainMetric, UncertaintyQueries
+    from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._uncertainty.limits import Limits
+    from streameval._uncertainty.rules import UncertainMetric
 
 CommonPrevalence: TypeAlias = float | Literal["common", "own"]
 
@@ -210,7 +208,7 @@ def compare(
     at_a, at_b = threshold if isinstance(threshold, tuple) else (threshold, threshold)
     costs = checked_costs(metric, cost_fp, cost_fn)
     uncertain_a, uncertain_b = (
-        _uncertain(side, metric, fixed, at, costs) for side, at in ((a, at_a), (b, at_b))
+        _uncertain(side, metric, Given(fixed, at, costs)) for side, at in ((a, at_a), (b, at_b))
     )
     difference = uncertain_a.estimate - uncertain_b.estimate
     shared = correlation(uncertain_a.effect, uncertain_b.effect)
@@ -222,7 +220,7 @@ def compare(
             uncertain_b.estimate,
             uncertain_b.limits(alpha),
             shared,
-            greatest=1.0 if costs is None else costs.high,
+            greatest=uncertain_a.greatest,
         )
 
     lower, upper = limits(1 - level)
@@ -260,20 +258,10 @@ def _warnings(a: UncertaintyQueries, b: UncertaintyQueries) -> tuple[str, ...]:
     return (warning,)
 
 
-def _uncertain(
-    side: UncertaintyQueries,
-    metric: str,
-    prevalence: float | None,
-    threshold: float | None,
-    costs: ErrorCosts | None,
-) -> UncertainMetric | UncertainCost:
+def _uncertain(side: UncertaintyQueries, metric: str, given: Given) -> UncertainMetric:
     """Return a side's metric, at a prevalence or at a threshold."""
-    check_threshold(threshold, metric)
-    if threshold is None:
-        return uncertain_metric(side, metric, prevalence)
-    if costs is not None:
-        return uncertain_cost(side, metric, threshold, costs)
-    return uncertain_rate(side, metric, threshold)
+    check_threshold(given.threshold, metric)
+    return rule_of(metric).uncertain(side, metric, given)
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:

@@ -16,14 +16,11 @@ costlier errors; Wilson's limit of H is not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError
-from streameval._metric_registry import BY_NAME
-from streameval._metrics.costs import check_costs
+from streameval._metrics.costs import ErrorCosts
 from streameval._uncertainty.design_effect import INDEPENDENT
-from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import (
     MIN_ANYTIME_POSITIVES,
     UNDEFINED,
@@ -31,46 +28,16 @@ from streameval._uncertainty.limits import (
     Limits,
     proportion_limits,
 )
-from streameval._uncertainty.rates import share_figure
+from streameval._uncertainty.rules import (
+    ErrorShares,
+    IntervalRule,
+    UncertainMetric,
+    share_figure,
+)
 
 if TYPE_CHECKING:
     from streameval._metrics.confusion import Confusion
-    from streameval._uncertainty.design_effect import DesignEffect
-
-
-class ErrorCosts(NamedTuple):
-    """What an error costs: a false positive, and a false negative; not both 0."""
-
-    cost_fp: float
-    cost_fn: float
-
-    @property
-    def high(self) -> float:
-        """The larger cost."""
-        return max(self)
-
-    @property
-    def relative(self) -> ErrorCosts:
-        """The same as parts of the larger cost, whose squares do not overflow."""
-        return ErrorCosts(self.cost_fp / self.high, self.cost_fn / self.high)
-
-    def mean(self, counts: Confusion) -> float:
-        """Return the mean cost as a part of the larger cost. O(1)."""
-        of_fp, of_fn = self.relative
-        return counts.expected_cost(cost_fp=of_fp, cost_fn=of_fn)
-
-
-class ErrorShares(NamedTuple):
-    """The share of cases that are errors, and the share that are errors of the costlier kind."""
-
-    errors: Figure
-    costlier: Figure
-
-    def widened(self, effect: DesignEffect, *, refused: str | None = None) -> ErrorShares:
-        """Return both with limits that allow for an effect, or that are refused. O(1)."""
-        return ErrorShares(
-            *(effect.widened(replace(each, refused=refused or each.refused)) for each in self)
-        )
+    from streameval._uncertainty.rules import Counted, Given
 
 
 def error_shares(at: Confusion, costs: ErrorCosts, cases: float) -> ErrorShares:
@@ -82,31 +49,37 @@ def error_shares(at: Confusion, costs: ErrorCosts, cases: float) -> ErrorShares:
     return ErrorShares(*(share_figure(each, max(cases - each, 0.0)) for each in hits))
 
 
-@dataclass(frozen=True, slots=True)
-class UncertainCost:
-    """The expected cost of errors, and the shares of errors of which its limits are made.
+EQUAL = ErrorCosts(1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRule(IntervalRule):
+    """Square-and-add of Wilson's limits of the share of errors and of the costlier ones.
 
     Attributes
     ----------
-    name : str
-        The metric's.
-    estimate : float
-        nan where it is undefined.
     costs : ErrorCosts
-    shares : ErrorShares
-    effect : DesignEffect
-        That of clusters on the mean cost, which the shares allow for.
+        What a metric was asked at.
     """
 
-    name: str
-    estimate: float
-    costs: ErrorCosts
-    shares: ErrorShares
-    effect: DesignEffect = INDEPENDENT
+    method: str = "square-and-add"
+    costs: ErrorCosts = EQUAL
 
-    def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
+    def uncertain(self, counted: Counted, name: str, given: Given) -> UncertainMetric:
+        """Return the expected cost. O(log K), O(n) of clusters."""
+        assert given.threshold is not None, name
+        assert given.costs is not None, name
+        shares, effect = counted._error_shares(given.threshold, given.costs), INDEPENDENT
+        estimate = counted._value_given(name, given)
+        if not math.isnan(estimate):
+            effect = counted._design_effect(name, given.arguments)
+            shares = shares.widened(effect)
+        rule = CostRule(costs=given.costs)
+        return UncertainMetric(rule, estimate, shares, shares.errors, effect, given.costs.high)
+
+    def limits(self, figures: tuple[Figure, ...], alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha`; nan with too few cases. O(1)."""
-        errors, costlier = self.shares
+        errors, costlier = figures
         low, high = min(self.costs.relative), self.costs.high
         counted = costlier if low < 1 else errors
         if (
@@ -116,27 +89,13 @@ class UncertainCost:
         ):
             return UNDEFINED
         (below_errors, above_errors), (below_costlier, above_costlier) = (
-            _distances(each, alpha, anytime=anytime) for each in self.shares
+            _distances(each, alpha, anytime=anytime) for each in figures
         )
         shared = _correlation(errors.estimate, costlier.estimate)
         below = _sum_distance(low * below_errors, (1 - low) * below_costlier, shared)
         above = _sum_distance(low * above_errors, (1 - low) * above_costlier, shared)
         mean = low * errors.estimate + (1 - low) * costlier.estimate
         return high * max(mean - below, 0.0), high * min(mean + above, 1.0)
-
-    def interval(self, level: float, *, anytime: bool = False) -> Interval:
-        """Return the interval at a level. O(1)."""
-        lower, upper = self.limits(1 - level, anytime=anytime)
-        return Interval(
-            lower,
-            upper,
-            level,
-            BY_NAME[self.name].interval or "",
-            self.estimate,
-            anytime,
-            self.shares.errors.design_effect,
-            self.shares.errors.refused,
-        )
 
 
 def _distances(share: Figure, alpha: float, *, anytime: bool) -> tuple[float, float]:
@@ -154,25 +113,3 @@ def _correlation(errors: float, costlier: float) -> float:
 
 def _sum_distance(first: float, second: float, correlation: float) -> float:
     return math.sqrt(first**2 + second**2 + 2 * correlation * first * second)
-
-
-def checked_costs(name: str, cost_fp: float | None, cost_fn: float | None) -> ErrorCosts | None:
-    """Return the costs of a metric that needs them, None for another; refuse what is wrong.
-
-    Raises
-    ------
-    InvalidInputError
-        For costs where they have no meaning, for a cost that is missing, negative or not
-        finite, and for two that are 0.
-    """
-    given = {"cost_fp": cost_fp, "cost_fn": cost_fn}
-    if not BY_NAME[name].is_cost:
-        field = next((each for each, cost in given.items() if cost is not None), None)
-        if field is not None:
-            raise InvalidInputError(f"{name} does not depend on costs", field=field)
-        return None
-    if cost_fp is None or cost_fn is None:
-        message = f"the interval of {name} needs what errors cost: cost_fp=1, cost_fn=10"
-        raise InvalidInputError(message, field="cost_fp" if cost_fp is None else "cost_fn")
-    check_costs(cost_fp, cost_fn)
-    return ErrorCosts(float(cost_fp), float(cost_fn))

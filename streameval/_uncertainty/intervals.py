@@ -11,35 +11,28 @@ docs/intervals.md; ``bench/coverage.py`` measures it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
 from streameval._metric_registry import BY_NAME, Place
+from streameval._metrics.costs import ErrorCosts, check_costs
 from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import require_unweighted
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
-from streameval._uncertainty.calibration import bin_limits, calibration_interval
+from streameval._uncertainty.calibration import bin_limits
 from streameval._uncertainty.cluster_effect import cluster_effect
 from streameval._uncertainty.design_effect import INDEPENDENT
-from streameval._uncertainty.error_costs import UncertainCost, checked_costs, error_shares
-from streameval._uncertainty.estimates import (
-    figure_of,
-    hidden_figures,
-    limits_between,
-    limits_of,
-    value_of,
-    variance_of,
-)
+from streameval._uncertainty.error_costs import error_shares
+from streameval._uncertainty.estimates import figure_of, rule_of, value_of, variance_of
 from streameval._uncertainty.interval import Interval
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 from streameval._uncertainty.pane_blocks import pane_effect
-from streameval._uncertainty.rates import rate_limits, share_counts, share_figure
+from streameval._uncertainty.rules import Given, share_figure
 from streameval._uncertainty.weighted_variance import (
     MIN_EFFECTIVE_CASES,
-    TOO_FEW_EFFECTIVE,
     effective_scored,
     weighted_cost,
     weighted_figure,
@@ -51,15 +44,13 @@ if TYPE_CHECKING:
 
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
+    from streameval._metrics.confusion import Confusion
     from streameval._metrics.gradients import Gradient
     from streameval._metrics.reliability import ReliabilityTable
     from streameval._uncertainty.design_effect import DesignEffect
-    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
+    from streameval._uncertainty.rules import ErrorShares, IntervalRule, Parts
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
-
-_LIMIT_ROUNDING = 2.0**-48
-"""AUC-ROC's limits are bisected to 2^-50; a bounded evaluator's are widened by this for it."""
 
 
 class UncertaintyQueries(BoundsQueries):
@@ -155,56 +146,66 @@ class UncertaintyQueries(BoundsQueries):
         check_level(level)
         check_prevalence(prevalence, metric)
         check_threshold(threshold, metric)
-        costs = checked_costs(metric, cost_fp, cost_fn)
+        given = Given(prevalence, threshold, checked_costs(metric, cost_fp, cost_fn))
+        rule = rule_of(metric)
         view = self._view()
-        cells = view.resolution is not None and not _is_of_shares(metric)
-        check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
+        cells = view.resolution is not None and rule.is_blurred
+        check_method(method, rule, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
-            require_unweighted("the bootstrap", is_weighted=view.unit > 1)
-            if view.clusters is not None:
-                message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
-                raise InvalidInputError(message, field="method")
-        if BY_NAME[metric].of_probabilities:
-            return self._calibration_interval(metric, level, anytime=anytime)
-        if threshold is not None and costs is not None:
-            found = uncertain_cost(self, metric, threshold, costs).interval(level, anytime=anytime)
-            return self._with_least_effect(found, metric, (threshold, *costs.relative))
-        if threshold is not None:
-            estimate = BY_NAME[metric].function(self, threshold=threshold)
-            found = uncertain_rate(self, metric, threshold).interval(level, anytime=anytime)
-            return self._with_least_effect(replace(found, estimate=estimate), metric, (threshold,))
-        if method == "bootstrap":
-            figure = uncertain_metric(self, metric, prevalence).figure
-            limits = UNDEFINED
-            if not math.isnan(figure.variance):
-                limits = bootstrap_limits(
-                    view.groups,
-                    lambda groups: value_of(groups, metric, prevalence),
-                    alpha=1 - level,
-                    fixed_prevalence=prevalence is not None,
-                    resamples=resamples,
-                    seed=seed,
-                )
-            return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        found = uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
-        return self._with_least_effect(found, metric, _given(prevalence))
+            return self._bootstrap(metric, level, prevalence, resamples=resamples, seed=seed)
+        found = rule.uncertain(self, metric, given).interval(level, anytime=anytime)
+        if threshold is not None:  # the share may be rounded, or undefined where the rate is not
+            found = replace(found, estimate=self._value_given(metric, given))
+        return self._with_least_effect(found, metric, given.arguments)
+
+    def _bootstrap(
+        self, name: str, level: float, prevalence: float | None, *, resamples: int, seed: int
+    ) -> Interval:
+        """Return the interval by resampling. O(resamples x G)."""
+        view = self._view()
+        require_unweighted("the bootstrap", is_weighted=view.unit > 1)
+        if view.clusters is not None:
+            message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
+            raise InvalidInputError(message, field="method")
+        figure = self._figure(name, prevalence)
+        limits = UNDEFINED
+        if not math.isnan(figure.variance):
+            limits = bootstrap_limits(
+                view.groups,
+                lambda groups: value_of(groups, name, prevalence),
+                alpha=1 - level,
+                fixed_prevalence=prevalence is not None,
+                resamples=resamples,
+                seed=seed,
+            )
+        return Interval(*limits, level=level, method="bootstrap", estimate=figure.estimate)
+
+    def _value_given(self, name: str, given: Given) -> float:
+        """Return a metric that needs what is given."""
+        value: float = BY_NAME[name].function(self, **given.keywords)
+        return value
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
         view = self._view()
         if view.weighted is not None:
             return weighted_figure(view, view.weighted, name, prevalence)
-        if _is_proportion(name):
+        if BY_NAME[name].estimator is None:
             return figure_of(view.groups, name)
-        value = value_of_view(view, BY_NAME[name], **_prevalence_argument(prevalence))
+        value = value_of_view(view, BY_NAME[name], **Given(prevalence).keywords)
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
-    def _share_figure(self, name: str, threshold: float) -> Figure:
-        """Return a rate's share with its variance; weighted windows override it. O(log K)."""
+    def _share_figure(
+        self, name: str, parts: Callable[[Confusion], Parts], threshold: float
+    ) -> Figure:
+        """Return a share at a threshold with its variance; weighted windows override it. O(log K).
+
+        The metric says which classes must have enough effective cases.
+        """
         view = self._view()
         if view.weighted is not None:
-            return weighted_share(view, view.weighted, name, threshold)
-        return share_figure(*share_counts(view, name, threshold))
+            return weighted_share(view, view.weighted, name, parts, threshold)
+        return share_figure(*parts(ViewQueries(view).confusion_at(threshold)))
 
     def _error_shares(self, threshold: float, costs: ErrorCosts) -> ErrorShares:
         """Return the shares of errors at a threshold; weighted windows override it. O(log K)."""
@@ -213,17 +214,6 @@ class UncertaintyQueries(BoundsQueries):
             return weighted_cost(view, view.weighted, threshold, costs)
         at = ViewQueries(view).confusion_at(threshold)
         return error_shares(at, costs, view.P + view.N)
-
-    def _calibration_interval(self, name: str, level: float, *, anytime: bool) -> Interval:
-        """Return the interval of a metric of calibration. O(K), O(n) of clusters."""
-        view, effective = self._view(), self._effective_scored()
-        cases = view.P + view.N - view.missed_positives - view.missed_negatives
-        effect = self._design_effect(name, ()) if cases else INDEPENDENT
-        refused = TOO_FEW_EFFECTIVE if self._has_few_effective(effective) else None
-        found = calibration_interval(
-            view, name, level, effective, effect, anytime=anytime, refused=refused
-        )
-        return self._with_least_effect(found, name, ())
 
     def _bin_limits(self, table: ReliabilityTable, level: float) -> list[Limits]:
         """Return the limits of each observed rate of a table; nan of too few effective cases."""
@@ -272,60 +262,6 @@ class UncertaintyQueries(BoundsQueries):
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class UncertainMetric:
-    """A metric, and the figures whose limits its interval encloses: itself, for exact counts.
-
-    For a rate at a threshold the figure is the share from which the rate is computed.
-    """
-
-    name: str
-    figure: Figure
-    figures: tuple[Figure, ...]
-    effect: DesignEffect = INDEPENDENT
-
-    @property
-    def estimate(self) -> float:
-        """The metric; nan where it, or a rate's share, is undefined."""
-        share = BY_NAME[self.name].share
-        return self.figure.estimate if share is None else share.rate(self.figure.estimate)
-
-    def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
-        """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
-        share = BY_NAME[self.name].share
-        if share is not None:
-            return rate_limits(self.name, share, self.figure, alpha, anytime=anytime)
-        if len(self.figures) == 1:
-            return limits_of(self.figure, self.name, alpha, anytime=anytime)
-        lower, upper = limits_between(self.figures, self.name, alpha, anytime=anytime)
-        if math.isnan(lower):
-            return UNDEFINED
-        return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
-
-    def widened(self, effect: DesignEffect) -> UncertainMetric:
-        """Return the metric with limits that allow for the effect of its cases' clusters. O(1)."""
-        if effect is INDEPENDENT:
-            return self
-        figures = tuple(map(effect.widened, self.figures))
-        return replace(self, figure=effect.widened(self.figure), figures=figures, effect=effect)
-
-    def interval(self, level: float, *, anytime: bool = False) -> Interval:
-        """Return the analytic interval at a level. O(1)."""
-        lower, upper = self.limits(1 - level, anytime=anytime)
-        method = analytic_method(self.name)
-        figure = self.figure
-        return Interval(
-            lower,
-            upper,
-            level,
-            method,
-            self.estimate,
-            anytime,
-            figure.design_effect,
-            figure.refused,
-        )
-
-
 def analytic_method(name: str) -> str:
     """Return how a metric's interval is made, as `Interval.method` names it.
 
@@ -335,51 +271,8 @@ def analytic_method(name: str) -> str:
     ('wilson', 'influence-logit')
     """
     metric = BY_NAME.get(name)
-    kind = None if metric is None else metric.interval
-    return kind or "influence-logit"
-
-
-def uncertain_metric(
-    queries: UncertaintyQueries, name: str, prevalence: float | None
-) -> UncertainMetric:
-    """Return a metric with its limits at every level. O(G), cached for each revision."""
-    view = queries._view()
-    figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
-    effect = INDEPENDENT
-    if not math.isnan(figure.variance):
-        effect = queries._design_effect(name, _given(prevalence))
-    if effect is not INDEPENDENT:
-        figure = effect.widened(figure)
-    if view.resolution is None or _is_proportion(name):
-        return UncertainMetric(name, figure, (figure,), effect)
-    bounds = queries.bounds(name, **_prevalence_argument(prevalence))
-    figures = view.cached(
-        ("hidden figures", name, prevalence, effect.value),
-        lambda: hidden_figures(view, figure, bounds, name, prevalence),
-    )
-    return UncertainMetric(name, figure, figures, effect)
-
-
-def uncertain_rate(queries: UncertaintyQueries, name: str, threshold: float) -> UncertainMetric:
-    """Return a rate at a threshold with its limits at every level. O(log K), O(n) of clusters."""
-    figure, effect = queries._share_figure(name, threshold), INDEPENDENT
-    if not math.isnan(figure.estimate):
-        effect = queries._design_effect(name, (threshold,))
-        figure = effect.widened(figure)
-    return UncertainMetric(name, figure, (figure,), effect)
-
-
-def uncertain_cost(
-    queries: UncertaintyQueries, name: str, threshold: float, costs: ErrorCosts
-) -> UncertainCost:
-    """Return the expected cost with its limits at every level. O(log K), O(n) of clusters."""
-    shares, effect = queries._error_shares(threshold, costs), INDEPENDENT
-    estimate = BY_NAME[name].function(queries, threshold=threshold, **costs._asdict())
-    if not math.isnan(estimate):
-        # A design effect is a ratio, so that the costs' unit cancels.
-        effect = queries._design_effect(name, (threshold, *costs.relative))
-        shares = shares.widened(effect)
-    return UncertainCost(name, estimate, costs, shares, effect)
+    rule = None if metric is None else metric.interval
+    return "influence-logit" if rule is None else rule.method
 
 
 def gradient_function(name: str, arguments: tuple[float, ...]) -> Callable[[Groups], Gradient]:
@@ -389,26 +282,6 @@ def gradient_function(name: str, arguments: tuple[float, ...]) -> Callable[[Grou
     return lambda cells: gradient(cells, *arguments)
 
 
-def _is_proportion(name: str) -> bool:
-    """Whether the metric is a share of exact counts, which cells do not blur."""
-    return BY_NAME[name].interval == "wilson"
-
-
-def _is_of_shares(name: str) -> bool:
-    """Whether the interval is made of shares of exact counts, which cells do not blur."""
-    return _is_proportion(name) or BY_NAME[name].is_cost
-
-
-def _given(prevalence: float | None) -> tuple[float, ...]:
-    """Return the prevalence as a gradient takes it, after the cells."""
-    return () if prevalence is None else (prevalence,)
-
-
-def _prevalence_argument(prevalence: float | None) -> dict[str, float]:
-    """Return the prevalence as a keyword argument, none for None."""
-    return {} if prevalence is None else {"prevalence": prevalence}
-
-
 def check_level(level: float) -> None:
     """Refuse a level outside (0, 1)."""
     if not 0 < real(level, "level") < 1:
@@ -416,20 +289,18 @@ def check_level(level: float) -> None:
         raise InvalidInputError(message, field="level")
 
 
-def check_method(method: str, name: str, *, anytime: bool, cells: bool, resamples: int) -> None:
+def check_method(
+    method: str, rule: IntervalRule, *, anytime: bool, cells: bool, resamples: int
+) -> None:
     """Refuse an unknown method, and the bootstrap where it has no interval."""
     if method not in get_args(Method):
         raise InvalidInputError(
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
-    if method == "bootstrap" and (
-        anytime or cells or _is_of_shares(name) or BY_NAME[name].of_probabilities
-    ):
-        lacks = "an anytime interval" if anytime else "one for a share of cases"
-        if BY_NAME[name].of_probabilities:
-            lacks = "one for a metric of probabilities"
-        elif cells:
-            lacks = "one from scores that kept few bits"
+    lacks = "an anytime interval" if anytime else rule.no_bootstrap
+    if cells:
+        lacks = rule.no_bootstrap or "one from scores that kept few bits"
+    if method == "bootstrap" and lacks is not None:
         raise InvalidInputError(
             f"the bootstrap has no interval of this kind: {lacks}; use method='analytic'",
             field="method",
@@ -477,3 +348,25 @@ def check_threshold(threshold: float | None, name: str) -> None:
     elif threshold is None:
         message = f"the interval of {name} needs a threshold: interval({name!r}, threshold=0.5)"
         raise InvalidInputError(message, field="threshold")
+
+
+def checked_costs(name: str, cost_fp: float | None, cost_fn: float | None) -> ErrorCosts | None:
+    """Return the costs of a metric that needs them, None for another; refuse what is wrong.
+
+    Raises
+    ------
+    InvalidInputError
+        For costs where they have no meaning, for a cost that is missing, negative or not
+        finite, and for two that are 0.
+    """
+    given = {"cost_fp": cost_fp, "cost_fn": cost_fn}
+    if not BY_NAME[name].is_cost:
+        field = next((each for each, cost in given.items() if cost is not None), None)
+        if field is not None:
+            raise InvalidInputError(f"{name} does not depend on costs", field=field)
+        return None
+    if cost_fp is None or cost_fn is None:
+        message = f"the interval of {name} needs what errors cost: cost_fp=1, cost_fn=10"
+        raise InvalidInputError(message, field="cost_fp" if cost_fp is None else "cost_fn")
+    check_costs(cost_fp, cost_fn)
+    return ErrorCosts(float(cost_fp), float(cost_fn))

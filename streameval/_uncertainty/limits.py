@@ -35,6 +35,9 @@ MIN_ANYTIME_POSITIVES = 50
 _TINY = 2.0**-53
 """Estimates nearer to 0 or 1 than this have no logit."""
 
+TOO_FEW_EFFECTIVE = "TOO_FEW_EFFECTIVE"
+"""Why a figure of weighted cases is refused."""
+
 Limits = tuple[float, float]
 UNDEFINED: Limits = (math.nan, math.nan)
 

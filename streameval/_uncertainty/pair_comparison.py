@@ -21,20 +21,23 @@ from streameval._uncertainty.compare import (
     Comparison,
     p_value_of,
 )
-from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
+from streameval._uncertainty.estimates import rule_of
+from streameval._uncertainty.intervals import check_level, check_prevalence
 from streameval._uncertainty.pair_difference import Difference
 from streameval._uncertainty.pair_variance import (
     GridTooCoarseError,
     PairVariance,
     variance_of_difference,
 )
+from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import E_VALUE_ALPHA
 
 if TYPE_CHECKING:
-    from streameval._uncertainty.intervals import UncertainMetric, UncertaintyQueries
+    from streameval._uncertainty.intervals import UncertaintyQueries
     from streameval._uncertainty.pair_cells import PairCells
     from streameval._uncertainty.pair_cuts import PairCuts, Thresholds
     from streameval._uncertainty.pair_grid import PairGrid
+    from streameval._uncertainty.rules import UncertainMetric
 
 DECIDING_E_VALUE = 1 / E_VALUE_ALPHA
 """The evidence that decides: equal models ever reach it with a probability of 0.05."""
@@ -91,7 +94,7 @@ class ComparedPair:
         metric, prevalence
             As `check_compared` takes them.
         """
-        a, b = (uncertain_metric(model, metric, prevalence) for model in models)
+        a, b = (rule_of(metric).uncertain(model, metric, Given(prevalence)) for model in models)
         reason = a.figure.refused or b.figure.refused
         try:
             variance = variance_of_difference(grid, (a, b), prevalence)

@@ -21,20 +21,18 @@ from streameval._counts.state import State
 from streameval._metrics.gradients import cells_of
 from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import INDEPENDENT
-from streameval._uncertainty.estimates import estimator_of
 from streameval._uncertainty.pair_clusters import effect_of_groups, effect_on_difference
 from streameval._uncertainty.sampling_variance import sampling_variance, scatter
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
-    from streameval._metric_registry import Estimator
-    from streameval._metrics.gradients import Gradient
+    from streameval._metrics.gradients import Estimator, Gradient
     from streameval._metrics.influence import Influence
     from streameval._uncertainty.design_effect import DesignEffect
-    from streameval._uncertainty.intervals import UncertainMetric
     from streameval._uncertainty.pair_cells import PairCells
     from streameval._uncertainty.pair_grid import PairGrid
+    from streameval._uncertainty.rules import UncertainMetric
 
 _ONE_STANDARD_ERROR = 2 * 0.15865525393145707
 """The probability outside one standard error of a normal distribution."""
@@ -108,7 +106,8 @@ def variance_of_difference(
         grid = replace(
             grid, positives=grid.positives.weighted(), negatives=grid.negatives.weighted()
         )
-    estimator = estimator_of(models[0].name)
+    estimator = models[0].rule.estimator
+    assert estimator is not None
     if grid.cuts is not None and estimator.in_cells is not None:
         estimator = estimator.in_cells
     scores = _scores_of(grid, "a"), _scores_of(grid, "b")

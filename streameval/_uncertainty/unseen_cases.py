@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.student import anytime_quantile, normal_quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval._uncertainty.limits import Figure, Limits
 
 _MAX_SHIFT = 0.9
@@ -33,7 +34,7 @@ def with_unseen_cases(
     limits: Limits,
     lowest: Figure,
     highest: Figure,
-    name: str,
+    error: Callable[[Figure], float],
     alpha: float,
     *,
     anytime: bool = False,
@@ -46,8 +47,8 @@ def with_unseen_cases(
         The figure's, or the outermost ones of all figures between two.
     lowest, highest : Figure
         The figure twice, or the two with the least and the greatest estimate.
-    name : str
-        The area.
+    error : callable
+        `roc_error` or `precision_error`, of the area's kind.
     alpha, anytime
         As the limits were computed.
 
@@ -63,13 +64,11 @@ def with_unseen_cases(
     >>> limits = precision_limits(figure, 0.05)
     >>> [round(limit, 3) for limit in limits]
     [0.945, 0.993]
-    >>> widened = with_unseen_cases(limits, figure, figure, "auc_pr", 0.05)
+    >>> widened = with_unseen_cases(limits, figure, figure, precision_error, 0.05)
     >>> [round(limit, 3) for limit in widened]
     [0.919, 0.993]
     """
     lower, upper = limits
-    is_roc = BY_NAME[name].interval == "delong-newcombe"
-    error = _roc_error if is_roc else _precision_error
     quantile = normal_quantile(alpha / 2)  # the error is known, not estimated from the cases
     if anytime:
         quantile = anytime_quantile(alpha, lowest.positives)
@@ -81,7 +80,7 @@ def with_unseen_cases(
     return max(below, lower - most, 0.0), min(above, upper + most, 1.0)
 
 
-def _precision_error(figure: Figure) -> float:
+def precision_error(figure: Figure) -> float:
     """Return half of what one negative above every positive changes, at the rate of its influence.
 
     With no other negative that is the sum of k/k^2 over the positives k = 1..P, divided by P.
@@ -91,7 +90,7 @@ def _precision_error(figure: Figure) -> float:
     return figure.estimate * harmonic / (2 * P)
 
 
-def _roc_error(figure: Figure) -> float:
+def roc_error(figure: Figure) -> float:
     """Return what a positive below all negatives and a negative above all positives change.
 
     As standard errors that add up; negative below 1/2, where cases of the right order are rare.

@@ -26,18 +26,20 @@ from streameval._metrics.queries import ViewQueries
 from streameval._metrics.weighting import effective_cases
 from streameval._uncertainty.design_effect import DesignEffect
 from streameval._uncertainty.error_costs import error_shares
-from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.limits import TOO_FEW_EFFECTIVE, Figure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval._common.arrays import BoolArray, FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
     from streameval._counts.weights import WeightedCounts, WeightedRun
+    from streameval._metrics.costs import ErrorCosts
     from streameval._metrics.gradients import Gradient
-    from streameval._uncertainty.error_costs import ErrorCosts, ErrorShares
+    from streameval._uncertainty.rules import ErrorShares, Parts
 
 MIN_EFFECTIVE_CASES = 50
-TOO_FEW_EFFECTIVE = "TOO_FEW_EFFECTIVE"
 
 
 class _ClassSums(NamedTuple):
@@ -95,7 +97,7 @@ def weighted_figure(
     positives, negatives = _sums(view, weighted, cells)
     P, N = float(positives.cases.sum()), float(negatives.cases.sum())
     assert metric.gradient is not None, name
-    if metric.interval == "wilson":
+    if metric.estimator is None:
         if math.isnan(estimate):
             return Figure(estimate, math.nan, P, N)
         refused = _refused(positives, negatives, metric.gradient(cells))
@@ -125,23 +127,28 @@ def effective_scored(weighted: WeightedCounts) -> float:
     return effective_cases(units, sum(float(run.squares().sum()) for run in runs))
 
 
-def weighted_share(view: View, weighted: WeightedCounts, name: str, threshold: float) -> Figure:
+def weighted_share(
+    view: View,
+    weighted: WeightedCounts,
+    name: str,
+    parts: Callable[[Confusion], Parts],
+    threshold: float,
+) -> Figure:
     """Return the share of a rate at a threshold, of weighted cases, with its variance. O(K)."""
-    metric = BY_NAME[name]
-    assert metric.share is not None, name
-    assert metric.gradient is not None, name
+    gradient = BY_NAME[name].gradient
+    assert gradient is not None, name
     cells = cells_of(view)
     called = cells.scores >= threshold
     positives, negatives = _sums(view, weighted, cells)
     cases, units, squares = np.array(
         [
-            metric.share.parts(_confusion(threshold, called, of_positives, of_negatives))
+            parts(_confusion(threshold, called, of_positives, of_negatives))
             for of_positives, of_negatives in zip(positives, negatives, strict=True)
         ]
     )
     if not units.sum():
         return Figure(math.nan, math.nan, 0, 0)
-    refused = _refused(positives, negatives, metric.gradient(cells, threshold))
+    refused = _refused(positives, negatives, gradient(cells, threshold))
     return _share(cases, units, squares, refused)
 
 
@@ -163,8 +170,8 @@ def weighted_cost(
     shares = error_shares(units, costs, total)
     if not whole:
         return shares
-    mean = costs.mean(units)
     of_fp, of_fn = costs.relative
+    mean = units.expected_cost(cost_fp=of_fp, cost_fn=of_fn)
     binomial = (of_fp**2 * units.fp + of_fn**2 * units.fn) / whole - mean**2
     spread = (of_fp - mean) ** 2 * squares.fp + (of_fn - mean) ** 2 * squares.fn
     spread = (spread + mean**2 * (squares.tp + squares.tn)) / whole**2

@@ -18,8 +18,9 @@ from streameval import Evaluator, InvalidInputError
 from streameval import _paired_evaluator as pairs
 from streameval._metric_registry import Place
 from streameval._paired_evaluator import PairedEvaluator
-from streameval._uncertainty.intervals import uncertain_metric
+from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.pair_variance import GridTooCoarseError, variance_of_difference
+from streameval._uncertainty.rules import Given
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):
@@ -56,7 +57,9 @@ def state(pair):
 
 def variance_of(pair, metric, prevalence=None):
     """Return the variance of the difference."""
-    figures = tuple(uncertain_metric(model, metric, prevalence) for model in pair._models)
+    figures = tuple(
+        rule_of(metric).uncertain(model, metric, Given(prevalence)) for model in pair._models
+    )
     return variance_of_difference(pair._grid, figures, prevalence).value
 
 

@@ -20,7 +20,8 @@ from streameval._uncertainty.design_effect import (
     correlation,
     least_effect,
 )
-from streameval._uncertainty.intervals import uncertain_metric
+from streameval._uncertainty.estimates import rule_of
+from streameval._uncertainty.rules import Given
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -520,7 +521,7 @@ def test_bounded_intervals_have_clusters_too():
     for ev in (exact, bounded):
         ev.add_cases(labels=labels, scores=scores, clusters=clusters)
     for name in ("auc_roc", "auc_pr", "average_precision"):
-        inner = uncertain_metric(exact, name, None).interval(0.95)
+        inner = rule_of(name).uncertain(exact, name, Given()).interval(0.95)
         outer = bounded.interval(name)
         assert outer.lower <= inner.lower + 0.02
         assert outer.upper >= inner.upper - 0.02

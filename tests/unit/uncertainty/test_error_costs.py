@@ -11,7 +11,8 @@ import pytest
 
 from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
 from streameval._metrics.confusion import Confusion
-from streameval._uncertainty.error_costs import ErrorCosts, UncertainCost, error_shares
+from streameval._metrics.costs import ErrorCosts
+from streameval._uncertainty.error_costs import CostRule, error_shares
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -93,7 +94,7 @@ def test_limits_are_square_and_add_of_two_nested_shares(counts, costs):
     at = Confusion(0.0, *counts)
     cases = sum(counts)
     shares = error_shares(at, ErrorCosts(*costs), cases)
-    found = UncertainCost(NAME, 0.0, ErrorCosts(*costs), shares).limits(0.05)
+    found = CostRule(costs=ErrorCosts(*costs)).limits(shares, 0.05)
     low, high = sorted(costs)
     costlier = at.fn if costs[1] >= costs[0] else at.fp
     cheaper = at.fp + at.fn - costlier
@@ -149,7 +150,7 @@ def test_intervals_hold_the_truth(costs):
 def test_a_sample_without_costly_errors_says_so_by_its_width():
     """No missed positive in 1,000 cases: up to Wilson's limit of 0.4 % there may be."""
     found = error_shares(Confusion(0.0, 50, 20, 0, 930), ErrorCosts(1.0, 100.0), 1_000)
-    lower, upper = UncertainCost(NAME, 0.02, ErrorCosts(1.0, 100.0), found).limits(0.05)
+    lower, upper = CostRule(costs=ErrorCosts(1.0, 100.0)).limits(found, 0.05)
     assert 0.012 < lower < 0.02
     assert upper > 99 * wilson(0, 1_000)[1] > 0.35
 
@@ -165,7 +166,7 @@ def test_anytime_intervals_hold_at_all_looks():
     for run in parts.tolist():
         for fp, fn, right in run:
             found = error_shares(Confusion(0.0, right, fp, fn, 0), costs, fp + fn + right)
-            lower, upper = UncertainCost(NAME, 0.0, costs, found).limits(0.05, anytime=True)
+            lower, upper = CostRule(costs=costs).limits(found, 0.05, anytime=True)
             assert math.isnan(lower) == (fn < 50)
             if lower > truth or upper < truth:
                 missed += 1

@@ -15,6 +15,7 @@ from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
 from streameval._metric_registry import BY_NAME, Place
+from streameval._uncertainty.area_rules import hidden_error
 from streameval._uncertainty.compare import (
     MIN_P_VALUE,
     compare,
@@ -22,9 +23,8 @@ from streameval._uncertainty.compare import (
     p_value_of,
     square_and_add,
 )
-from streameval._uncertainty.estimates import figure_of, hidden_error
+from streameval._uncertainty.estimates import figure_of, rule_of
 from streameval._uncertainty.interval import Interval
-from streameval._uncertainty.intervals import uncertain_metric
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -32,6 +32,7 @@ from streameval._uncertainty.limits import (
     precision_limits,
     proportion_limits,
 )
+from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import anytime_quantile, student_quantile
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
@@ -364,7 +365,7 @@ def test_p_values_are_those_of_a_bisection():
             side.add_cases(labels=labels, scores=1 / (1 + np.exp(-scores)))
             sides.append(side)
         for metric in (*AREAS, "prevalence"):
-            a, b = (uncertain_metric(side, metric, None) for side in sides)
+            a, b = (rule_of(metric).uncertain(side, metric, Given()) for side in sides)
             levels = []
 
             def limits(alpha: float, a=a, b=b, levels=levels) -> tuple[float, float]:

@@ -10,10 +10,11 @@ import pytest
 
 from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
 from streameval._metric_registry import METRICS
+from streameval._uncertainty.rules import ShareRule
 
 stats = pytest.importorskip("scipy.stats")
 
-RATES = [metric.name for metric in METRICS if metric.share]
+RATES = [metric.name for metric in METRICS if isinstance(metric.interval, ShareRule)]
 
 
 def evaluator():

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator
+from streameval._metric_registry import BY_NAME
 from streameval._uncertainty import unseen_cases
-from streameval._uncertainty.estimates import limits_between, limits_of
+from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure, auc_roc_limits, precision_limits
 from streameval._uncertainty.unseen_cases import with_unseen_cases
 
@@ -73,7 +74,7 @@ def test_a_negative_at_the_top_changes_what_is_said(positives):
     step = 1e-6
     slope = (area(0) - area(step)) / step
     figure = Figure(1.0, 0.0, positives, negatives)
-    assert 2 * unseen_cases._precision_error(figure) == pytest.approx(slope, rel=2e-3)
+    assert 2 * unseen_cases.precision_error(figure) == pytest.approx(slope, rel=2e-3)
 
 
 def test_a_case_at_the_wrong_end_changes_auc_roc():
@@ -85,7 +86,7 @@ def test_a_case_at_the_wrong_end_changes_auc_roc():
         ev = Evaluator()
         ev.add_cases(labels=[*labels, label], scores=[*scores, score])
         lost.append(1 - ev.auc_roc())
-    assert unseen_cases._roc_error(figure) == pytest.approx(math.hypot(*lost), rel=0.03)
+    assert unseen_cases.roc_error(figure) == pytest.approx(math.hypot(*lost), rel=0.03)
 
 
 figures = st.builds(
@@ -127,7 +128,9 @@ def test_limits_between_two_figures_enclose_those_between(figure, area, width, s
     core = auc_roc_limits if area == "auc_roc" else precision_limits
     cores = [core(each, 0.05) for each in (lowest, middle, highest)]
     outermost = min(lower for lower, _ in cores), max(upper for _, upper in cores)
-    lower, upper = with_unseen_cases(outermost, lowest, highest, area, 0.05)
+    lower, upper = with_unseen_cases(
+        outermost, lowest, highest, BY_NAME[area].interval.unseen_error, 0.05
+    )
     for each in (lowest, middle, highest):
         below, above = limits_of(each, area, 0.05)
         assert lower <= below + 1e-9
@@ -146,7 +149,7 @@ def test_one_figure_has_its_own_limits():
     """Limits between a figure and itself are those of the figure."""
     figure = Figure(0.97, 0.0002, 100, 100)
     for area in AREAS:
-        between = limits_between((figure, figure), area, 0.05)
+        between = BY_NAME[area].interval.limits((figure, figure), 0.05, anytime=False)
         assert between == pytest.approx(limits_of(figure, area, 0.05))
 
 

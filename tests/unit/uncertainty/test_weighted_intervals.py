@@ -11,7 +11,8 @@ import pytest
 from streameval import Evaluator, Interval
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.gradients import cells_of
-from streameval._uncertainty.intervals import uncertain_metric
+from streameval._uncertainty.estimates import rule_of
+from streameval._uncertainty.rules import Given
 
 AREAS = ("auc_roc", "average_precision", "auc_pr")
 RATES = ("precision", "recall", "fpr", "specificity", "f_measure")
@@ -38,7 +39,7 @@ def test_variance_is_that_of_squared_weights(name: str) -> None:
     labels, scores = population(rng, 800)
     weights = rng.integers(1, 9, size=800) / 2
     evaluator = weighted(labels, scores, weights)
-    figure = uncertain_metric(evaluator, name, None).figure
+    figure = rule_of(name).uncertain(evaluator, name, Given()).figure
     cells = cells_of(evaluator._view())
     gradient = BY_NAME[name].gradient(cells)
     # All scores are distinct: a cell is a case. Derivatives are by units of 2**-16.
@@ -85,8 +86,8 @@ def test_variance_of_a_rate_is_that_of_its_gradient(name: str) -> None:
     labels, scores = population(rng, 700)
     weights = rng.integers(1, 40, size=700) / 4
     evaluator = weighted(labels, scores, weights)
-    figure = evaluator._share_figure(name, THRESHOLD)
-    share = BY_NAME[name].share
+    share = rule_of(name)
+    figure = evaluator._share_figure(name, share.parts, THRESHOLD)
     step = 1e-6
     slope = (share.rate(figure.estimate + step) - share.rate(figure.estimate - step)) / (2 * step)
     gradient = BY_NAME[name].gradient(cells_of(evaluator._view()), THRESHOLD)
