@@ -16,6 +16,7 @@ everything before it, so that the result does not depend on how the log is cut i
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +35,8 @@ from streameval._counts import (
 from streameval_server._state.views import LazyCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import Protocol
 
     from streameval._counts import Addition, ClusterCounts
 
@@ -74,6 +76,15 @@ RESTING_BYTES = 512
 measured."""
 
 
+if TYPE_CHECKING:
+
+    class Holder(Protocol):
+        """What takes memory."""
+
+        @property
+        def memory_bytes(self) -> int: ...
+
+
 @dataclass(slots=True)
 class StreamUsage:
     """The revision and the memory of one stream, shared by its parts.
@@ -86,8 +97,8 @@ class StreamUsage:
     revision : int
         Log revision that is being applied.
     memory_bytes : int
-        Approximate upper bound of the memory of what has been counted. Code that changes an
-        accumulator adds the growth that the change returned.
+        Approximate upper bound of the memory of what has been counted. Code that changes a
+        holder of counts does so within `measuring`.
     num_slices : int
         Slices that rows may be in, besides the whole.
     """
@@ -95,6 +106,13 @@ class StreamUsage:
     revision: int
     memory_bytes: int = 0
     num_slices: int = 0
+
+    @contextmanager
+    def measuring(self, holder: Holder) -> Iterator[None]:
+        """Add to the memory by how much a holder grows in the context, which may not nest."""
+        before = holder.memory_bytes
+        yield
+        self.memory_bytes += holder.memory_bytes - before
 
 
 class Accumulator:
@@ -143,9 +161,8 @@ class Accumulator:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
         return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes
 
-    def add(self, change: Addition) -> int:
-        """Add cases; return by how much memory grew. Amortised O(cases)."""
-        before = self.memory_bytes
+    def add(self, change: Addition) -> None:
+        """Add cases. Amortised O(cases)."""
         self._thaw()
         if has_weights(change) and not self._has_weights:
             # Merging gives each score of the state sums of weights.
@@ -156,7 +173,6 @@ class Accumulator:
         self._pending_bytes += piece_bytes(change)
         if self._state.clusters is not None:
             self._pending_bytes += CLUSTER_ROW_BYTES * len(change)
-        return self.memory_bytes - before
 
     def _thaw(self) -> None:
         """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
@@ -178,9 +194,8 @@ class Accumulator:
         pieces = len(self._pending)
         return pieces > _MAX_PIECES and pieces * PIECE_BYTES > self._state_bytes
 
-    def miss(self, positives: int, negatives: int) -> int:
-        """Add references that were never scored; return by how much memory grew. O(1)."""
-        before = self.memory_bytes
+    def miss(self, positives: int, negatives: int) -> None:
+        """Add references that were never scored. O(1)."""
         self._thaw()
         state = self._state
         self._state = replace(
@@ -188,17 +203,15 @@ class Accumulator:
             missed_positives=state.missed_positives + positives * state.unit,
             missed_negatives=state.missed_negatives + negatives * state.unit,
         )
-        return self.memory_bytes - before
 
-    def remove(self, change: Addition) -> int:
-        """Remove cases that were added before; return by how much memory grew. O(n)."""
-        before = self.memory_bytes
+    def remove(self, change: Addition) -> None:
+        """Remove cases that were added before. O(n)."""
         state = self.state()
         self._frozen = None
         if isinstance(change, UnsortedCases) and has_weights(change):
             sums = weighted_sums(change).at_resolution(state.resolution, state.scale).negated()
             self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))
-            return self.memory_bytes - before
+            return
         less = sorted_cases(change)
         removed = ScoreCounts(
             state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
@@ -208,16 +221,16 @@ class Accumulator:
             assert isinstance(change, UnsortedCases)
             clusters = [change.by_cluster(state.clusters.num_groups).negated()]
         self._adopt(state.changed(removed, revision=0, clusters=clusters))
-        return self.memory_bytes - before
 
-    def exchange(self, added: UnsortedCases, removed: Addition) -> int:
-        """Add cases, then remove others that were there; return the growth. O(n)."""
-        before = self.memory_bytes
+    def exchange(self, added: UnsortedCases, removed: Addition) -> None:
+        """Add cases, then remove others that were there. O(n)."""
         state = self.state()
         is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
         has_units = self._has_weights or has_weights(added)
         if is_full or has_units or has_weights(removed):
-            return self.add(added) + self.remove(removed)
+            self.add(added)
+            self.remove(removed)
+            return
         self._frozen = None
         more, less = added.sorted(), sorted_cases(removed)
         change = ScoreCounts(
@@ -230,15 +243,13 @@ class Accumulator:
             groups = state.clusters.num_groups
             clusters = [added.by_cluster(groups), removed.by_cluster(groups).negated()]
         self._adopt(state.changed(change, revision=0, clusters=clusters))
-        return self.memory_bytes - before
 
-    def add_state(self, state: State) -> int:
-        """Add another state, as `merge`; return by how much memory grew. Amortised O(n).
+    def add_state(self, state: State) -> None:
+        """Add another state, as `merge`. Amortised O(n).
 
         One that cannot lower the resolution waits with the other additions: several are
         merged at once.
         """
-        before = self.memory_bytes
         self._thaw()
         is_plain = state.weighted is None and not self._has_weights and self._state.clusters is None
         if is_plain and _is_as_fine(state.resolution, self._state.resolution):
@@ -248,14 +259,12 @@ class Accumulator:
                 self.add(state.counts)
         else:
             self.merge([state])
-        return self.memory_bytes - before
 
-    def merge(self, states: Sequence[State]) -> int:
-        """Add other states, at the lowest resolution of all; return the growth. O(n).
+    def merge(self, states: Sequence[State]) -> None:
+        """Add other states, at the lowest resolution of all. O(n).
 
         Slices have no clusters: states that have some count in these without.
         """
-        before = self.memory_bytes
         mine = self.state()
         self._frozen = None
         # A state that was exact is on no scale, and was checked to have scores of this one.
@@ -263,15 +272,12 @@ class Accumulator:
         if mine.clusters is None:
             others = [replace(state, clusters=None) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
-        return self.memory_bytes - before
 
-    def pack(self) -> int:
-        """Keep the counts as bytes until the next change; return by how much memory grew. O(n)."""
-        before = self.memory_bytes
+    def pack(self) -> None:
+        """Keep the counts as bytes until the next change. O(n)."""
         state = self.state()
         state.pack()
         self._state_bytes = _state_bytes(state)
-        return self.memory_bytes - before
 
     def state(self) -> State:
         """Return the counts with all changes merged. O(n) when some are pending."""

@@ -241,7 +241,6 @@ class StreamCounts:
     def _settle(self, content: PaneContent) -> None:
         """Count a pane's deferred rows in its slices. O(rows + slices)."""
         del self._deferred[content]
-        self._usage.memory_bytes -= content.deferred.memory_bytes
         parts_of = partial(self.store.in_pane, content)
         for rows in content.pop_deferred(self._pane_cells):
             if isinstance(rows, Effects):
@@ -331,15 +330,19 @@ class StreamCounts:
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
         for part in self._parts_at(event_us, codes):
-            self._usage.memory_bytes += part.counts.miss(positives, negatives)
+            with self._usage.measuring(part):
+                part.counts.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
         """Add counts made elsewhere; with event time 0 to all time only. Amortised O(cells)."""
         for part in self._parts_at(event_us, codes):
-            accumulator = part.counts
-            self._usage.memory_bytes += accumulator.add_state(state)
-            if accumulator.is_due:
-                self._unmerged[accumulator] = None
+            with self._usage.measuring(part):
+                part.counts.add_state(state)
+            self._note_due(part)
+
+    def _note_due(self, part: Part) -> None:
+        if part.counts.is_due:
+            self._unmerged[part.counts] = None
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return the parts that count a reference of this time and these segments."""
@@ -391,7 +394,7 @@ class StreamCounts:
 
     def _defer(self, content: PaneContent, rows: CodedCases | Effects) -> None:
         """Leave rows of a closed pane's slices, counted for all time, to be counted later."""
-        self._usage.memory_bytes += content.defer(rows)
+        content.defer(rows)
         self._deferred[content] = None
         if content.deferred.size > _MAX_DEFERRED_ROWS:
             self._settle(content)
@@ -442,10 +445,9 @@ class StreamCounts:
 
     def _add(self, parts: Iterable[Part], added: Addition) -> None:
         for part in parts:
-            accumulator = part.counts
-            self._usage.memory_bytes += accumulator.add(added)
-            if accumulator.is_due:
-                self._unmerged[accumulator] = None
+            with self._usage.measuring(part):
+                part.counts.add(added)
+            self._note_due(part)
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -510,17 +512,17 @@ class StreamCounts:
             removed = cases if has_weights(cases) or has_clusters(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
-            if added is not None and removed is not None:
-                self._usage.memory_bytes += part.counts.exchange(added, removed)
-            elif added is not None:
-                self._add((part,), added)
-            elif removed is not None:
-                self._usage.memory_bytes += part.counts.remove(removed)
-            if change.missed_positives or change.missed_negatives:
-                self._usage.memory_bytes += part.counts.miss(
-                    change.missed_positives, change.missed_negatives
-                )
-            self._usage.memory_bytes += part.cover(coverage)
+            with self._usage.measuring(part):
+                if added is not None and removed is not None:
+                    part.counts.exchange(added, removed)
+                elif added is not None:
+                    part.counts.add(added)
+                elif removed is not None:
+                    part.counts.remove(removed)
+                if change.missed_positives or change.missed_negatives:
+                    part.counts.miss(change.missed_positives, change.missed_negatives)
+                part.cover(coverage)
+            self._note_due(part)
 
     # -- time
 

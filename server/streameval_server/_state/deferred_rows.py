@@ -90,15 +90,14 @@ class DeferredRows:
         self._places = self._row_bytes = self.size = self.memory_bytes = self.new_slices = 0
         self._has_effects = self.has_removals = False
 
-    def add(self, rows: CodedCases | Effects, *, slices: int, existing: int) -> int:
-        """Take rows; return by how much memory grew. O(rows).
+    def add(self, rows: CodedCases | Effects, *, slices: int, existing: int) -> None:
+        """Take rows. O(rows).
 
         Parameters
         ----------
         slices, existing
             How many slices there may be, and are.
         """
-        before = self.memory_bytes
         self._rows.append(rows)
         slices = max(slices, existing)
         if isinstance(rows, Effects):
@@ -111,7 +110,6 @@ class DeferredRows:
             self._places, slices, existing, has_effects=self._has_effects
         )
         self.new_slices = min(self._places, slices - existing)
-        return self.memory_bytes - before
 
     def __iter__(self) -> Iterator[CodedCases | Effects]:
         return iter(self._rows)

@@ -22,7 +22,6 @@ from streameval._counts import (
 )
 from streameval._time import CoverageCell
 from streameval_server._state.accumulator import (
-    OVERHEAD_BYTES,
     Accumulator,
     encoded_bytes,
     resting_bytes,
@@ -60,23 +59,19 @@ class Part:
         """Memory, an upper bound. O(1)."""
         return self.counts.memory_bytes + self.coverage.memory_bytes
 
-    def cover(self, coverage: PaneCoverage) -> int:
-        """Add to the coverage; return by how much memory grew."""
-        before = self.coverage.memory_bytes
+    def cover(self, coverage: PaneCoverage) -> None:
+        """Add to the coverage."""
         if self.coverage.is_empty:
             self.coverage = coverage
         else:
             self.coverage = PaneCoverage.merged((self.coverage, coverage))
-        return self.coverage.memory_bytes - before
 
-    def merge(self, others: Sequence[Part]) -> int:
-        """Add other parts; return by how much memory grew. O(cells)."""
-        before = self.coverage.memory_bytes
+    def merge(self, others: Sequence[Part]) -> None:
+        """Add other parts. O(cells)."""
         covered = [part.coverage for part in others if not part.coverage.is_empty]
         if covered:
             self.coverage = PaneCoverage.merged((self.coverage, *covered))
-        grown = self.coverage.memory_bytes - before
-        return grown + self.counts.merge([part.counts.state() for part in others])
+        self.counts.merge([part.counts.state() for part in others])
 
 
 class PartMaker:
@@ -99,9 +94,8 @@ class PartMaker:
 
     def __call__(self, number: int) -> Part:
         """Return an empty part of the slice with a number."""
-        self.usage.memory_bytes += OVERHEAD_BYTES
         part = _part(self._whole if number == WHOLE else self._bounded)
-        self.usage.memory_bytes += part.memory_bytes - OVERHEAD_BYTES
+        self.usage.memory_bytes += part.memory_bytes
         return part
 
 
@@ -171,9 +165,8 @@ class PaneContent:
     def parts(self) -> dict[int, Part]:
         """The slices by number, for changes: a pane at rest gets its accumulators. O(1)."""
         if not isinstance(self._parts, dict):
-            before = self.memory_bytes
-            self._parts = self.slices()
-            self._make_part.usage.memory_bytes += self.memory_bytes - before
+            with self._make_part.usage.measuring(self):
+                self._parts = self.slices()
         return self._parts
 
     def slices(self) -> dict[int, Part]:
@@ -222,13 +215,13 @@ class PaneContent:
         stored = parts.stored
         return not isinstance(stored, EncodedCounts) or stored.memory_bytes <= MAX_UNPACKED_BYTES
 
-    def pack(self) -> int:
-        """Keep the counts as bytes, at rest if there is only the whole; return the growth. O(n).
+    def pack(self) -> None:
+        """Keep the counts as bytes, at rest if there is only the whole. O(n).
 
         A pane is at rest without labels by id, whose coverage it keeps, and deferred rows. States
         stay the same objects, so what was computed from them stays valid.
         """
-        before, parts = self.memory_bytes, self._parts
+        parts = self._parts
         if isinstance(parts, dict):
             for part in parts.values():
                 part.counts.pack()
@@ -240,21 +233,21 @@ class PaneContent:
                     self._frozen = None
         else:
             self._resting_state(parts).pack()
-        return self.memory_bytes - before
 
-    def defer(self, rows: CodedCases | Effects) -> int:
-        """Take rows that `pop_deferred` returns later, together; return the growth. O(rows)."""
+    def defer(self, rows: CodedCases | Effects) -> None:
+        """Take rows that `pop_deferred` returns later, together. O(rows)."""
+        usage = self._make_part.usage
         if self.deferred is NONE_DEFERRED:
             self.deferred = DeferredRows()
-        return self.deferred.add(
-            rows, slices=self._make_part.usage.num_slices, existing=max(self.num_parts - 1, 0)
-        )
+        with usage.measuring(self.deferred):
+            self.deferred.add(rows, slices=usage.num_slices, existing=max(self.num_parts - 1, 0))
 
     def pop_deferred(self, max_cells: int) -> list[CodedCases | Effects]:
         """Return all deferred rows, to be counted in this order. O(rows + slices)."""
         self._frozen = None
         slices = (part.counts for number, part in self.slices().items() if number != WHOLE)
-        rows = self.deferred.pop(slices, max_cells)
+        with self._make_part.usage.measuring(self.deferred):
+            rows = self.deferred.pop(slices, max_cells)
         self.deferred = NONE_DEFERRED
         return rows
 

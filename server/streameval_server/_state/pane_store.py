@@ -151,7 +151,8 @@ class PaneStore:
         content = next(iter(self._unpacked), None)
         if content is not None:
             del self._unpacked[content]
-            self._usage.memory_bytes += content.pack()
+            with self._usage.measuring(content):
+                content.pack()
             if not self._unpacked:
                 self._unpacked = {}  # a dictionary that was emptied keeps its room
 
@@ -212,12 +213,11 @@ class PaneStore:
         self._note_change(content)
         for number, part in content.parts.items():
             if number != WHOLE:
-                before = part.memory_bytes
                 # Created first: a new part adds to the usage itself.
                 all_time = self._slice(number)
-                self._usage.memory_bytes += all_time.merge([part])
-                # Reading its state has merged it.
-                self._usage.memory_bytes += part.memory_bytes - before
+                # Reading the state of a part merges it.
+                with self._usage.measuring(part), self._usage.measuring(all_time):
+                    all_time.merge([part])
 
     def common_pane(self, event_us: int | IntArray) -> int | None:
         """Return the start of the pane that has all of these times; None if no kept pane has."""
