@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
-from streameval.client._client_verbs import (
-    ClientVerbs,
-    check_seconds,
-    check_settings,
-    selection_of,
-)
+from streameval.client._client_verbs import ClientVerbs
 from streameval.client._delivery.async_connection import AsyncConnection
+from streameval.client._delivery.client_settings import ClientSettings
 from streameval.client._delivery.connection import AsyncVerbs
 from streameval.client._stream import AsyncStream
-from streameval.client._wire import calls
 from streameval.client._wire.async_transport import AsyncTransport
 
 if TYPE_CHECKING:
@@ -23,12 +18,10 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from streameval.client._wire.answers import StreamComparison
-    from streameval.client._wire.credentials import Credentials, Pem, Token
-    from streameval.client._wire.selection import Selection
+    from streameval.client._wire.credentials import Pem, Token
 
 
-class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
+class AsyncClient(ClientVerbs[AsyncConnection, AsyncStream], AsyncVerbs):
     """A connection to a streameval server, or several, for asyncio: the verbs of `Client`.
 
     The verbs that add rows return at once, without ``await``; all others are
@@ -75,6 +68,8 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
     1
     """
 
+    _stream_of = AsyncStream
+
     def __init__(
         self,
         address: str | Sequence[str],
@@ -93,28 +88,17 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         close_timeout_s: float = 5.0,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
-        check_settings(
-            when_full="drop",
+        settings = ClientSettings(
             producer=producer,
             max_buffered_rows=max_buffered_rows,
             batch_rows=batch_rows,
+            linger_s=linger_s,
+            timeout_s=timeout_s,
+            close_timeout_s=close_timeout_s,
         )
-
-        def connect(each: str, credentials: Credentials) -> AsyncConnection:
-            return AsyncConnection(
-                AsyncTransport(each, credentials),
-                producer=producer,
-                max_buffered_rows=max_buffered_rows,
-                batch_rows=batch_rows,
-                linger_s=linger_s,
-                timeout_s=timeout_s,
-                close_timeout_s=close_timeout_s,
-            )
-
         super().__init__(
             address,
-            connect,
+            lambda each, secrets: AsyncConnection(AsyncTransport(each, secrets), settings),
             spool=spool,
             token=token,
             tls=tls,
@@ -123,34 +107,6 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
             client_key=client_key,
             channel=credentials,
         )
-
-    def stream(self, name: str) -> AsyncStream:
-        """Return the verbs of one stream, without a call to the server; as `Client.stream`.
-
-        With several servers, the first use of a stream blocks the event loop for one call.
-        """
-        return AsyncStream(self._servers.for_stream(name), name)
-
-    def shards(self, name: str) -> list[AsyncStream]:
-        """Return the verbs of one stream on each server; as `Client.shards`."""
-        return [AsyncStream(connection, name) for connection in self._servers]
-
-    async def compare(
-        self,
-        a: Selection | AsyncStream | str,
-        b: Selection | AsyncStream | str,
-        *,
-        metric: str = "auc_pr",
-        prevalence: float | Literal["common", "own"] = "common",
-        level: float = 0.95,
-    ) -> StreamComparison:
-        """Compare two streams, windows or segments; as `Client.compare`."""
-        sides = selection_of(a), selection_of(b)
-        connection = self._servers.for_both(*sides)
-        call = calls.compare(
-            *sides, connection.revision, metric=metric, prevalence=prevalence, level=level
-        )
-        return await connection.ask(call)
 
     async def __aenter__(self) -> Self:
         return self

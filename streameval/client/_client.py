@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
-from streameval.client._client_verbs import (
-    ClientVerbs,
-    check_seconds,
-    check_settings,
-    selection_of,
-)
+from streameval.client._client_verbs import ClientVerbs
+from streameval.client._delivery.client_settings import ClientSettings
 from streameval.client._delivery.connection import BlockingVerbs, Connection, run_blocking
 from streameval.client._stream import Stream
-from streameval.client._wire import calls
 from streameval.client._wire.transport import Transport
 
 if TYPE_CHECKING:
@@ -23,12 +18,10 @@ if TYPE_CHECKING:
     import grpc
 
     from streameval.client._buffer.buffer import WhenFull
-    from streameval.client._wire.answers import StreamComparison
-    from streameval.client._wire.credentials import Credentials, Pem, Token
-    from streameval.client._wire.selection import Selection
+    from streameval.client._wire.credentials import Pem, Token
 
 
-class Client(ClientVerbs[Connection], BlockingVerbs):
+class Client(ClientVerbs[Connection, Stream], BlockingVerbs):
     """A connection to a streameval server, or to several.
 
     Parameters
@@ -102,6 +95,8 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
     (0.5, True, 3)
     """
 
+    _stream_of = Stream
+
     def __init__(
         self,
         address: str | Sequence[str],
@@ -121,29 +116,18 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         close_timeout_s: float = 5.0,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        check_seconds(linger_s=linger_s, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
-        check_settings(
-            when_full=when_full,
+        settings = ClientSettings(
             producer=producer,
+            when_full=when_full,
             max_buffered_rows=max_buffered_rows,
             batch_rows=batch_rows,
+            linger_s=linger_s,
+            timeout_s=timeout_s,
+            close_timeout_s=close_timeout_s,
         )
-
-        def connect(each: str, credentials: Credentials) -> Connection:
-            return Connection(
-                Transport(each, credentials),
-                producer=producer,
-                when_full=when_full,
-                max_buffered_rows=max_buffered_rows,
-                batch_rows=batch_rows,
-                linger_s=linger_s,
-                timeout_s=timeout_s,
-                close_timeout_s=close_timeout_s,
-            )
-
         super().__init__(
             address,
-            connect,
+            lambda each, secrets: Connection(Transport(each, secrets), settings),
             spool=spool,
             token=token,
             tls=tls,
@@ -152,82 +136,6 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
             client_key=client_key,
             channel=credentials,
         )
-
-    def stream(self, name: str) -> Stream:
-        """Return the verbs of one stream, without a call to the server.
-
-        With several servers, the first use of a stream asks them which has it, for at most a
-        second each; the token then needs the scope query.
-
-        Parameters
-        ----------
-        name : str
-            By convention ``model/version``. The first batch creates the stream,
-            unless the server is configured not to.
-        """
-        return Stream(self._servers.for_stream(name), name)
-
-    def shards(self, name: str) -> list[Stream]:
-        """Return the verbs of one stream on each server, in the order of the addresses.
-
-        A stream with too many rows for one server may be written to several, each
-        case to any one of them; `evaluator` adds them up.
-        """
-        return [Stream(connection, name) for connection in self._servers]
-
-    def compare(
-        self,
-        a: Selection | Stream | str,
-        b: Selection | Stream | str,
-        *,
-        metric: str = "auc_pr",
-        prevalence: float | Literal["common", "own"] = "common",
-        level: float = 0.95,
-    ) -> StreamComparison:
-        """Compare two streams, windows or segments: a minus b, with its interval.
-
-        Parameters
-        ----------
-        a, b : Selection, Stream or str
-            The sides: `Stream.select` chooses windows and segments, a name
-            means all of a stream. When b contains a, a is compared with the rest
-            of b; any other overlap is refused.
-        metric : str
-            "auc_pr", "average_precision", "auc_roc"; if both streams declare a threshold
-            also "precision", "recall", "fpr", "specificity", "f_measure", and if they
-            declare the same costs, "expected_cost".
-        prevalence : float, "common" or "own"
-            The prevalence at which figures of precision and recall are compared;
-            "common" pools both sides for it, "own" keeps each side's own.
-        level : float
-            Nominal coverage of the interval.
-
-        Raises
-        ------
-        NotFoundError
-            When there is no such stream.
-        PreconditionError
-            When the sides share cases and b does not contain a.
-        InvalidInputError, InvalidRequestError
-            When an argument is invalid, or the sides are on different servers.
-
-        Examples
-        --------
-        >>> from streameval_server.testing import running_server
-        >>> with running_server() as address, Client(address) as client:
-        ...     for name, labels in (("m/1", [1, 0, 1, 0, 0, 1]), ("m/2", [1, 1, 1, 0, 0, 0])):
-        ...         client.stream(name).add_cases(labels=labels, scores=[6, 5, 4, 3, 2, 1])
-        ...     revision = client.flush()
-        ...     change = client.compare("m/2", "m/1", metric="auc_roc")
-        >>> round(change.difference, 3), change.lower < 0 < change.upper
-        (0.444, True)
-        """
-        sides = selection_of(a), selection_of(b)
-        connection = self._servers.for_both(*sides)
-        call = calls.compare(
-            *sides, connection.revision, metric=metric, prevalence=prevalence, level=level
-        )
-        return run_blocking(connection.ask(call))
 
     def __enter__(self) -> Self:
         return self

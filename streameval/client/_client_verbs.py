@@ -6,15 +6,11 @@ verbs that manage one stream go to the server that has it.
 
 from __future__ import annotations
 
-import math
-import numbers
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
-from streameval._common.errors import InvalidInputError
-from streameval._common.values import real, shown
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
@@ -34,15 +30,17 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
+    from streameval.client._wire.answers import StreamComparison
     from streameval.client._wire.marks import StreamMark
     from streameval.client._wire.selection import Window
     from streameval.client._wire.settings import ChangedSettings, NewSettings
     from streameval.client._wire.summaries import StreamSummary
 
 C = TypeVar("C", bound=BaseConnection)
+S = TypeVar("S", bound=StreamVerbs[Any])
 
 
-class ClientVerbs(PairVerbs[C]):
+class ClientVerbs(PairVerbs[C], Generic[C, S]):
     """The verbs of a client of one server, or of several.
 
     Parameters
@@ -55,6 +53,8 @@ class ClientVerbs(PairVerbs[C]):
     **credentials
         As of `Credentials`.
     """
+
+    _stream_of: Callable[[C, str], S]
 
     def __init__(
         self,
@@ -75,6 +75,83 @@ class ClientVerbs(PairVerbs[C]):
                 connection.spool = checked_spool(path)
 
     # -- streams -----------------------------------------------------------------
+
+    def stream(self, name: str) -> S:
+        """Return the verbs of one stream, without a call to the server.
+
+        With several servers, the first use of a stream asks them which has it, for at most a
+        second each, also on an event loop; the token then needs the scope query.
+
+        Parameters
+        ----------
+        name : str
+            By convention ``model/version``. The first batch creates the stream,
+            unless the server is configured not to.
+        """
+        return self._stream_of(self._servers.for_stream(name), name)
+
+    def shards(self, name: str) -> list[S]:
+        """Return the verbs of one stream on each server, in the order of the addresses.
+
+        A stream with too many rows for one server may be written to several, each
+        case to any one of them; `evaluator` adds them up.
+        """
+        return [self._stream_of(connection, name) for connection in self._servers]
+
+    @verb
+    async def compare(
+        self,
+        a: Selection | StreamVerbs[Any] | str,
+        b: Selection | StreamVerbs[Any] | str,
+        *,
+        metric: str = "auc_pr",
+        prevalence: float | Literal["common", "own"] = "common",
+        level: float = 0.95,
+    ) -> StreamComparison:
+        """Compare two streams, windows or segments: a minus b, with its interval.
+
+        Parameters
+        ----------
+        a, b : Selection, Stream or str
+            The sides: `Stream.select` chooses windows and segments, a name
+            means all of a stream. When b contains a, a is compared with the rest
+            of b; any other overlap is refused.
+        metric : str
+            "auc_pr", "average_precision", "auc_roc"; if both streams declare a threshold
+            also "precision", "recall", "fpr", "specificity", "f_measure", and if they
+            declare the same costs, "expected_cost".
+        prevalence : float, "common" or "own"
+            The prevalence at which figures of precision and recall are compared;
+            "common" pools both sides for it, "own" keeps each side's own.
+        level : float
+            Nominal coverage of the interval.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such stream.
+        PreconditionError
+            When the sides share cases and b does not contain a.
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or the sides are on different servers.
+
+        Examples
+        --------
+        >>> from streameval_server.testing import running_server
+        >>> with running_server() as address, Client(address) as client:
+        ...     for name, labels in (("m/1", [1, 0, 1, 0, 0, 1]), ("m/2", [1, 1, 1, 0, 0, 0])):
+        ...         client.stream(name).add_cases(labels=labels, scores=[6, 5, 4, 3, 2, 1])
+        ...     revision = client.flush()
+        ...     change = client.compare("m/2", "m/1", metric="auc_roc")
+        >>> round(change.difference, 3), change.lower < 0 < change.upper
+        (0.444, True)
+        """
+        sides = _selection_of(a), _selection_of(b)
+        connection = self._servers.for_both(*sides)
+        call = calls.compare(
+            *sides, connection.revision, metric=metric, prevalence=prevalence, level=level
+        )
+        return await connection.ask(call)
 
     @verb
     async def evaluator(
@@ -396,38 +473,8 @@ class ClientVerbs(PairVerbs[C]):
         await self._servers.close(timeout_s)
 
 
-def selection_of(side: Selection | StreamVerbs | str) -> Selection:
+def _selection_of(side: Selection | StreamVerbs[Any] | str) -> Selection:
     """Return a side of a comparison: a stream, or its name, means all of it."""
     if isinstance(side, Selection):
         return side
     return side.select() if isinstance(side, StreamVerbs) else Selection(stream=side)
-
-
-def check_seconds(**seconds: object) -> None:
-    """Refuse durations that are not finite, non-negative numbers of seconds."""
-    for field, value in seconds.items():
-        number = real(value, field)
-        if not 0.0 <= number < math.inf:
-            message = f"{field} must be finite seconds and not negative, got {number}"
-            raise InvalidInputError(message, field=field)
-
-
-def check_settings(
-    *, when_full: object, producer: object, max_buffered_rows: object, batch_rows: object
-) -> None:
-    """Refuse invalid settings of a client."""
-    if when_full not in ("drop", "block"):
-        message = f"when_full must be 'drop' or 'block', got {shown(when_full)}"
-        raise InvalidInputError(message, field="when_full")
-    if producer is not None and not isinstance(producer, str):
-        message = f"producer must be text, got {shown(producer)}"
-        raise InvalidInputError(message, field="producer")
-    if producer is not None and not 1 <= len(producer.encode()) <= 128:
-        message = f"producer must have 1 to 128 bytes of UTF-8, got {len(producer.encode())}"
-        raise InvalidInputError(message, field="producer")
-    for field, value in (("max_buffered_rows", max_buffered_rows), ("batch_rows", batch_rows)):
-        if not isinstance(value, numbers.Integral):
-            message = f"{field} must be a whole number, got {shown(value)}"
-            raise InvalidInputError(message, field=field)
-        if value < 1:
-            raise InvalidInputError(f"{field} must be at least 1, got {value}", field=field)

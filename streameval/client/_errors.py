@@ -25,7 +25,7 @@ The text of an error from a server is the server's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 
@@ -123,23 +123,17 @@ class ClientError(StreamEvalError):
 class InvalidRequestError(ClientError, ValueError):
     """The server refused a value (INVALID_ARGUMENT); `violations` names the fields."""
 
-    __module__ = "streameval.client"
-
     code = "INVALID_ARGUMENT"
 
 
 class NotFoundError(ClientError, LookupError):
     """There is no such stream (NOT_FOUND)."""
 
-    __module__ = "streameval.client"
-
     code = "NOT_FOUND"
 
 
 class AlreadyExistsError(ClientError):
     """A stream of that name exists (ALREADY_EXISTS)."""
-
-    __module__ = "streameval.client"
 
     code = "ALREADY_EXISTS"
 
@@ -153,15 +147,11 @@ class FencedError(ClientError):
     Rows that are not durable by then are counted as dropped.
     """
 
-    __module__ = "streameval.client"
-
     code = "FAILED_PRECONDITION"
 
 
 class PreconditionError(ClientError):
     """The request conflicts with the present state of the stream (FAILED_PRECONDITION)."""
-
-    __module__ = "streameval.client"
 
     code = "FAILED_PRECONDITION"
 
@@ -169,15 +159,11 @@ class PreconditionError(ClientError):
 class OutOfRangeError(ClientError):
     """A revision that the server's log has not reached (OUT_OF_RANGE)."""
 
-    __module__ = "streameval.client"
-
     code = "OUT_OF_RANGE"
 
 
 class ResourceExhaustedError(ClientError):
     """The request exceeds one of the server's limits (RESOURCE_EXHAUSTED)."""
-
-    __module__ = "streameval.client"
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -185,15 +171,11 @@ class ResourceExhaustedError(ClientError):
 class AccessError(ClientError):
     """The token is missing or wrong, or does not permit the call."""
 
-    __module__ = "streameval.client"
-
     code = "PERMISSION_DENIED"
 
 
 class UnimplementedError(ClientError):
     """The server does not implement the call (UNIMPLEMENTED)."""
-
-    __module__ = "streameval.client"
 
     code = "UNIMPLEMENTED"
 
@@ -201,23 +183,17 @@ class UnimplementedError(ClientError):
 class UnavailableError(ClientError):
     """There is no server at the address, or it is stopping (UNAVAILABLE)."""
 
-    __module__ = "streameval.client"
-
     code = "UNAVAILABLE"
 
 
 class DeadlineError(ClientError, TimeoutError):
     """Not done in time (DEADLINE_EXCEEDED)."""
 
-    __module__ = "streameval.client"
-
     code = "DEADLINE_EXCEEDED"
 
 
 class ClosedError(ClientError):
     """The client is closed."""
-
-    __module__ = "streameval.client"
 
     code = "CANCELLED"
 
@@ -235,8 +211,6 @@ class RowsLostError(ClientError):
         Rows since the last such error that the server had acknowledged and has lost: its log
         was damaged, or is another one.
     """
-
-    __module__ = "streameval.client"
 
     code = "ABORTED"
 
@@ -256,37 +230,27 @@ class RowsLostError(ClientError):
         self.lost_rows = lost_rows
 
 
-_BY_CODE: dict[str, type[ClientError]] = {
-    "INVALID_ARGUMENT": InvalidRequestError,
-    "NOT_FOUND": NotFoundError,
-    "ALREADY_EXISTS": AlreadyExistsError,
-    "FAILED_PRECONDITION": PreconditionError,
-    "OUT_OF_RANGE": OutOfRangeError,
-    "RESOURCE_EXHAUSTED": ResourceExhaustedError,
-    "UNAUTHENTICATED": AccessError,
-    "PERMISSION_DENIED": AccessError,
-    "UNIMPLEMENTED": UnimplementedError,
-    "UNAVAILABLE": UnavailableError,
-    "DEADLINE_EXCEEDED": DeadlineError,
-}
-
-_BY_REASON: dict[str, type[ClientError]] = {
-    "EPOCH_FENCED": FencedError,
-    "EPOCH_MOVED": FencedError,
-    "SEQUENCE_REUSED": FencedError,
-}
+_BY_CODE: Mapping[str, type[ClientError]] = {
+    kind.code: kind
+    for kind in (
+        InvalidRequestError,
+        NotFoundError,
+        AlreadyExistsError,
+        PreconditionError,
+        OutOfRangeError,
+        ResourceExhaustedError,
+        AccessError,
+        UnimplementedError,
+        UnavailableError,
+        DeadlineError,
+    )
+} | {"UNAUTHENTICATED": AccessError}
+_FENCED = frozenset({"EPOCH_FENCED", "EPOCH_MOVED", "SEQUENCE_REUSED"})
+"""The reasons of a FencedError."""
 
 
-def error_for(
-    code: str,
-    message: str,
-    *,
-    reason: str = "",
-    violations: tuple[Violation, ...] = (),
-    retry_after_s: float | None = None,
-    metadata: Mapping[str, str] | None = None,
-) -> ClientError:
-    """Return the error for a gRPC status.
+def error_for(code: str, message: str, *, reason: str = "", **details: Any) -> ClientError:
+    """Return the error for a gRPC status; `details` are attributes of it.
 
     Examples
     --------
@@ -295,15 +259,8 @@ def error_for(
     >>> error_for("FAILED_PRECONDITION", "epoch 4 is fenced by 5", reason="EPOCH_FENCED")
     FencedError('epoch 4 is fenced by 5')
     """
-    kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ClientError)
-    return kind(
-        message,
-        code=code,
-        reason=reason,
-        violations=violations,
-        retry_after_s=retry_after_s,
-        metadata=metadata,
-    )
+    kind = FencedError if reason in _FENCED else _BY_CODE.get(code, ClientError)
+    return kind(message, code=code, reason=reason, **details)
 
 
 def _rebuild(kind: type[ClientError], message: str, attributes: dict[str, object]) -> ClientError:

@@ -8,7 +8,7 @@ worker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 P = ParamSpec("P")
+W = TypeVar("W")
+"""What `watch` returns: an iterator of snapshots, or an asynchronous one."""
 
 
-class StreamVerbs(CaseVerbs, IdVerbs):
+class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
     """The verbs of one stream of one server."""
 
     def __init__(self, connection: BaseConnection, name: str) -> None:
@@ -63,6 +65,14 @@ class StreamVerbs(CaseVerbs, IdVerbs):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._connection.address!r}>"
+
+    @verb
+    async def flush(self, timeout_s: float | None = 30.0) -> int:
+        """Wait until everything added to the *client* so far is durable.
+
+        The same as `Client.flush`: the batches of all streams share one sequence.
+        """
+        return await self._connection.flush(timeout_s)
 
     @verb
     async def merge(
@@ -185,6 +195,48 @@ class StreamVerbs(CaseVerbs, IdVerbs):
             anytime=anytime,
             projection=projection,
         )
+
+    def watch(
+        self,
+        *,
+        metrics: Iterable[str] | None = None,
+        min_interval: timedelta | None = None,
+        level: float = 0.95,
+        anytime: bool = False,
+        **part: Unpack[Part],
+    ) -> W:
+        """Yield a snapshot at once, and the newest one after each change.
+
+        Nothing queues up: a slow reader skips snapshots and gets the newest. To
+        end the watch, close the iterator or drop its last reference.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`.
+        metrics, level, anytime
+            As in `snapshot`.
+        min_interval : timedelta, optional
+            The shortest time between two snapshots; 100 ms by default, which is
+            also the minimum.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError
+            As `snapshot`; NotFoundError also when the stream is deleted.
+        UnavailableError
+            When the server stops, or does not answer.
+        """
+        call = calls.watch(
+            self.select(**part),
+            self._connection.revision,
+            metrics,
+            min_interval=min_interval,
+            level=level,
+            anytime=anytime,
+        )
+        found: W = self._connection.transport.watch(call)
+        return found
 
     @verb
     async def evaluator(self, **part: Unpack[Part]) -> Evaluator:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,11 +27,7 @@ from streameval.client._buffer.id_columns import (
     label_rank,
     phases,
 )
-from streameval.client._buffer.segments import (
-    NO_SEGMENTS,
-    segments_of_sets,
-    select_segment_rows,
-)
+from streameval.client._buffer.segments import NO_SEGMENTS, segments_of_sets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,27 +183,40 @@ class IdRun(Run):
         """Return pieces of one kind each. O(rows); the run must not change afterwards."""
         scores, codes = self._columns()
         ranks = codes >> 1
-        columns = _IdColumns(
-            stream,
-            self.ids,
-            (codes & 1).astype(np.bool_),
-            scores,
-            values=self._all_values(),
-            times=self._all_times(),
-            segments=self._segments(),
-        )
-        if ranks.min() == ranks.max():
-            return [columns.rows(int(ranks[0]), None)]
+        all_rows = {
+            rank: self._all_rows(stream, rank, (codes & 1).astype(np.bool_), scores)
+            for rank in np.unique(ranks).tolist()
+        }
+        if len(all_rows) == 1:
+            return list(all_rows.values())
         return [
-            columns.rows(rank, start + np.flatnonzero(ranks[start:end] == rank))
+            _with_compact_times(
+                all_rows[rank].take(start + np.flatnonzero(ranks[start:end] == rank))
+            )
             for start, end in pairwise(phases(self.ids, ranks.tolist()))
             for rank in np.unique(ranks[start:end]).tolist()
         ]
 
+    def _all_rows(self, stream: str, rank: int, positives: BoolArray, scores: FloatArray) -> IdRows:
+        """Return all rows as if they had one rank. O(rows)."""
+        if rank == RETRACTION:
+            return RetractionRows(stream, self.ids)
+        times, values = self._all_times(), self._all_values()
+        if rank in (PREDICTION, CLUSTERED_PREDICTION):
+            clusters = None if rank == PREDICTION else values.astype(np.uint32)
+            return PredictionRows(stream, self.ids, scores, times, self._segments(), clusters)
+        timed, scored, weighted = ((rank - LABEL) & bit for bit in (1, 2, 4))
+        return LabelRows(
+            stream,
+            self.ids,
+            positives,
+            times if timed else None,
+            scores if scored else None,
+            values if weighted else None,
+        )
+
     def _all_values(self) -> IntArray:
-        """Return the value of each row, 0 for one without; empty where no row has one. O(rows)."""
-        if not self.values:
-            return np.empty(0, dtype=np.int64)
+        """Return the value of each row, 0 for one without. O(rows)."""
         values = np.zeros(len(self.ids), dtype=np.int64)
         values[list(self.values)] = list(self.values.values())
         return values
@@ -218,60 +227,9 @@ class IdRun(Run):
         return segments_of_sets([self.sets.get(row, NO_SEGMENTS) for row in range(len(self.ids))])
 
 
-class _IdColumns:
-    """The columns of a run, from which rows of one kind are selected."""
-
-    def __init__(
-        self,
-        stream: str,
-        ids: list[str],
-        positives: BoolArray,
-        scores: FloatArray,
-        *,
-        values: IntArray,
-        times: Times,
-        segments: Segments,
-    ) -> None:
-        self._stream = stream
-        self._ids = ids
-        self._positives = positives
-        self._scores = scores
-        self._values = values
-        self._times = times
-        self._segments = segments
-
-    def rows(self, rank: int, rows: IntArray | None) -> IdRows:
-        """Return rows of one rank; None selects all rows. O(rows)."""
-        ids = self._ids if rows is None else [self._ids[row] for row in rows.tolist()]
-        selected = slice(None) if rows is None else rows
-        if rank == RETRACTION:
-            return RetractionRows(self._stream, ids)
-        if rank in (PREDICTION, CLUSTERED_PREDICTION):
-            return PredictionRows(
-                self._stream,
-                ids,
-                self._scores[selected],
-                self._times_of(selected),
-                self._segments_of(selected),
-                None if rank == PREDICTION else self._values[selected].astype(np.uint32),
-            )
-        timed, scored, weighted = ((rank - LABEL) & bit for bit in (1, 2, 4))
-        return LabelRows(
-            self._stream,
-            ids,
-            self._positives[selected],
-            self._times_of(selected) if timed else None,
-            self._scores[selected] if scored else None,
-            self._values[selected] if weighted else None,
-        )
-
-    def _times_of(self, rows: slice | IntArray) -> Times:
-        return (
-            compact_times(self._times[rows]) if isinstance(self._times, np.ndarray) else self._times
-        )
-
-    def _segments_of(self, rows: slice | IntArray) -> Segments:
-        return tuple(select_segment_rows(column, rows) for column in self._segments)
+def _with_compact_times(rows: Any) -> Any:
+    times = getattr(rows, "times", None)
+    return replace(rows, times=compact_times(times)) if isinstance(times, np.ndarray) else rows
 
 
 def compact_times(times: IntArray) -> Times:

@@ -27,8 +27,8 @@ from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval.client._delivery.client_settings import ClientSettings
     from streameval.client._delivery.merge_upload import Upload
-    from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.async_transport import AsyncTransport
     from streameval.client._wire.calls import Call
     from streameval.client._wire.transport import Transport
@@ -45,47 +45,31 @@ class AsyncConnection(BaseConnection):
     Parameters
     ----------
     transport : AsyncTransport
-    producer : str or None
-        A new UUID when None.
-    max_buffered_rows, batch_rows, linger_s, timeout_s, close_timeout_s
-        As of `AsyncClient`.
+    settings : ClientSettings
+        The producer is a new UUID when None.
     """
 
-    def __init__(
-        self,
-        transport: AsyncTransport,
-        *,
-        producer: str | None,
-        max_buffered_rows: int,
-        batch_rows: int,
-        linger_s: float,
-        timeout_s: float,
-        close_timeout_s: float,
-    ) -> None:
-        super().__init__(transport.address, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
-        self.transport = transport
-        self.worker = AsyncWorker(transport, linger_s=linger_s, timeout_s=timeout_s)
+    transport: AsyncTransport
+
+    def __init__(self, transport: AsyncTransport, settings: ClientSettings) -> None:
+        super().__init__(transport, settings)
+        self.lock = contextlib.nullcontext()  # all of it runs on one event loop
+        self.worker = AsyncWorker(transport, settings)
         self.buffer = Buffer(
-            capacity=max_buffered_rows,
-            batch_rows=batch_rows,
+            capacity=settings.max_buffered_rows,
+            batch_rows=settings.batch_rows,
             when_full="drop",
             start=self.worker.start,
             wake=self.worker.wake,
         )
-        self.delivery = Delivery(self.buffer, producer, self.address)
+        self.delivery = Delivery(self.buffer, settings.producer, self.address)
         self.worker.delivery = self.delivery
         # For the calls of `ask_now`, which block.
         self._asking: Transport | None = None
         _open.add(self)
 
-    def record_revision(self, revision: int) -> None:
-        self.delivery.record_revision(revision)
-
-    def statistics(self) -> ClientStatistics:
-        return self.delivery.statistics()
-
     async def ask(self, call: Call[A]) -> A:
-        return await self.transport.ask(call, self.timeout_s)
+        return await self.transport.ask(call, self.settings.timeout_s)
 
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         if self._asking is None:
@@ -144,10 +128,9 @@ class AsyncWorker:
     Parameters
     ----------
     transport : AsyncTransport
-    linger_s : float
-        How long rows wait until they are a whole batch, in seconds.
-    timeout_s : float
-        How long the first message of a connection may stay unanswered, in seconds.
+    settings : ClientSettings
+        Rows wait `linger_s` until they are a whole batch. The first message of a connection
+        may stay unanswered for `timeout_s`.
 
     Attributes
     ----------
@@ -155,10 +138,10 @@ class AsyncWorker:
         Set before the start; used on the event loop only.
     """
 
-    def __init__(self, transport: AsyncTransport, *, linger_s: float, timeout_s: float) -> None:
+    def __init__(self, transport: AsyncTransport, settings: ClientSettings) -> None:
         self._transport = transport
-        self._linger_s = linger_s
-        self._timeout_s = timeout_s
+        self._linger_s = settings.linger_s
+        self._timeout_s = settings.timeout_s
         self.delivery: Delivery
         self._rows = _Notifier()
         self._changed = _Notifier()

@@ -34,15 +34,17 @@ from functools import update_wrapper, wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from streameval.client._buffer.buffer import Buffer, WhenFull
+from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from streameval.client._delivery.client_settings import ClientSettings
     from streameval.client._delivery.merge_upload import Upload
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import Call, PagedCall
@@ -113,20 +115,25 @@ class BaseConnection:
     Attributes
     ----------
     address : str
+    transport : Transport or AsyncTransport
+    settings : ClientSettings
     buffer : Buffer
     delivery : Delivery
+    lock : context manager
+        Guards the delivery.
     spool : Path or None
         The file for rows that cannot be sent; None for none.
     """
 
     buffer: Buffer
     delivery: Delivery
+    lock: AbstractContextManager[Any]
     spool: Path | None = None
 
-    def __init__(self, address: str, *, timeout_s: float, close_timeout_s: float) -> None:
-        self.address = address
-        self.timeout_s = timeout_s
-        self.close_timeout_s = close_timeout_s
+    def __init__(self, transport: Any, settings: ClientSettings) -> None:
+        self.address: str = transport.address
+        self.transport = transport
+        self.settings = settings
         self._closed = False
 
     @property
@@ -136,11 +143,13 @@ class BaseConnection:
 
     def record_revision(self, revision: int) -> None:
         """Record a revision that a call returned: queries wait for it too."""
-        raise NotImplementedError
+        with self.lock:
+            self.delivery.record_revision(revision)
 
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
-        raise NotImplementedError
+        with self.lock:
+            return self.delivery.statistics()
 
     async def ask(self, call: Call[A]) -> A:
         """Make a call; return its result."""
@@ -187,7 +196,7 @@ class BaseConnection:
         self._closed = True
         self.buffer.close("the client is closed")
         try:
-            await self.flush(timeout_s, self.close_timeout_s)
+            await self.flush(timeout_s, self.settings.close_timeout_s)
         finally:
             await self._stop()
             self.delivery.keep_unsettled(self.spool)
@@ -195,7 +204,7 @@ class BaseConnection:
     async def close_quietly(self) -> None:
         """Close and log errors instead of raising them: an exception is on its way already."""
         try:
-            await self.close(self.close_timeout_s)
+            await self.close(self.settings.close_timeout_s)
         except ClientError as error:
             _log.warning("streameval client of %s: %s", self.address, error)
 
@@ -218,41 +227,27 @@ class Connection(BaseConnection):
     Parameters
     ----------
     transport : Transport
-    producer : str or None
-        A new UUID when None, and in each forked child.
-    when_full, max_buffered_rows, batch_rows, linger_s, timeout_s, close_timeout_s
-        As of `Client`.
+    settings : ClientSettings
+        The producer is a new UUID when None, and in each forked child.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        producer: str | None,
-        when_full: WhenFull,
-        max_buffered_rows: int,
-        batch_rows: int,
-        linger_s: float,
-        timeout_s: float,
-        close_timeout_s: float,
-    ) -> None:
-        super().__init__(transport.address, timeout_s=timeout_s, close_timeout_s=close_timeout_s)
-        self.transport = transport
-        self._linger_s = linger_s
+    transport: Transport
+
+    def __init__(self, transport: Transport, settings: ClientSettings) -> None:
+        super().__init__(transport, settings)
         self.buffer = Buffer(
-            capacity=max_buffered_rows,
-            batch_rows=batch_rows,
-            when_full=when_full,
+            capacity=settings.max_buffered_rows,
+            batch_rows=settings.batch_rows,
+            when_full=settings.when_full,
             start=self._start,
         )
-        self._begin(producer)
+        self._begin(settings.producer)
         _connections.add(self)
 
     def _begin(self, producer: str | None) -> None:
         self.delivery = Delivery(self.buffer, producer, self.address)
-        self.worker = Worker(
-            self.delivery, self.transport, linger_s=self._linger_s, timeout_s=self.timeout_s
-        )
+        self.worker = Worker(self.delivery, self.transport, self.settings)
+        self.lock = self.worker.lock
         self._closed = False
 
     def _start(self) -> bool:
@@ -260,14 +255,8 @@ class Connection(BaseConnection):
         _started.add(self)
         return True
 
-    def record_revision(self, revision: int) -> None:
-        self.worker.record_revision(revision)
-
-    def statistics(self) -> ClientStatistics:
-        return self.worker.statistics()
-
     async def ask(self, call: Call[A]) -> A:
-        return self.transport.ask(call, self.timeout_s)
+        return self.transport.ask(call, self.settings.timeout_s)
 
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         return self.transport.ask(call, timeout_s)

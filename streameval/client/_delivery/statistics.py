@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.result import Result
 from streameval.client._delivery.sender import Phase
@@ -87,26 +87,19 @@ def _last_error(sender: Sender) -> str | None:
     return next((hold.message for hold in sender.holds.values()), None)
 
 
-def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
+def total_statistics(all_of: Sequence[ClientStatistics]) -> ClientStatistics:
     """Return the sum of the counters of one or several connections."""
-    if len(each) == 1:
-        return each[0]
-    return ClientStatistics(
-        added=sum(one.added for one in each),
-        sent=sum(one.sent for one in each),
-        acked=sum(one.acked for one in each),
-        lost=sum(one.lost for one in each),
-        refused=sum(one.refused for one in each),
-        dropped=sum(one.dropped for one in each),
-        retried=sum(one.retried for one in each),
-        pending=sum(one.pending for one in each),
-        refused_batches=sum(one.refused_batches for one in each),
-        refusals=tuple(refusal for one in each for refusal in one.refusals),
-        connections=sum(one.connections for one in each),
-        connected=all(one.connected for one in each),
-        revision=max(one.revision for one in each),
-        last_error=next((one.last_error for one in each if one.last_error is not None), None),
-    )
+    if len(all_of) == 1:
+        return all_of[0]
+    counted = [each.name for each in fields(ClientStatistics) if each.type == "int"]
+    totals: dict[str, Any] = {name: sum(getattr(one, name) for one in all_of) for name in counted}
+    totals |= {
+        "refusals": tuple(refusal for one in all_of for refusal in one.refusals),
+        "connected": all(one.connected for one in all_of),
+        "revision": max(one.revision for one in all_of),
+        "last_error": next((one.last_error for one in all_of if one.last_error is not None), None),
+    }
+    return ClientStatistics(**totals)
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

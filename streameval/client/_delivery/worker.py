@@ -23,8 +23,8 @@ from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
+    from streameval.client._delivery.client_settings import ClientSettings
     from streameval.client._delivery.delivery import Delivery
-    from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.transport import Transport
 
 
@@ -36,24 +36,26 @@ class Worker:
     delivery : Delivery
         Used by this worker only.
     transport : Transport
-    linger_s : float
-        How long rows wait until they are a whole batch, in seconds.
-    timeout_s : float
-        How long the first message of a connection may stay unanswered, in seconds.
+    settings : ClientSettings
+        Rows wait `linger_s` until they are a whole batch. The first message of a connection
+        may stay unanswered for `timeout_s`.
+
+    Attributes
+    ----------
+    lock : Lock
+        Guards the delivery.
     """
 
-    def __init__(
-        self, delivery: Delivery, transport: Transport, *, linger_s: float, timeout_s: float
-    ) -> None:
+    def __init__(self, delivery: Delivery, transport: Transport, settings: ClientSettings) -> None:
         self.buffer = delivery.buffer
-        self.linger_s = linger_s
+        self.linger_s = settings.linger_s
         self.stopping = False
         self._delivery = delivery
         self._sender = delivery.sender
         self._transport = transport
-        self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._timeout_s = settings.timeout_s
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
         self._thread: threading.Thread | None = None
         self._call: grpc.RpcContext | None = None
 
@@ -64,25 +66,15 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="streameval-client", daemon=True)
         self._thread.start()
 
-    def record_revision(self, revision: int) -> None:
-        """Record a revision that another call returned: queries wait for it too."""
-        with self._lock:
-            self._delivery.record_revision(revision)
-
-    def statistics(self) -> ClientStatistics:
-        """Return the counters."""
-        with self._lock:
-            return self._delivery.statistics()
-
     def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
         """Wait until all rows added so far are settled; see `Client.flush`.
 
         At most `timeout_s`, and `stall_s` while no row is settled.
         """
-        with self._lock:
+        with self.lock:
             target = self._delivery.begin_flush()
         self.buffer.wake()
-        with self._lock:
+        with self.lock:
             wait = FlushWait(self._delivery, target, timeout_s, stall_s)
             while (revision := wait.result()) is None:
                 self._changed.wait(wait.left_s())
@@ -90,14 +82,14 @@ class Worker:
 
     def stop(self, timeout_s: float) -> None:
         """End the connection and the thread, without waiting for rows to be durable."""
-        with self._lock:
+        with self.lock:
             self.stopping = True
             self._changed.notify_all()
             thread = self._thread
         self.buffer.wake()
         if thread is not None:
             thread.join(timeout_s)
-            with self._lock:
+            with self.lock:
                 call = self._call
             if call is not None:
                 call.cancel()
@@ -107,7 +99,7 @@ class Worker:
 
     def next_message(self, requests: _Requests) -> ingest_pb2.IngestRequest | None:
         """Wait for room in the window; return the next batch, None without rows or at the end."""
-        with self._lock:
+        with self.lock:
             while not requests.is_over:
                 message = self._delivery.next_message()
                 if message is not None or self._sender.starved:
@@ -133,11 +125,11 @@ class Worker:
             if self.stopping:
                 return
             error = self._hold_connection()
-            with self._lock:
+            with self.lock:
                 reconnect = self._delivery.disconnected(error, time.monotonic())
                 self._changed.notify_all()
             if not reconnect:
-                with self._lock:
+                with self.lock:
                     self._delivery.discard()
                 return
             self._report_settled()
@@ -148,7 +140,7 @@ class Worker:
 
     def _hold_connection(self) -> ClientError | None:
         """Open one Ingest stream and read it until it ends; return why it ended."""
-        with self._lock:
+        with self.lock:
             if self.stopping:
                 return None
             requests = _Requests(self, self._delivery.open(time.monotonic()))
@@ -161,7 +153,7 @@ class Worker:
                 return self._send_without_stream(requests)
             self._call = call
             for response in call:
-                with self._lock:
+                with self.lock:
                     is_open = self._delivery.receive(response)
                     self._changed.notify_all()
                 self._report_settled()
@@ -172,7 +164,7 @@ class Worker:
         except ClientError as error:
             return error
         finally:
-            with self._lock:
+            with self.lock:
                 requests.ended = True
                 self._changed.notify_all()
                 ended, self._call = self._call, None
@@ -185,11 +177,11 @@ class Worker:
         """Send each batch by a unary call, for which gRPC needs no thread."""
         self._transport.abandon()
         sender = self._sender
-        with self._lock:
+        with self.lock:
             self._delivery.receive(ingest_pb2.IngestResponse(resume=sender.expected_resume()))
         while (message := self.next_message(requests)) is not None:
             answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
-            with self._lock:
+            with self.lock:
                 self._delivery.receive(answer)
                 self._changed.notify_all()
             self._report_settled()
@@ -198,12 +190,12 @@ class Worker:
     def _report_settled(self) -> None:
         """Free the room of settled rows in the buffer, and log lost ones."""
         self.buffer.settled(self._sender.settled_rows)
-        with self._lock:
+        with self.lock:
             self._delivery.log_losses(time.monotonic())
 
     def _wait_for_retry(self) -> None:
         """Wait until it is time to connect again, or to stop."""
-        with self._lock:
+        with self.lock:
             left = self._sender.retry_at - time.monotonic()
             self._changed.wait_for(lambda: self.stopping, max(0.0, left))
 

@@ -8,6 +8,7 @@ look at.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -19,8 +20,6 @@ from streameval.client._errors import ClientError, UnavailableError, Violation, 
 CONNECTION_CUT = "CONNECTION_CUT"
 """The reason of an UnavailableError whose call had begun."""
 
-Details = tuple[str, tuple[Violation, ...], float | None, dict[str, str]]
-_NO_DETAILS: Details = ("", (), None, {})
 _DETAILS_KEY = "grpc-status-details-bin"
 
 _MASKED_STATUS = "Internal error from Core"
@@ -50,20 +49,13 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
     text, code = error.details() or "", error.code().name
     if text == _MASKED_STATUS:
         return UnavailableError("the call was over, and grpc.aio does not say why")
-    reason, violations, retry_after_s, metadata = _NO_DETAILS
+    details: dict[str, Any] = {}
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
-            reason, violations, retry_after_s, metadata = _details(value)
-    if not reason:
-        code, reason, text = _explained(code, text)
-    return error_for(
-        code,
-        text or code,
-        reason=reason,
-        violations=violations,
-        retry_after_s=retry_after_s,
-        metadata=metadata,
-    )
+            details = _details(value)
+    if not details.get("reason"):
+        code, details["reason"], text = _explained(code, text)
+    return error_for(code, text or code, **details)
 
 
 def unanswered(timeout_s: float) -> UnavailableError:
@@ -113,22 +105,22 @@ def _of_http_status(code: str, status: str) -> tuple[str, str, str]:
     return code, "", message
 
 
-def _details(encoded: bytes) -> Details:
+def _details(encoded: bytes) -> dict[str, Any]:
     """Return the decoded google.rpc details; details that cannot be decoded are left out."""
-    reason, violations, retry_after_s, metadata = _NO_DETAILS
+    details: dict[str, Any] = {}
     try:
         for packed in rpc_status_pb2.Status.FromString(encoded).details:
             info = error_details_pb2.ErrorInfo()
             bad = error_details_pb2.BadRequest()
             retry = error_details_pb2.RetryInfo()
             if packed.Unpack(info):
-                reason, metadata = info.reason, dict(info.metadata)
+                details |= {"reason": info.reason, "metadata": dict(info.metadata)}
             elif packed.Unpack(bad):
-                violations = tuple(
+                details["violations"] = tuple(
                     Violation(item.field, item.description) for item in bad.field_violations
                 )
             elif packed.Unpack(retry):
-                retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
+                details["retry_after_s"] = retry.retry_delay.ToTimedelta().total_seconds()
     except DecodeError:
         pass
-    return reason, violations, retry_after_s, metadata
+    return details

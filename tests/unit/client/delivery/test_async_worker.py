@@ -33,7 +33,8 @@ def test_a_stop_while_a_connection_ends_is_not_lost() -> None:
 
         call = SimpleNamespace(read=read, cancel=lambda: None)
         transport: Any = SimpleNamespace(ingest=lambda: call)
-        worker = Worker(transport, linger_s=0.0, timeout_s=30.0)
+        settings: Any = SimpleNamespace(linger_s=0.0, timeout_s=30.0)
+        worker = Worker(transport, settings)
         delivery: Any = SimpleNamespace(
             sender=SimpleNamespace(pending=True, retry_at=time.monotonic() + 1_000, settled_rows=0),
             buffer=SimpleNamespace(settled=lambda _: None),
