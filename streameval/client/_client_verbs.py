@@ -20,8 +20,10 @@ from streameval.client._stream_verbs import StreamVerbs
 from streameval.client._wire import alarms, calls, marks, summaries
 from streameval.client._wire.answers import StreamInfo
 from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.decode import read_comparison
 from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection
+from streameval.v1 import query_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,10 +150,14 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         """
         sides = _selection_of(a), _selection_of(b)
         connection = self._servers.for_both(*sides)
-        call = calls.compare(
-            *sides, connection.revision, metric=metric, prevalence=prevalence, level=level
+        request = query_pb2.CompareStreamsRequest(
+            a=sides[0].to_message(connection.revision),
+            b=sides[1].to_message(connection.revision),
+            metric=metric,
+            level=level,
         )
-        return await connection.ask(call)
+        calls.set_prevalence(request, prevalence, default="common")
+        return await connection.ask(calls.Call(request, read_comparison))
 
     @verb
     async def evaluator(

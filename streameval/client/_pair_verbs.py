@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, Unpack
 
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._wire import pairs
-from streameval.client._wire.selection import Selection, time_range
+from streameval.client._wire.calls import Call, all_pages, new_request_id, set_prevalence
+from streameval.client._wire.selection import Selection, duration, time_range
+from streameval.client._wire.settings import NewPairSettings, set_settings
+from streameval.v1 import pair_pb2
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.client._delivery.servers import Servers
     from streameval.client._wire.pair_answers import PairComparison, PairInfo
     from streameval.client._wire.selection import Window
-    from streameval.client._wire.settings import NewPairSettings
+    from streameval.v1 import types_pb2
 
 C = TypeVar("C", bound=BaseConnection)
 
@@ -51,7 +54,10 @@ class PairVerbs(Generic[C]):
             When an argument is invalid, or the streams are on different servers.
         """
         connection = self._servers.for_pair(a, b)
-        response = await connection.ask(pairs.create_pair(a, b, settings))
+        request = pair_pb2.CreatePairRequest(request_id=new_request_id())
+        request.pair.a, request.pair.b = a, b
+        set_settings(request.pair.settings, NewPairSettings.__annotations__, settings)
+        response: pair_pb2.CreatePairResponse = await connection.ask(Call(request))
         connection.record_revision(response.revision)
         return pairs.read_pair(response.pair)
 
@@ -64,12 +70,17 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such pair.
         """
-        return await self._servers.for_pair(a, b).ask(pairs.get_pair(a, b))
+        request = pair_pb2.GetPairRequest(a=a, b=b)
+        call = Call(request, lambda response: pairs.read_pair(response.pair))
+        return await self._servers.for_pair(a, b).ask(call)
 
     @verb
     async def list_pairs(self, stream: str = "") -> list[PairInfo]:
         """Return the pairs of a stream, or of all, in order of their names."""
-        found = await self._servers.ask_pages_of_all(lambda: pairs.list_pairs(stream))
+        pages = await self._servers.ask_pages_of_all(
+            lambda: all_pages(pair_pb2.ListPairsRequest(stream=stream))
+        )
+        found = [pairs.read_pair(each) for page in pages for each in page.pairs]
         return sorted(found, key=lambda pair: (pair.a, pair.b))
 
     @verb
@@ -82,7 +93,8 @@ class PairVerbs(Generic[C]):
             When there is no such pair.
         """
         connection = self._servers.for_pair(a, b)
-        response = await connection.ask(pairs.delete_pair(a, b))
+        request = pair_pb2.DeletePairRequest(a=a, b=b, request_id=new_request_id())
+        response: pair_pb2.DeletePairResponse = await connection.ask(Call(request))
         connection.record_revision(response.revision)
 
     @verb
@@ -143,17 +155,17 @@ class PairVerbs(Generic[C]):
         """
         connection = self._servers.for_pair(a, b)
         selection = Selection(stream=a, window=window, segment=segment, mature_after=mature_after)
-        return await connection.ask(
-            pairs.compare_pair(
-                selection,
-                b,
-                connection.revision,
-                metric=metric,
-                prevalence=prevalence,
-                level=level,
-                by_segment=by_segment,
-            )
+        request = pair_pb2.GetPairComparisonRequest(
+            selection=_without_stream(selection, connection.revision),
+            a=a,
+            b=b,
+            metric=metric,
+            level=level,
+            by_segment=by_segment,
         )
+        set_prevalence(request, prevalence, default="pair")
+        call = Call(request, lambda response: pairs.read_answer(response, metric, level))
+        return await connection.ask(call)
 
     @verb
     async def pair_series(
@@ -192,15 +204,22 @@ class PairVerbs(Generic[C]):
         """
         time_range(start, end)
         connection = self._servers.for_pair(a, b)
-        return await connection.ask(
-            pairs.pair_series(
-                Selection(stream=a, window=(start, end), segment=segment),
-                b,
-                connection.revision,
-                step,
-                metric=metric,
-                prevalence=prevalence,
-                level=level,
-                cumulative=cumulative,
-            )
+        selection = Selection(stream=a, window=(start, end), segment=segment)
+        request = pair_pb2.ListPairComparisonsRequest(
+            selection=_without_stream(selection, connection.revision),
+            a=a,
+            b=b,
+            step=duration(step, field="step"),
+            metric=metric,
+            level=level,
+            cumulative=cumulative,
         )
+        set_prevalence(request, prevalence, default="pair")
+        response: pair_pb2.ListPairComparisonsResponse = await connection.ask(Call(request))
+        return [pairs.read_comparison(each, metric, level) for each in response.comparisons]
+
+
+def _without_stream(selection: Selection, revision: int) -> types_pb2.Selection:
+    message = selection.to_message(revision)
+    message.ClearField("stream")
+    return message

@@ -1,24 +1,29 @@
 """The verbs of one stream that `Stream` and `AsyncStream` share.
 
-Each verb builds a call, and the stream's connection makes it. Two verbs are in
-`_stream`, one version for each class: `watch`, because an iterator and an
-asynchronous iterator are different types, and `flush`, which goes straight to the
-worker.
+Each verb checks its arguments and builds a request; the stream's connection makes the call.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, TypeVar, Unpack
 
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._counts.columns import check_count
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.merge_upload import Upload
-from streameval.client._wire import calls
-from streameval.client._wire.selection import Selection, time_range
+from streameval.client._wire import calls, decode
+from streameval.client._wire.answers import SegmentRanking
+from streameval.client._wire.calls import Call, all_pages
+from streameval.client._wire.reader import read
+from streameval.client._wire.selection import Part, Selection, check_names, duration, time_range
+from streameval.client._wire.stream_series import read_series
+from streameval.v1 import query_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
     from typing import Literal
 
@@ -30,19 +35,22 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
     from streameval.client._delivery.merge_upload import MergeState
-    from streameval.client._wire.answers import (
-        SegmentRanking,
-        StreamLabelSample,
-        StreamReliability,
-    )
-    from streameval.client._wire.calls import Call
-    from streameval.client._wire.selection import Part, Window
+    from streameval.client._wire.answers import StreamLabelSample, StreamReliability
+    from streameval.client._wire.selection import Window
     from streameval.client._wire.stream_series import StreamSeries
+    from streameval.v1 import types_pb2
 
-A = TypeVar("A")
-P = ParamSpec("P")
 W = TypeVar("W")
 """What `watch` returns: an iterator of snapshots, or an asynchronous one."""
+
+_HEARTBEAT_MS = 10_000
+"""A watch is not silent for longer: proxies end calls that are, most of them after a minute."""
+_MAX_BINS = 2**32 - 1
+"""A larger number is no field of a message; the server refuses it as it is."""
+_STRATEGIES = {
+    "width": query_pb2.RELIABILITY_BINS_WIDTH,
+    "mass": query_pb2.RELIABILITY_BINS_MASS,
+}
 
 
 class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
@@ -52,16 +60,9 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         super().__init__(connection.buffer, name)
         self._connection = connection
 
-    async def _ask(
-        self,
-        build: Callable[Concatenate[Selection, int, P], Call[A]],
-        selection: Selection,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> A:
-        """Make the call for an answer that includes all rows a `flush` has waited for."""
-        call = build(selection, self._connection.revision, *args, **kwargs)
-        return await self._connection.ask(call)
+    def _selected(self, part: Part) -> types_pb2.Selection:
+        """Return the selection of an answer that includes all rows a `flush` has waited for."""
+        return self.select(**part).to_message(self._connection.revision)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._connection.address!r}>"
@@ -187,14 +188,15 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         DeadlineError
             When the server does not answer in time.
         """
-        return await self._ask(
-            calls.snapshot,
+        call = calls.snapshot(
             self.select(**part),
+            self._connection.revision,
             metrics,
             level=level,
             anytime=anytime,
             projection=projection,
         )
+        return await self._connection.ask(call)
 
     def watch(
         self,
@@ -227,14 +229,16 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         UnavailableError
             When the server stops, or does not answer.
         """
-        call = calls.watch(
-            self.select(**part),
-            self._connection.revision,
-            metrics,
-            min_interval=min_interval,
+        request = query_pb2.WatchSnapshotRequest(
+            selection=self._selected(part),
+            metrics=check_names(metrics),
             level=level,
             anytime=anytime,
         )
+        if min_interval is not None:
+            request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
+        request.heartbeat.FromMilliseconds(_HEARTBEAT_MS)
+        call = Call(request, lambda response: decode.read_snapshot(response.snapshot))
         found: W = self._connection.transport.watch(call)
         return found
 
@@ -258,7 +262,9 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         -----
         Transfers the whole state: at most 4 MB with the server's default limits.
         """
-        return await self._ask(calls.evaluator, self.select(**part))
+        return await self._connection.ask(
+            calls.evaluator(self.select(**part), self._connection.revision)
+        )
 
     @verb
     async def operating_points(
@@ -284,9 +290,19 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             As `snapshot`.
         """
         if max_points is None:
-            state = await self._ask(calls.evaluator, self.select(**part))
+            state = await self._connection.ask(
+                calls.evaluator(self.select(**part), self._connection.revision)
+            )
             return state.operating_points()
-        return await self._ask(calls.operating_points, self.select(**part), max_points)
+        if max_points < 1:
+            message = f"max_points must be 1 or more, got {max_points}"
+            raise InvalidInputError(message, field="max_points")
+        request = query_pb2.GetCurveRequest(
+            selection=self._selected(part),
+            kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
+            max_points=max_points,
+        )
+        return await self._connection.ask(Call(request, decode.read_points))
 
     @verb
     async def roc_hull(self, **part: Unpack[Part]) -> RocHull:
@@ -302,7 +318,10 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        return await self._ask(calls.roc_hull, self.select(**part))
+        request = query_pb2.GetCurveRequest(
+            selection=self._selected(part), kind=query_pb2.CURVE_KIND_HULL
+        )
+        return await self._connection.ask(Call(request, decode.read_hull))
 
     @verb
     async def report(
@@ -328,7 +347,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        return await self._ask(calls.report, self.select(**part), level=level)
+        request = query_pb2.GetReportRequest(selection=self._selected(part), level=level)
+        return await self._connection.ask(Call(request, lambda response: str(response.html)))
 
     @verb
     async def reliability(
@@ -359,9 +379,19 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        return await self._ask(
-            calls.reliability, self.select(**part), bins, strategy=strategy, level=level
+        if strategy not in _STRATEGIES:
+            message = f"strategy must be 'width' or 'mass', got {shown(strategy)}"
+            raise InvalidInputError(message, field="strategy")
+        if check_count(bins, field="bins") < 1:
+            raise InvalidInputError("bins must be at least 1, got 0", field="bins")
+        request = query_pb2.GetReliabilityRequest(
+            selection=self._selected(part),
+            bins=min(bins, _MAX_BINS),
+            strategy=_STRATEGIES[strategy],
+            level=level,
         )
+        call = Call(request, lambda response: decode.read_reliability(response, level))
+        return await self._connection.ask(call)
 
     @verb
     async def series(
@@ -408,17 +438,16 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         """
         time_range(start, end)
         selection = self.select(window=(start, end), segment=segment, mature_after=mature_after)
-        return await self._connection.ask_pages(
-            calls.series(
-                selection,
-                self._connection.revision,
-                step,
-                metrics,
-                level=level,
-                projection=projection,
-                min_positives=min_positives,
-            )
+        request = query_pb2.ListWindowsRequest(
+            selection=selection.to_message(self._connection.revision),
+            step=duration(step, field="step"),
+            metrics=check_names(metrics),
+            level=level,
+            projection=projection,
+            min_positives=check_count(min_positives, field="min_positives"),
         )
+        pages = await self._connection.ask_pages(all_pages(request))
+        return read_series(pages, request.metrics, level)
 
     @verb
     async def rank_segments(
@@ -456,15 +485,16 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        selection = self.select(window=window, half_life=half_life, mature_after=mature_after)
-        return await self._ask(
-            calls.rank_segments,
-            selection,
-            key,
+        part = Part(window=window, half_life=half_life, mature_after=mature_after)
+        request = query_pb2.RankSegmentsRequest(
+            selection=self._selected(part),
+            key=key,
             metric=metric,
             level=level,
-            min_references=min_references,
+            min_references=check_count(min_references, field="min_references"),
         )
+        call = Call(request, lambda response: read(response, SegmentRanking))
+        return await self._connection.ask(call)
 
     @verb
     async def sample_for_labels(
@@ -513,9 +543,9 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             When the token lacks the scope ``sample``: ids may be personal data.
         """
         selection = self.select(window=window, segment=segment, mature_after=mature_after)
-        return await self._ask(
-            calls.sample_for_labels,
+        call = calls.sample_for_labels(
             selection,
+            self._connection.revision,
             size,
             metric=metric,
             threshold=threshold,
@@ -523,3 +553,4 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             seed=seed,
             draw_ids=draw_ids,
         )
+        return await self._connection.ask(call)

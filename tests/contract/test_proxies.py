@@ -16,8 +16,7 @@ import pytest
 from google.protobuf import duration_pb2
 
 from streameval import Evaluator
-from streameval.client import AsyncClient, Client, DeadlineError, UnavailableError
-from streameval.client._wire import calls
+from streameval.client import AsyncClient, Client, DeadlineError, UnavailableError, _stream_verbs
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
 from streameval_server._runtime import watch
 from streameval_server.testing import running_service
@@ -162,7 +161,7 @@ def test_heartbeats_keep_a_quiet_watch(
 ) -> None:
     """Empty answers for twice the time after which the proxy ends a silent call."""
     monkeypatch.setattr(watch, "MIN_HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(calls, "_HEARTBEAT_MS", 200)
+    monkeypatch.setattr(_stream_verbs, "_HEARTBEAT_MS", 200)
     address = proxy(kind, page(kind).replace(*IDLE[kind]))
     with Client(address) as client, grpc.insecure_channel(address) as channel:
         stream = client.stream("a")
@@ -187,7 +186,7 @@ def test_a_quiet_watch_that_is_cut_is_unavailable(
     proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without heartbeats: a watch of one kind of client, then of the other."""
-    monkeypatch.setattr(calls, "_HEARTBEAT_MS", 0)
+    monkeypatch.setattr(_stream_verbs, "_HEARTBEAT_MS", 0)
     address = proxy(kind, page(kind).replace(*IDLE[kind]))
     with Client(address) as client:
         stream = client.stream("a")

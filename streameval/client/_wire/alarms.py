@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-_PAGE_SIZE: Final = 1_000
 
 AlarmState = Literal["waiting", "watching", "firing"]
 
@@ -91,9 +90,7 @@ class AlarmStatus(Result):
 
 def list_alarms(stream: str, prefix: str, *, open_only: bool) -> PagedCall[list[AlarmStatus]]:
     """Return the calls for the detectors of one stream or of all, page by page."""
-    request = alarm_pb2.ListAlarmsRequest(
-        stream=stream, prefix=prefix, open_only=open_only, page_size=_PAGE_SIZE
-    )
+    request = alarm_pb2.ListAlarmsRequest(stream=stream, prefix=prefix, open_only=open_only)
     pages = yield from all_pages(request)
     return [_read_status(each) for page in pages for each in page.statuses]
 

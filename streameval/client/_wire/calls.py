@@ -10,35 +10,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
-from streameval._counts.columns import check_count
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
-from streameval.client._wire.answers import SegmentRanking, StreamInfo
+from streameval.client._wire.answers import StreamInfo
 from streameval.client._wire.reader import read
-from streameval.client._wire.selection import Selection, check_names, duration
+from streameval.client._wire.selection import Selection, check_names
 from streameval.client._wire.settings import NewSettings, set_settings
-from streameval.client._wire.stream_series import read_series
 from streameval.v1 import admin_pb2, pair_pb2, query_pb2, stream_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import timedelta
 
     from google.protobuf.descriptor import MethodDescriptor
 
-    from streameval._metrics.curves import RocHull
-    from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval.client._wire.answers import (
-        StreamComparison,
         StreamLabelSample,
-        StreamReliability,
     )
-    from streameval.client._wire.stream_series import StreamSeries
 
 A = TypeVar("A")
 
@@ -46,15 +38,6 @@ PagedCall = Generator["Call[Any]", Any, A]
 """A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
-_HEARTBEAT_MS = 10_000
-"""A watch is not silent for longer: proxies end calls that are, most of them after a minute."""
-_MAX_BINS = 2**32 - 1
-"""A larger number is no field of a message; the server refuses it as it is."""
-
-_STRATEGIES = {
-    "width": query_pb2.RELIABILITY_BINS_WIDTH,
-    "mass": query_pb2.RELIABILITY_BINS_MASS,
-}
 
 
 _METHODS = {
@@ -94,6 +77,7 @@ class Call(Generic[A]):
 
 def all_pages(request: Any) -> PagedCall[list[Any]]:
     """Return the calls for all pages of an answer, and their responses."""
+    request.page_size = _PAGE_SIZE
     responses: list[Any] = []
     while True:
         responses.append((yield Call(request)))
@@ -133,120 +117,6 @@ def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
     )
 
 
-def operating_points(selection: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
-    """Return the call for thinned operating points."""
-    if max_points < 1:
-        message = f"max_points must be 1 or more, got {max_points}"
-        raise InvalidInputError(message, field="max_points")
-    request = query_pb2.GetCurveRequest(
-        selection=selection.to_message(revision),
-        kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
-        max_points=max_points,
-    )
-    return Call(request, decode.read_points)
-
-
-def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
-    """Return the call for the hull."""
-    message = selection.to_message(revision)
-    request = query_pb2.GetCurveRequest(selection=message, kind=query_pb2.CURVE_KIND_HULL)
-    return Call(request, decode.read_hull)
-
-
-def report(selection: Selection, revision: int, *, level: float) -> Call[str]:
-    """Return the call for a printable report."""
-    request = query_pb2.GetReportRequest(selection=selection.to_message(revision), level=level)
-    return Call(request, lambda response: str(response.html))
-
-
-def reliability(
-    selection: Selection,
-    revision: int,
-    bins: int,
-    *,
-    strategy: Literal["width", "mass"],
-    level: float,
-) -> Call[StreamReliability]:
-    """Return the call for a reliability table."""
-    if strategy not in _STRATEGIES:
-        message = f"strategy must be 'width' or 'mass', got {strategy!r:.60}"
-        raise InvalidInputError(message, field="strategy")
-    if check_count(bins, field="bins") < 1:
-        raise InvalidInputError("bins must be at least 1, got 0", field="bins")
-    request = query_pb2.GetReliabilityRequest(
-        selection=selection.to_message(revision),
-        bins=min(bins, _MAX_BINS),
-        strategy=_STRATEGIES[strategy],
-        level=level,
-    )
-    return Call(request, lambda response: decode.read_reliability(response, level))
-
-
-def series(
-    selection: Selection,
-    revision: int,
-    step: timedelta,
-    metrics: Iterable[str] | None,
-    *,
-    level: float,
-    projection: bool,
-    min_positives: int,
-) -> PagedCall[StreamSeries]:
-    """Return the calls for a time series, page by page."""
-    request = query_pb2.ListWindowsRequest(
-        selection=selection.to_message(revision),
-        step=duration(step, field="step"),
-        metrics=check_names(metrics),
-        page_size=_PAGE_SIZE,
-        level=level,
-        projection=projection,
-        min_positives=check_count(min_positives, field="min_positives"),
-    )
-    return read_series((yield from all_pages(request)), request.metrics, level)
-
-
-def watch(
-    selection: Selection,
-    revision: int,
-    metrics: Iterable[str] | None,
-    *,
-    min_interval: timedelta | None,
-    level: float,
-    anytime: bool,
-) -> Call[Snapshot]:
-    """Return the call that watches; `read` takes one response at a time."""
-    request = query_pb2.WatchSnapshotRequest(
-        selection=selection.to_message(revision),
-        metrics=check_names(metrics),
-        level=level,
-        anytime=anytime,
-    )
-    if min_interval is not None:
-        request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
-    request.heartbeat.FromMilliseconds(_HEARTBEAT_MS)
-    return Call(request, lambda response: decode.read_snapshot(response.snapshot))
-
-
-def rank_segments(
-    selection: Selection,
-    revision: int,
-    key: str,
-    *,
-    metric: str,
-    level: float,
-    min_references: int,
-) -> Call[SegmentRanking]:
-    """Return the call for slices by how much worse each is than the rest."""
-    request = query_pb2.RankSegmentsRequest(
-        selection=selection.to_message(revision),
-        key=key,
-        metric=metric,
-        level=level,
-        min_references=check_count(min_references, field="min_references"),
-    )
-    return Call(request, lambda response: read(response, SegmentRanking))
-
-
 def sample_for_labels(
     selection: Selection,
     revision: int,
@@ -281,23 +151,6 @@ def check_integer(value: int, field: str, *, least: int, bits: int) -> int:
 
 
 # --- Comparison, and the management of streams --------------------------------------------------
-
-
-def compare(
-    a: Selection,
-    b: Selection,
-    revision: int,
-    *,
-    metric: str,
-    prevalence: float | Literal["common", "own"],
-    level: float,
-) -> Call[StreamComparison]:
-    """Return the call that compares two sides."""
-    request = query_pb2.CompareStreamsRequest(
-        a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
-    )
-    set_prevalence(request, prevalence, default="common")
-    return Call(request, decode.read_comparison)
 
 
 def set_prevalence(request: Any, prevalence: float | str, *, default: str) -> None:
@@ -342,7 +195,7 @@ def get_stream(name: str) -> Call[StreamInfo]:
 
 def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
     """Return the calls for the list of streams, page by page."""
-    request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
+    request = stream_pb2.ListStreamsRequest(prefix=prefix)
     pages = yield from all_pages(request)
     return [read(each, StreamInfo) for page in pages for each in page.streams]
 
