@@ -33,9 +33,6 @@ EventTimes = int | IntArray | None
 MAX_ENVELOPE_BYTES = 512
 """Bytes of a batch besides its rows: stream name, sequence, tags and lengths."""
 
-MAX_CASE_BYTES = 9
-"""Bytes of a case: a float64, and a label's bit rounded up to a byte."""
-
 MAX_COUNT_BYTES = 10
 """Bytes of a count: the longest varint."""
 
@@ -43,7 +40,7 @@ MAX_TIME_BYTES = 8
 """Bytes of an event time."""
 
 MAX_SCORE_BYTES = 8
-"""Bytes of the score in a row that has an id."""
+"""Bytes of a score."""
 
 MAX_ID_OVERHEAD_BYTES = 3
 """Bytes of the tag and the length of an id of at most 128 bytes."""

@@ -149,7 +149,12 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         (0.444, True)
         """
         sides = _selection_of(a), _selection_of(b)
-        connection = self._servers.for_both(*sides)
+        connection = self._servers.for_both(
+            sides[0].stream,
+            sides[1].stream,
+            ": compare their evaluators, "
+            "streameval.compare(client.evaluator(a), client.evaluator(b))",
+        )
         request = query_pb2.CompareStreamsRequest(
             a=sides[0].to_message(connection.revision),
             b=sides[1].to_message(connection.revision),

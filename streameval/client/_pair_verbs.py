@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, Unpack
 
+from streameval.client._buffer.checks import check_stream_name
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._wire import pairs
 from streameval.client._wire.calls import Call, all_pages, new_request_id, set_prevalence
@@ -29,6 +30,16 @@ class PairVerbs(Generic[C]):
     """The verbs of champion and challenger."""
 
     _servers: Servers[C]
+
+    def _connection_of(self, a: str, b: str) -> C:
+        check_stream_name(a)
+        check_stream_name(b)
+        return self._servers.for_both(
+            a,
+            b,
+            ", and a pair is on one: give both streams to one server, or keep their scores by id "
+            "and use streameval.compare_paired",
+        )
 
     @verb
     async def create_pair(self, a: str, b: str, **settings: Unpack[NewPairSettings]) -> PairInfo:
@@ -53,7 +64,7 @@ class PairVerbs(Generic[C]):
         InvalidInputError, InvalidRequestError
             When an argument is invalid, or the streams are on different servers.
         """
-        connection = self._servers.for_pair(a, b)
+        connection = self._connection_of(a, b)
         request = pair_pb2.CreatePairRequest(request_id=new_request_id())
         request.pair.a, request.pair.b = a, b
         set_settings(request.pair.settings, NewPairSettings.__annotations__, settings)
@@ -72,7 +83,7 @@ class PairVerbs(Generic[C]):
         """
         request = pair_pb2.GetPairRequest(a=a, b=b)
         call = Call(request, lambda response: pairs.read_pair(response.pair))
-        return await self._servers.for_pair(a, b).ask(call)
+        return await self._connection_of(a, b).ask(call)
 
     @verb
     async def list_pairs(self, stream: str = "") -> list[PairInfo]:
@@ -92,7 +103,7 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such pair.
         """
-        connection = self._servers.for_pair(a, b)
+        connection = self._connection_of(a, b)
         request = pair_pb2.DeletePairRequest(a=a, b=b, request_id=new_request_id())
         response: pair_pb2.DeletePairResponse = await connection.ask(Call(request))
         connection.record_revision(response.revision)
@@ -153,7 +164,7 @@ class PairVerbs(Generic[C]):
         >>> found.coverage.shared, found.coverage.labelled, found.verdict
         (120, 120, 'too_early')
         """
-        connection = self._servers.for_pair(a, b)
+        connection = self._connection_of(a, b)
         selection = Selection(stream=a, window=window, segment=segment, mature_after=mature_after)
         request = pair_pb2.GetPairComparisonRequest(
             selection=_without_stream(selection, connection.revision),
@@ -203,7 +214,7 @@ class PairVerbs(Generic[C]):
             As `compare_pair`.
         """
         time_range(start, end)
-        connection = self._servers.for_pair(a, b)
+        connection = self._connection_of(a, b)
         selection = Selection(stream=a, window=(start, end), segment=segment)
         request = pair_pb2.ListPairComparisonsRequest(
             selection=_without_stream(selection, connection.revision),

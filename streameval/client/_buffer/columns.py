@@ -13,9 +13,9 @@ import numpy as np
 
 from streameval._row_codec.clusters import CLUSTER_BYTES
 from streameval._row_codec.rows import (
-    MAX_CASE_BYTES,
     MAX_COUNT_BYTES,
     MAX_ENVELOPE_BYTES,
+    MAX_SCORE_BYTES,
     MAX_TIME_BYTES,
     encode_cases,
     encode_misses,
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     Times = int | IntArray | None
     """One time or stamp for all rows, one for each, or None if the rows have no times."""
 
+_ROW_BYTES = {
+    "positives": 1,
+    "scores": MAX_SCORE_BYTES,
+    "counts": MAX_COUNT_BYTES,
+    "times": MAX_TIME_BYTES,
+    "units": MAX_WEIGHT_BYTES,
+    "clusters": CLUSTER_BYTES,
+}
+"""The most bytes of a row in each column of numbers."""
 _MAX_JOINED_MISSES = 1 << 61
 """Half of the largest count that the server accepts: larger misses are not joined."""
 
@@ -92,13 +101,13 @@ class Columns:
         return wire_bytes
 
     def _count_bytes(self) -> int:
+        row_bytes = sum(
+            _ROW_BYTES[each.name]
+            for each in fields(self)
+            if isinstance(getattr(self, each.name), np.ndarray)
+        )
         segments: Segments = getattr(self, "segments", ())
-        times = MAX_TIME_BYTES if isinstance(getattr(self, "times", None), np.ndarray) else 0
-        columns = self._column_bytes() + sum(map(segment_bytes, segments))
-        return MAX_ENVELOPE_BYTES + self.size * times + columns
-
-    def _column_bytes(self) -> int:
-        raise NotImplementedError
+        return MAX_ENVELOPE_BYTES + self.size * row_bytes + sum(map(segment_bytes, segments))
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
@@ -243,14 +252,6 @@ class CaseRows(Columns):
     segments: Segments = ()
     units: IntArray | None = None
     clusters: ClusterChecksums | None = None
-
-    def _column_bytes(self) -> int:
-        return self.size * (
-            MAX_CASE_BYTES
-            + (0 if self.counts is None else MAX_COUNT_BYTES)
-            + (0 if self.units is None else MAX_WEIGHT_BYTES)
-            + (0 if self.clusters is None else CLUSTER_BYTES)
-        )
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""

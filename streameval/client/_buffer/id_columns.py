@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._row_codec.clusters import CLUSTER_BYTES
 from streameval._row_codec.rows import (
     MAX_ID_OVERHEAD_BYTES,
-    MAX_SCORE_BYTES,
     encode_labels,
     encode_predictions,
 )
-from streameval._row_codec.weights import MAX_WEIGHT_BYTES
 from streameval.client._buffer.columns import Columns, join, stamps_to_times
 from streameval.v1 import ingest_pb2
 
@@ -40,10 +37,10 @@ class IdRows(Columns):
     LIKE = "ids"
     ids: list[str]
 
-    def _id_bytes(self) -> int:
+    def _count_bytes(self) -> int:
         text = "".join(self.ids)
         text_bytes = len(text) if text.isascii() else len(text.encode())
-        return self.size * MAX_ID_OVERHEAD_BYTES + text_bytes
+        return super()._count_bytes() + self.size * MAX_ID_OVERHEAD_BYTES + text_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +64,6 @@ class PredictionRows(IdRows):
     times: Times = None
     segments: Segments = ()
     clusters: ClusterChecksums | None = None
-
-    def _column_bytes(self) -> int:
-        clusters = 0 if self.clusters is None else CLUSTER_BYTES
-        return self._id_bytes() + self.size * (MAX_SCORE_BYTES + clusters)
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
@@ -104,10 +97,6 @@ class LabelRows(IdRows):
     scores: FloatArray | None = None
     units: IntArray | None = None
 
-    def _column_bytes(self) -> int:
-        weights = 0 if self.units is None else MAX_WEIGHT_BYTES
-        return self._id_bytes() + self.size * (1 + MAX_SCORE_BYTES + weights)
-
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return the rows as a batch, with stamps converted to times. O(n)."""
         times = stamps_to_times(self.times, offset_us)
@@ -126,9 +115,6 @@ class RetractionRows(IdRows):
     """
 
     ids: list[str]
-
-    def _column_bytes(self) -> int:
-        return self._id_bytes()
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:  # noqa: ARG002 - a protocol's signature
         """Return the rows as a batch. O(n)."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval.client._buffer.checks import check_stream_name
 from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.routing import Places
 from streameval.client._delivery.statistics import total_statistics
@@ -59,28 +58,12 @@ class Servers(Generic[C]):
             return False
         return True
 
-    def for_both(self, a: Selection, b: Selection) -> C:
-        """Return the connection to the server that has both sides, or refuse them."""
-        connection = self.for_stream(a.stream)
-        if self.for_stream(b.stream) is not connection:
-            raise InvalidInputError(
-                f"{a.stream} and {b.stream} are on different servers: compare their evaluators, "
-                "streameval.compare(client.evaluator(a), client.evaluator(b))",
-                field="b",
-            )
-        return connection
-
-    def for_pair(self, a: str, b: str) -> C:
+    def for_both(self, a: str, b: str, advice: str) -> C:
         """Return the connection to the server that has both streams, or refuse them."""
-        check_stream_name(a)
-        check_stream_name(b)
         connection = self.for_stream(a)
         if self.for_stream(b) is not connection:
-            raise InvalidInputError(
-                f"{a} and {b} are on different servers, and a pair is on one: give both streams "
-                "to one server, or keep their scores by id and use streameval.compare_paired",
-                field="b",
-            )
+            message = f"{a} and {b} are on different servers{advice}"
+            raise InvalidInputError(message, field="b")
         return connection
 
     async def evaluator(self, selection: Selection) -> Evaluator:

@@ -72,12 +72,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
         self, method: Callable[..., Awaitable[R]], request: Any, timeout_s: float | None
     ) -> R:
         try:
-            response = await method(
-                request,
-                timeout=timeout_s,
-                metadata=self.metadata,
-                wait_for_ready=self.wait_for_ready,
-            )
+            response = await method(request, **self._options(timeout_s))
         except grpc.RpcError as error:
             raise self.failure(error) from None
         except asyncio.CancelledError:
@@ -88,12 +83,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
     async def _streamed(
         self, method: Any, request: Message, timeout_s: float | None
     ) -> AsyncIterator[Any]:
-        responses = method(
-            request,
-            timeout=timeout_s,
-            metadata=self.metadata,
-            wait_for_ready=self.wait_for_ready,
-        )
+        responses = method(request, **self._options(timeout_s))
         self._streams.add(responses)
         try:
             async for response in responses:

@@ -99,14 +99,17 @@ class BaseTransport(Generic[C]):
         fixed = self._credentials.fixed_metadata
         return self._credentials.metadata() if fixed is None else fixed
 
-    @property
-    def wait_for_ready(self) -> bool | None:
-        """Whether a call waits for a connection; None leaves it to the service config.
+    def _options(self, timeout_s: float | None) -> dict[str, Any]:
+        """Return what each call is made with.
 
-        Reads wait while a server that has answered before restarts. A server that has never
-        answered is probably not there: the call fails with the cause.
+        Reads wait while a server that has answered before restarts, as the service config says.
+        A server that has never answered is probably not there: the call fails with the cause.
         """
-        return None if self._has_answered else False
+        return {
+            "timeout": timeout_s,
+            "metadata": self.metadata,
+            "wait_for_ready": None if self._has_answered else False,
+        }
 
     def channel(self) -> C:
         """Return the channel, opened on first use; does not wait for the server.
@@ -224,24 +227,14 @@ class Transport(BaseTransport[grpc.Channel]):
 
     def _unary(self, method: Callable[..., R], request: Any, timeout_s: float | None) -> R:
         try:
-            response = method(
-                request,
-                timeout=timeout_s,
-                metadata=self.metadata,
-                wait_for_ready=self.wait_for_ready,
-            )
+            response = method(request, **self._options(timeout_s))
         except grpc.RpcError as error:
             raise self.failure(error) from None
         self._has_answered = True
         return response
 
     def _streamed(self, method: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
-        responses = method(
-            request,
-            timeout=timeout_s,
-            metadata=self.metadata,
-            wait_for_ready=self.wait_for_ready,
-        )
+        responses = method(request, **self._options(timeout_s))
         try:
             for response in responses:
                 self._has_answered = True
