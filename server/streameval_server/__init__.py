@@ -27,7 +27,7 @@ up its process, and gRPC's log, before anything else is loaded.
 
 from typing import TYPE_CHECKING
 
-from streameval._common import lazy_exports as _lazy_exports
+from streameval.checks import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval_server import maintenance
@@ -67,24 +67,24 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "Addresses": "streameval_server._service.service",
-    "Configuration": "streameval_server._service.configuration",
-    "DataDirectoryInUseError": "streameval_server._log.data_directory",
-    "Limits": "streameval_server._model.limits",
-    "Server": "streameval_server._grpc.server",
-    "ServerFailedError": "streameval_server._runtime.core_threads",
-    "Settings": "streameval_server._model.server_settings",
-    "SettingsError": "streameval_server._model.server_settings",
-    "configure": "streameval_server._service.configuration",
-    "create_token": "streameval_server._security.tokens",
-    "default_data_directory": "streameval_server._model.server_settings",
-    "maintenance": "streameval_server.maintenance",
-    "run": "streameval_server._service.serve",
-    "sample_then": "streameval_server.maintenance.sample_at_revision",
-    "serve": "streameval_server._service.serve",
-    "snapshot_then": "streameval_server.maintenance.snapshot_at_revision",
+    "streameval_server": ["maintenance"],
+    "streameval_server._grpc.server": ["Server"],
+    "streameval_server._log.data_directory": ["DataDirectoryInUseError"],
+    "streameval_server._model.limits": ["Limits"],
+    "streameval_server._model.server_settings": [
+        "Settings",
+        "SettingsError",
+        "default_data_directory",
+    ],
+    "streameval_server._runtime.core_threads": ["ServerFailedError"],
+    "streameval_server._security.tokens": ["create_token"],
+    "streameval_server._service.configuration": ["Configuration", "configure"],
+    "streameval_server._service.serve": ["run", "serve"],
+    "streameval_server._service.service": ["Addresses"],
+    "streameval_server.maintenance.sample_at_revision": ["sample_then"],
+    "streameval_server.maintenance.snapshot_at_revision": ["snapshot_then"],
 }
-"""Each public name, and the module from which its first use imports it."""
+"""Each module, and the public names whose first use imports it."""
 
 if not TYPE_CHECKING:  # for a type checker, a name that is not imported above is an error
     __getattr__ = _lazy_exports(__name__, _EXPORTS, extra="server")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from streameval import StreamEvalError
-from streameval._common import redact_tokens, restart_with_fast_sort, silence_grpc_log
+from streameval.checks import redact_tokens, restart_with_fast_sort, silence_grpc_log
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from streameval._common.extras import needs_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def lazy_exports(
-    package: str, exports: Mapping[str, str], *, extra: str | None = None
+    package: str, exports: Mapping[str, Sequence[str]], *, extra: str | None = None
 ) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package: it imports a public name on first use.
 
@@ -29,27 +29,29 @@ def lazy_exports(
     ----------
     package : str
         The package's ``__name__``.
-    exports : mapping of str to str
-        Each public name, and the module that defines it; a public module names itself.
+    exports : mapping of str to sequence of str
+        Each module, and the public names that it defines; of the package itself, its modules.
     extra : str, optional
         The extra that the package needs, for the error where it is not installed.
 
     Examples
     --------
-    >>> getattribute = lazy_exports("streameval", {"Interval": "streameval._uncertainty.interval"})
-    >>> getattribute("Interval").__name__
-    'Interval'
-    >>> getattribute("Intervall")
+    >>> getattribute = lazy_exports("streameval", {"streameval._snapshot": ["Snapshot"]})
+    >>> getattribute("Snapshot").__name__
+    'Snapshot'
+    >>> getattribute("Snapshots")
     Traceback (most recent call last):
-    AttributeError: module 'streameval' has no attribute 'Intervall'
+    AttributeError: module 'streameval' has no attribute 'Snapshots'
     """
+    modules = {name: module for module, names in exports.items() for name in names}
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - the hook of modules
-        if name not in exports:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with nullcontext() if extra is None else needs_extra(extra):
-            module = importlib.import_module(exports[name])
-        value = module if module.__name__ == f"{package}.{name}" else getattr(module, name)
+            if modules[name] == package:
+                return importlib.import_module(f"{package}.{name}")
+            value = getattr(importlib.import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

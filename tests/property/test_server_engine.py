@@ -15,7 +15,7 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streameval._common import OTHER_VALUE
+from streameval._common.names import OTHER_VALUE
 from streameval._time.effects import COVERAGE, Effect
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2 as pb

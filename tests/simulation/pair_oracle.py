@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streameval._time.panes import Grid, tiers_of
 
 if TYPE_CHECKING:
-    from streameval._uncertainty import PairCounts
+    from streameval._uncertainty.pair_counts import PairCounts
     from streameval.v1 import ingest_pb2
     from streameval_server._core.engine import Engine
     from streameval_server._model.pair_settings import PairSettings

@@ -7,10 +7,13 @@ that docs/architecture.md explains.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -55,6 +58,10 @@ ORDER = (
     "streameval._joining",
     "streameval._row_codec",
     "streameval.functional",
+    "streameval.checks",
+    "streameval.wire",
+    "streameval.statistics",
+    "streameval.kernel",
     "streameval",
     "streameval.payloads",
     "streameval.client._errors",
@@ -93,8 +100,15 @@ ORDER = (
     "streameval.__main__",
 )
 
-MAX_SEAMS = 10
-"""How many private modules of the library the server may use."""
+SEAM = ("streameval.checks", "streameval.wire", "streameval.statistics", "streameval.kernel")
+"""What the library offers to the server besides what it offers to all."""
+
+PUBLIC = ("streameval", "streameval.payloads", "streameval.v1")
+"""What it offers to all, and the server uses."""
+
+UNTIL_THE_KERNEL = ("streameval._counts", "streameval._joining", "streameval._time")
+
+MAX_SEAM_NAMES = 96
 
 
 class Import(NamedTuple):
@@ -182,18 +196,54 @@ def test_no_circle_of_files() -> None:
         pytest.fail("a circle of imports:\n" + "\n".join(error.args[1]))
 
 
-def test_the_server_uses_the_library_through_few_seams() -> None:
-    """The server imports at most MAX_SEAMS private modules of the library."""
-    private = defaultdict(list)
-    for each in imports():
-        if each.importer.startswith("streameval_server") and is_private(
-            each.imported, "streameval"
-        ):
-            private[each.imported].append(each)
-    assert len(private) <= MAX_SEAMS, (
-        f"{len(private)} private modules of the library, at most {MAX_SEAMS}:\n"
-        + "\n".join(listed(found[:1]) for found in private.values())
-    )
+def test_the_server_imports_what_the_seam_lists() -> None:
+    """Nothing else of the library, and the seam lists nothing that the server does not import."""
+    used = defaultdict(set)
+    for each in taken_from_the_library():
+        used[each.imported].add(each.name)
+    assert set(used) <= {*SEAM, *PUBLIC, *UNTIL_THE_KERNEL}
+    assert {module: used[module] for module in SEAM} == listed_names()
+
+
+def test_the_seam_is_narrow() -> None:
+    """It lists few names, in order, and no module nor a name with an underscore."""
+    names = [(module, name) for module, listed in listed_names().items() for name in listed]
+    assert len(names) <= MAX_SEAM_NAMES
+    assert not [name for _, name in names if name.startswith("_")]
+    assert not [
+        name
+        for module, name in names
+        if isinstance(getattr(import_module(module), name), ModuleType)
+    ]
+
+
+def test_no_private_name_crosses_the_seam() -> None:
+    """The server imports no name with an underscore, dunders apart."""
+    private = [each for each in taken_from_the_library() if re.match("_(?!_)", each.name)]
+    assert not private
+
+
+class Taken(NamedTuple):
+    """A name that the server imports from the library."""
+
+    importer: str
+    imported: str
+    name: str
+
+
+def taken_from_the_library() -> list[Taken]:
+    return [
+        Taken(module, node.module, alias.name)
+        for module, path in modules().items()
+        if is_from(module, "streameval_server")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and is_from(node.module or "", "streameval")
+        for alias in node.names
+    ]
+
+
+def listed_names() -> dict[str, set[str]]:
+    return {module: set(import_module(module).__all__) for module in SEAM}
 
 
 def test_the_command_line_enters_the_server_by_one_door() -> None:
@@ -211,8 +261,3 @@ def test_the_command_line_enters_the_server_by_one_door() -> None:
 
 def is_from(module: str, package: str) -> bool:
     return module.partition(".")[0] == package
-
-
-def is_private(module: str, package: str) -> bool:
-    first, *rest = module.split(".")
-    return first == package and any(name.startswith("_") for name in rest)

@@ -16,7 +16,8 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
-from streameval._common import (
+from streameval._counts import check_scores, check_weights_allowed
+from streameval.checks import (
     CROSS,
     OTHER_VALUE,
     id_problem,
@@ -26,8 +27,8 @@ from streameval._common import (
     stream_name_problem,
     truncated,
 )
-from streameval._counts import check_scores, check_weights_allowed
-from streameval._row_codec import (
+from streameval.v1 import ingest_pb2
+from streameval.wire import (
     decode_cases,
     decode_clusters,
     decode_labels,
@@ -38,7 +39,6 @@ from streameval._row_codec import (
     decode_units,
     row_count,
 )
-from streameval.v1 import ingest_pb2
 from streameval_server._log.rows import STREAMED
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.errors import (
@@ -61,7 +61,7 @@ from streameval_server._model.rows import (
 from streameval_server._model.stream_settings import DEFAULTS, first_settings
 
 if TYPE_CHECKING:
-    from streameval._common import IntArray
+    from streameval.kernel import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError, InvalidInputError
-from streameval._common import id_problem
 from streameval._counts import check_mergeable, decode_evaluator, merge_states
-from streameval._row_codec import check_distinct
+from streameval.checks import id_problem
 from streameval.v1 import ingest_pb2
+from streameval.wire import check_distinct
 from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._batch.decode import (
     check_segment_values,

@@ -22,7 +22,7 @@ from streameval_server._state.stream_file import StreamFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval.v1.ingest_pb2 import Batch, MergeHeader
+    from streameval.v1 import ingest_pb2
     from streameval_server._core.entries import Entry, PairChange, StreamChange
     from streameval_server._model.rows import Rows
 
@@ -63,13 +63,15 @@ NEW = StreamFacts()
 """A stream that its first batch creates."""
 
 
-def settings_in(catalog: Catalog, rows: Batch | MergeHeader | None) -> StreamSettings | None:
+def settings_in(
+    catalog: Catalog, rows: ingest_pb2.Batch | ingest_pb2.MergeHeader | None
+) -> StreamSettings | None:
     """Return the settings of the stream that rows are for; None when there is none. O(1)."""
     facts = None if rows is None else catalog.get(rows.stream)
     return None if facts is None else facts.settings
 
 
-def is_merged(catalog: Catalog, header: MergeHeader | None) -> bool:
+def is_merged(catalog: Catalog, header: ingest_pb2.MergeHeader | None) -> bool:
     """Return whether a source has merged this epoch or a later one. O(1)."""
     if header is None:
         return False

@@ -42,7 +42,7 @@ from streameval_server._state.stream_state import NEVER, StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streameval._drift import Alarm
+    from streameval import Alarm
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from streameval._common import quoted
+from streameval.checks import quoted
 from streameval_server._model.errors import invalid
 
 _DEFAULT_PAGE_STREAMS = 100

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._common import id_problem, quoted, stream_name_problem
+from streameval.checks import id_problem, quoted, stream_name_problem
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message, settings_for

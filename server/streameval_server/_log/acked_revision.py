@@ -20,7 +20,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._common import read_file
+from streameval.checks import read_file
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import BackgroundThread
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._common import CROSS
-from streameval._row_codec import SegmentCodes
+from streameval.checks import CROSS
+from streameval.wire import SegmentCodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streameval._common import MAX_STREAM_NAME, new_stream_name_problem, stream_name_problem
+from streameval.checks import MAX_STREAM_NAME, new_stream_name_problem, stream_name_problem
 from streameval_server._model.errors import invalid
 
 MAX_UINT = (1 << 63) - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._common import id_problem
+from streameval.checks import id_problem
 from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:

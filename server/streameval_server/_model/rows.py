@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common import IntArray
     from streameval._counts import ClusterChecksums, State
-    from streameval._row_codec import EventTimes, Segments
+    from streameval.kernel import IntArray
+    from streameval.wire import EventTimes, Segments
 
 
 @dataclass(slots=True, eq=False)

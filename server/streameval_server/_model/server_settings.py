@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from streameval import StreamEvalError
-from streameval._common import stream_name_problem
+from streameval.checks import stream_name_problem
 from streameval.payloads import PayloadMapping  # noqa: TC001 - `configuration` reads the hints
 from streameval_server._model.limits import Limits
 

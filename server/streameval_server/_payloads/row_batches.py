@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts import cluster_checksums
-from streameval._row_codec import SegmentCodes, encode_clusters, encode_segment
 from streameval.v1 import ingest_pb2
+from streameval.wire import SegmentCodes, encode_clusters, encode_segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

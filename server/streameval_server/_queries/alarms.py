@@ -13,8 +13,7 @@ from streameval_server._model.alarm_settings import time_range
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streameval import Interval
-    from streameval._drift import Alarm
+    from streameval import Alarm, Interval
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._state.views import AlarmsView
 

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import compare
-from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, HEADLINE, Place
-from streameval._uncertainty import pooled_prevalence
+from streameval.checks import quoted
+from streameval.statistics import BY_NAME, HEADLINE, Place, pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
@@ -41,8 +40,8 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selection, iso, parse_selection
 
 if TYPE_CHECKING:
-    from streameval._time import Window
-    from streameval._uncertainty import Comparison, ErrorCosts, Interval
+    from streameval import Comparison, Interval, Window
+    from streameval.statistics import ErrorCosts
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 

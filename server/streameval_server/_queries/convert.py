@@ -16,8 +16,8 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._common import Counts, FloatArray, IntArray
-    from streameval._evaluator_queries import EvaluatorQueries
+    from streameval.kernel import Counts, FloatArray, IntArray
+    from streameval.statistics import EvaluatorQueries
 
     class CountCurve(Protocol):
         """The columns that operating points and hulls have in common."""

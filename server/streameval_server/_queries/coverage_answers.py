@@ -18,7 +18,7 @@ from streameval_server._state.coverage import PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from streameval._common import Coverage
+    from streameval import Coverage
 
 _MESSAGE_BYTES = 4_096
 """Memory of a cached answer, with ten bands, three quantiles and eleven buckets."""

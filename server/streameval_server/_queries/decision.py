@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval._metric_registry import Place
-from streameval._uncertainty import ErrorCosts
+from streameval.statistics import ErrorCosts, Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import (
@@ -28,8 +27,7 @@ from streameval_server._queries.selection import Selection, parse_selection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval import Confusion
-    from streameval._time import Window
+    from streameval import Confusion, Window
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._queries.query_engine import QueryEngine
 

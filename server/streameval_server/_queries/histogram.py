@@ -20,8 +20,8 @@ from streameval_server._queries.selection import Selection, parse_selection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._common import FloatArray, IntArray
-    from streameval._time import Window
+    from streameval import Window
+    from streameval.kernel import FloatArray, IntArray
     from streameval_server._queries.query_engine import QueryEngine
 
 DEFAULT_BINS = 40

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, allocate_labels
-from streameval._metric_registry import BY_NAME, HEADLINE
+from streameval.statistics import BY_NAME, HEADLINE
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.query_engine import range_message

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import InvalidInputError
-from streameval._common import quoted
 from streameval._counts import quantise
-from streameval._metric_registry import BY_NAME, Metric, Place, reason_of
-from streameval._uncertainty import ErrorCosts, dependence_warning
+from streameval.checks import quoted
+from streameval.statistics import BY_NAME, ErrorCosts, Metric, Place, dependence_warning, reason_of
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval._time import Window
-    from streameval._uncertainty import Interval
+    from streameval import Interval, Window
     from streameval_server._model.stream_settings import StreamSettings
 
 _Reason = types_pb2.UndefinedReason

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval._common import MAX_STREAM_NAME, stream_name_problem
+from streameval.checks import MAX_STREAM_NAME, stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import MetricSelection, select_metrics

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval._uncertainty import DECIDING_E_VALUE, flags_of, verdict_of
+from streameval.statistics import DECIDING_E_VALUE, flags_of, verdict_of
 from streameval.v1 import pair_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import interval_message
@@ -17,8 +17,8 @@ from streameval_server._state.pair_state import compare_counts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval import Interval
-    from streameval._uncertainty import ComparedPair, Comparison, PairCounts
+    from streameval import Comparison, Interval
+    from streameval.statistics import ComparedPair, PairCounts
     from streameval_server._queries.pair_request import PairQuestion
     from streameval_server._queries.pair_window import PairWindow
     from streameval_server._state.pair_view import PairView

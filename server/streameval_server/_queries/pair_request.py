@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval._common import MAX_KEY_LENGTH
-from streameval._metric_registry import BY_NAME
-from streameval._uncertainty import check_compared
+from streameval.checks import MAX_KEY_LENGTH
+from streameval.statistics import BY_NAME, check_compared
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._model.pair_settings import check_names

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streameval._common import quoted
 from streameval._time import Grid, tiers_of
-from streameval._uncertainty import PairCounts
+from streameval.checks import quoted
+from streameval.statistics import PairCounts
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Between, Last, LastCases
 from streameval_server._state.pair_panes import NONE_SEEN, added

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME, Place
-from streameval._projection import (
-    ASSUMPTION,
-    LabelHistory,
-    LabelTable,
-    ProjectedFigure,
-    Projection,
-    RefusalReason,
-)
+from streameval import ProjectedFigure, Projection, RefusalReason
+from streameval.statistics import ASSUMPTION, BY_NAME, LabelHistory, LabelTable, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import interval_message
@@ -34,8 +27,7 @@ from streameval_server._state.join_table import join_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._projection import BacktestedWindow
-    from streameval._time import Window
+    from streameval import BacktestedWindow, Window
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 

@@ -15,10 +15,10 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval import InvalidInputError
+from streameval import InvalidInputError, Window
 from streameval._counts import OPENED
-from streameval._metric_registry import Place
-from streameval._time import PartsCache, Window, WindowCache, decayed_window
+from streameval._time import PartsCache, WindowCache, decayed_window
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
@@ -46,7 +46,7 @@ from streameval_server._state.coverage import EMPTY_COVERAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from streameval._common import FloatArray, IntArray
+    from streameval.kernel import FloatArray, IntArray
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.warnings import Warned
     from streameval_server._state.views import StreamView, WaitingPredictions

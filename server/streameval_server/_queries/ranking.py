@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import compare, holm
-from streameval._metric_registry import BY_NAME
+from streameval.statistics import BY_NAME
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
@@ -35,8 +35,8 @@ from streameval_server._queries.selection import Selection, parse_selection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._metric_registry import Better
-    from streameval._time import Window
+    from streameval import Window
+    from streameval.statistics import Better
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from streameval import InvalidInputError
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import checked_level, metric_messages, select_metrics
@@ -20,7 +20,7 @@ from streameval_server._queries.selection import Selection, parse_selection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._time import Window
+    from streameval import Window
     from streameval_server._queries.query_engine import QueryEngine
 
 DEFAULT_BINS = 10

@@ -22,8 +22,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval._common import quoted
-from streameval._metric_registry import Place
+from streameval.checks import quoted
+from streameval.statistics import Place
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.falls import fall_message

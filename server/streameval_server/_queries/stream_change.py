@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import compare
-from streameval._metric_registry import BY_NAME, HEADLINE
+from streameval.statistics import BY_NAME, HEADLINE
 from streameval.v1 import overview_pb2
 from streameval_server._queries.comparison import (
     common_prevalence,
@@ -24,7 +24,7 @@ from streameval_server._queries.resolved_selection import grid_of, resolve
 from streameval_server._queries.selection import AllTime, Between, Last, Selection
 
 if TYPE_CHECKING:
-    from streameval._time import Window
+    from streameval import Window
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 

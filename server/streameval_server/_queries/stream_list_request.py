@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval._common import quoted
+from streameval.checks import quoted
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Last, micros
 from streameval_server._queries.summary_order import DEFAULT_ORDER, ORDERS, Order, decode_token

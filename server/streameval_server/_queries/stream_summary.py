@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common import Coverage
-from streameval._metric_registry import HEADLINE, Place
+from streameval import Coverage
+from streameval.statistics import HEADLINE, Place
 from streameval.v1 import alarm_pb2, overview_pb2, types_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._queries.coverage_answers import counts_message

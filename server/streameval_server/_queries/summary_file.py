@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval import CorruptStateError, StreamEvalError, __version__
-from streameval._common import Frame, read_file, write_atomically
+from streameval.checks import read_file, write_atomically
+from streameval.kernel import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

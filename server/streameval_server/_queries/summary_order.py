@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, HEADLINE
+from streameval.checks import quoted
+from streameval.statistics import BY_NAME, HEADLINE
 from streameval_server._model.errors import invalid
 from streameval_server._queries.summary_table import FIGURES
 

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.stream_summary import (
     ComputedSummary,

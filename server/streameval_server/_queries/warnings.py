@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from streameval._common import OTHER_VALUE
+from streameval.checks import OTHER_VALUE
 from streameval.v1 import types_pb2
 from streameval_server._queries.selection import iso
 

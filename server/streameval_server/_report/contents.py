@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import HEADLINE
+from streameval.statistics import HEADLINE
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._ingest.unary_call import info_message
 from streameval_server._model.errors import RequestError

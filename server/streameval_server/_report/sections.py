@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import BY_NAME, HEADLINE
+from streameval.statistics import BY_NAME, HEADLINE
 from streameval_server._report import words
 from streameval_server._report.charts import (
     UNIT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streameval._metric_registry import BY_NAME
+from streameval.statistics import BY_NAME
 from streameval.v1 import types_pb2
 
 if TYPE_CHECKING:

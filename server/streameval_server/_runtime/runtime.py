@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
-    from streameval._drift import Alarm
+    from streameval import Alarm
     from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response

@@ -25,7 +25,7 @@ from streameval_server._runtime.open_calls import stopping_error
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
-    from streameval._uncertainty import ErrorCosts
+    from streameval.statistics import ErrorCosts
     from streameval_server._queries.overview import OverviewRequest
     from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval._common import read_file
+from streameval.checks import read_file
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.file_signature import file_signature
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._common import (
+from streameval.checks import (
     MAX_STREAM_NAME,
     TOKEN_PREFIX,
     dot_segment_problem,

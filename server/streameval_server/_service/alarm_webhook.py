@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 
 from google.protobuf.json_format import MessageToDict
 
-from streameval._common import read_text
+from streameval.checks import read_text
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.server_settings import SettingsError
@@ -39,7 +39,7 @@ from streameval_server._queries.alarms import alarm_id, alarm_message
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval._drift import Alarm
+    from streameval import Alarm
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._runtime.runtime import Runtime
 

@@ -26,7 +26,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from streameval import InvalidInputError
-from streameval._common import read_toml, redact_tokens
+from streameval.checks import read_toml, redact_tokens
 from streameval.payloads import PayloadMapping, mappings_of
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError

@@ -19,7 +19,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval._common import redact_tokens
+from streameval.checks import redact_tokens
 from streameval_server._model.errors import StorageError
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.access import current_call

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError, __version__
-from streameval._common import slow_sort_features
+from streameval.checks import slow_sort_features
 from streameval_server._log import failpoints
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._service.allocator import limit_arenas, trim_heap

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streameval import InvalidInputError
 from streameval._counts import merge_states
-from streameval._drift import DriftSettings, FrozenReference, ReferenceCases, freeze
+from streameval.statistics import DriftSettings, FrozenReference, ReferenceCases, freeze
 
 if TYPE_CHECKING:
     from streameval_server._model.stream_settings import StreamSettings

@@ -14,8 +14,8 @@ from streameval_server._state.row_growth import growth_bytes, panes_in, span_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common import IntArray
-    from streameval._row_codec import EventTimes
+    from streameval.kernel import IntArray
+    from streameval.wire import EventTimes
     from streameval_server._state.pane_store import PaneStore
     from streameval_server._state.segments import SegmentColumns
 

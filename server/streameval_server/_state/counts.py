@@ -39,9 +39,9 @@ from streameval_server._state.weighted_slices import slices_of_weighted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval._common import BoolArray, IntArray
     from streameval._counts import Addition, State
     from streameval._time import Cases, Change, CodeArray
+    from streameval.kernel import BoolArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import Accumulator, StreamUsage

@@ -14,7 +14,7 @@ from streameval_server._state.delays import NO_DELAYS, Delays
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval._common import Coverage
+    from streameval import Coverage
     from streameval._counts import Scale
 
 

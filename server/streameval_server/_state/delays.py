@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common import IntArray
     from streameval._time import Effects
+    from streameval.kernel import IntArray
 
 RELATIVE_ACCURACY = 0.01
 """alpha of the paper."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._projection import DelayRows, encode_rows, sum_of_rows
+from streameval.statistics import DelayRows, encode_rows, sum_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._projection import DelayCounts, DelayRows, rows_by_pane
 from streameval._time import Panes, tiers_of
+from streameval.statistics import DelayCounts, DelayRows, rows_by_pane
 from streameval_server._state.frozen_delays import FrozenDelays, PaneRows
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from streameval_server._state.pair_table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common import BoolArray, FloatArray, IntArray
     from streameval._joining import SlotArray
     from streameval._time import CodeArray
+    from streameval.kernel import BoolArray, FloatArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_links import StreamSlots
 

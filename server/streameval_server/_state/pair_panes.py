@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._time import Panes, tiers_of
-from streameval._uncertainty import PairCounts, PairRows, PairShape
+from streameval.statistics import PairCounts, PairRows, PairShape
 from streameval_server._model.pair_settings import TOTAL_CELLS
 from streameval_server._state.pair_joiner import CountedRows, PredictedRows
 from streameval_server._state.segments import WHOLE, slices_by_key
@@ -21,8 +21,8 @@ from streameval_server._state.segments import WHOLE, slices_by_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._common import IntArray
     from streameval._time import CodeArray
+    from streameval.kernel import IntArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_joiner import PairEffects
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval import CorruptStateError, StreamEvalError
-from streameval._common import Frame
-from streameval._uncertainty import decode_pair, encode_pair
+from streameval.kernel import Frame
+from streameval.statistics import decode_pair, encode_pair
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.pair_joiner import CountedRows
@@ -28,7 +28,7 @@ from streameval_server._state.pair_view import Evidence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streameval._common import Reader
+    from streameval.kernel import Reader
     from streameval_server._model.limits import Limits
     from streameval_server._state.pair_panes import PairPanes
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts import groups_of, unless_one
-from streameval._evaluator_queries import RevisionQueries
-from streameval._metric_registry import BY_NAME, Place
-from streameval._uncertainty import (
+from streameval.statistics import (
+    BY_NAME,
     DECIDING_E_VALUE,
     MIN_ANYTIME_POSITIVES,
     ComparedPair,
     PairCounts,
+    Place,
+    RevisionQueries,
 )
 from streameval.v1 import pair_pb2
 from streameval_server._model.rows import (
@@ -36,8 +37,8 @@ from streameval_server._state.pair_view import Evidence, PairView
 from streameval_server._state.segments import Segments, segment_codes
 
 if TYPE_CHECKING:
-    from streameval._common import IntArray
     from streameval._time import CodeArray
+    from streameval.kernel import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows

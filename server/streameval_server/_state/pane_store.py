@@ -23,7 +23,7 @@ from streameval_server._state.views import FrozenStream, LazyCounts
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from streameval._common import IntArray
+    from streameval.kernel import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import StreamUsage

@@ -26,7 +26,7 @@ from streameval_server._state.coverage import COVERAGE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._row_codec import EventTimes
+    from streameval.wire import EventTimes
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streameval._common import OTHER_VALUE
+from streameval.checks import OTHER_VALUE
 from streameval_server._model.crossed_keys import crossed_column, parents_of, with_crossed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._common import IntArray
-    from streameval._row_codec import BatchCodes, SegmentCodes
     from streameval._time import CodeArray
+    from streameval.kernel import IntArray
+    from streameval.wire import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common import FloatArray, IntArray
     from streameval._counts import Scale
     from streameval._time import CodeArray
+    from streameval.kernel import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

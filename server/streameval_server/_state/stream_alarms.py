@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval import CorruptStateError, InvalidInputError
 from streameval._counts import WEIGHT_UNITS, quantise
-from streameval._drift import CellCases, DriftEngine, decode_engine, encode_engine
+from streameval.statistics import CellCases, DriftEngine, decode_engine, encode_engine
 from streameval_server._model.alarm_settings import REFERENCE_US
 from streameval_server._state.alarm_reference import freeze_reference
 from streameval_server._state.segments import code_of, key_of
@@ -32,10 +32,11 @@ from streameval_server._state.watched_rows import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval._common import IntArray
+    from streameval import Alarm
     from streameval._counts import UnsortedCases
-    from streameval._drift import Alarm, DriftRows
     from streameval._time import CodeArray
+    from streameval.kernel import IntArray
+    from streameval.statistics import DriftRows
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.collected_rows import TimedCases

@@ -22,10 +22,10 @@ from streameval_server._state.segments import WHOLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval._common import FloatArray, IntArray
-    from streameval._drift import Alarm
+    from streameval import Alarm
     from streameval._joining import IdColumn
     from streameval._time import CodeArray
+    from streameval.kernel import FloatArray, IntArray
     from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streameval._counts import WEIGHT_UNITS, UnsortedCases
-from streameval._drift import (
+from streameval._time import Effect
+from streameval.statistics import (
     CLUSTER_GROUPS,
     MAX_MULTIPLICITY,
     CellCases,
@@ -25,16 +26,15 @@ from streameval._drift import (
     RowKind,
     cells_of_state,
 )
-from streameval._time import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from streameval._common import IntArray
     from streameval._counts import State
     from streameval._time import CodeArray, Effects
+    from streameval.kernel import IntArray
 
 _NONE: Final = 255
 _RUN_BYTES: Final = 128

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval._common import dot_segment_problem
+from streameval.checks import dot_segment_problem
 from streameval_server._model.errors import Code, invalid
 from streameval_server._security.access import CallCheck
 from streameval_server._security.rules import rule_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from streameval._metric_registry import BY_NAME, HEADLINE, METRICS, Place
+from streameval.statistics import BY_NAME, HEADLINE, METRICS, Place
 
 MODULE_PATH = "metrics.js"
 """Below ``static``, as the other modules import it."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval._metric_registry import Place
-from streameval._uncertainty import DECIDING_E_VALUE
+from streameval.statistics import DECIDING_E_VALUE, Place
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval._metric_registry import HEADLINE
+from streameval.statistics import HEADLINE
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 

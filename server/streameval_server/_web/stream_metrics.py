@@ -21,7 +21,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from streameval._metric_registry import HEADLINE, Place
+from streameval.statistics import HEADLINE, Place
 from streameval.v1 import alarm_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.coverage_answers import DELAY_BOUNDS_S

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common import write_atomically
+from streameval.checks import write_atomically
 from streameval_server._log.backup import copy_log, sha256_of
 from streameval_server._log.data_directory import LOCK_NAME, LOG_NAME, DirectoryLock, log_of
 from streameval_server._log.schema import read_history, write_history

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streameval._common import IntArray
+    from streameval.kernel import IntArray
     from streameval_server._log.checkpoint import Manifest
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval._common import UnknownFormatError
+from streameval.checks import UnknownFormatError
 from streameval_server._core.applier import Applier
 from streameval_server._core.replay import engine_at_base, replay, restore
 from streameval_server._log.acked_revision import AckedRevisionFile

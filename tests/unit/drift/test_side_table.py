@@ -9,17 +9,13 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import cell_keys, quantise
-from streameval._drift import (
-    CellCases,
-    DriftEngine,
-    DriftRows,
-    ReferenceCases,
-    RowKind,
-    check_settings,
-    freeze,
-)
 from streameval._drift.band_index import BandIndex
 from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals
+from streameval._drift.engine import DriftEngine
+from streameval._drift.frozen import freeze
+from streameval._drift.reference import ReferenceCases
+from streameval._drift.settings import check_settings
+from streameval._drift.side_table import CellCases, DriftRows, RowKind
 from streameval._drift.watches import Rows, residual_units, side_values
 
 ALL = ("ranking", "placement", "precision", "recall", "flagged", "calibration")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streameval._common import OTHER_VALUE
+from streameval._common.names import OTHER_VALUE
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
 from streameval_server._batch.decode import decode

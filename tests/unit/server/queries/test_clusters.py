@@ -9,7 +9,7 @@ import pytest
 
 from streameval import Evaluator, compare
 from streameval._counts.cluster_keys import cluster_checksums
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval._snapshot import Snapshot
 from streameval.client._wire.decode import read_snapshot
 from streameval.v1 import query_pb2, types_pb2

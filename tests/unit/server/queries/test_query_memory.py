@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, Window
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval._time import window_cache
 from streameval.v1 import query_pb2
 from streameval_server import Limits

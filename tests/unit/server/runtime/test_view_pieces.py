@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry

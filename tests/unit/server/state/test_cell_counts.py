@@ -10,8 +10,8 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
-from streameval._common import OTHER_VALUE
 from streameval._common.errors import CorruptStateError
+from streameval._common.names import OTHER_VALUE
 from streameval._counts.state import empty_state
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._joining.expiry_index import _Bucket

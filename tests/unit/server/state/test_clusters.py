@@ -9,7 +9,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts.cluster_keys import HashedClusters, cluster_checksums, groups_of
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
     CaseRows,

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.producer_marks import Marks
 from streameval_server._model.errors import Code, Refused

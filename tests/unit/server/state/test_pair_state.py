@@ -10,9 +10,11 @@ import pytest
 
 from streameval import InvalidInputError, PairedEvaluator
 from streameval._counts import cluster_checksums
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval._time import Grid, tiers_of
-from streameval._uncertainty import PairCounts, PairRows, PairShape, decode_pair, encode_pair
+from streameval._uncertainty.pair_codec import decode_pair, encode_pair
+from streameval._uncertainty.pair_counts import PairCounts, PairShape
+from streameval._uncertainty.pair_rows import PairRows
 from streameval.v1 import pair_pb2
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry

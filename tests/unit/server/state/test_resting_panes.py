@@ -7,7 +7,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import State
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry

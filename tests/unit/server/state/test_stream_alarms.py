@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import DriftDetector, Evaluator, WindowedEvaluator
-from streameval._drift import encode_engine
+from streameval._drift.codec import encode_engine
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry

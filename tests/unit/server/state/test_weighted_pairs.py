@@ -9,7 +9,9 @@ import pytest
 
 from streameval import compare_paired
 from streameval._metric_registry import Place
-from streameval._uncertainty import PairCounts, PairRows, PairShape, decode_pair, encode_pair
+from streameval._uncertainty.pair_codec import decode_pair, encode_pair
+from streameval._uncertainty.pair_counts import PairCounts, PairShape
+from streameval._uncertainty.pair_rows import PairRows
 from streameval_server._state import pair_joiner
 from streameval_server._state.pair_state import compare_counts
 

@@ -14,7 +14,7 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import MAX_TOTAL, WEIGHT_UNITS
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.catalog import NEW, add_rows
 from streameval_server._model.rows import (

@@ -1,0 +1,106 @@
+"""What a name, an id and a value may be, and how an error says what is wrong with one.
+
+With `streameval.wire`, `streameval.statistics` and `streameval.kernel` it is all that the server
+takes from the library besides the public classes: see "The seam" in docs/architecture.md. Names
+are imported when they are first used.
+
+- Names: ``..._problem`` return what is wrong with a name or an id, or None; `MAX_ID_BYTES`,
+  `MAX_KEY_LENGTH` and `MAX_STREAM_NAME` are their limits. `OTHER_VALUE` stands for the values of
+  a segment key beyond its limit, `CROSS` joins the names of two crossed keys.
+- Values in messages: `quoted` and `truncated` shorten them, `redact_tokens` hides secrets.
+- Files: `read_file`, `read_text` and `read_toml` read one whole and say what is wrong with it;
+  `write_atomically` writes one, or leaves it as it was.
+- Processes: `silence_grpc_log`, `restart_with_fast_sort`, `lazy_exports`.
+"""
+
+from typing import TYPE_CHECKING
+
+from streameval._common.lazy_module import lazy_exports as _lazy_exports
+
+if TYPE_CHECKING:
+    from streameval._common.atomic_file import write_atomically
+    from streameval._common.errors import UnknownFormatError
+    from streameval._common.grpc_log import silence_grpc_log
+    from streameval._common.lazy_module import lazy_exports
+    from streameval._common.names import (
+        CROSS,
+        MAX_ID_BYTES,
+        MAX_KEY_LENGTH,
+        MAX_STREAM_NAME,
+        OTHER_VALUE,
+        declared_key_problem,
+        dot_segment_problem,
+        id_problem,
+        is_at_or_below,
+        new_stream_name_problem,
+        segment_key_problem,
+        segment_value_problem,
+        stream_name_problem,
+    )
+    from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
+    from streameval._common.slow_sort import restart_with_fast_sort, slow_sort_features
+    from streameval._common.text_file import read_file, read_text, read_toml
+    from streameval._common.values import quoted, truncated
+
+__all__ = [
+    "CROSS",
+    "MAX_ID_BYTES",
+    "MAX_KEY_LENGTH",
+    "MAX_STREAM_NAME",
+    "OTHER_VALUE",
+    "TOKEN_PREFIX",
+    "UnknownFormatError",
+    "declared_key_problem",
+    "dot_segment_problem",
+    "id_problem",
+    "is_at_or_below",
+    "lazy_exports",
+    "new_stream_name_problem",
+    "quoted",
+    "read_file",
+    "read_text",
+    "read_toml",
+    "redact_tokens",
+    "restart_with_fast_sort",
+    "segment_key_problem",
+    "segment_value_problem",
+    "silence_grpc_log",
+    "slow_sort_features",
+    "stream_name_problem",
+    "truncated",
+    "write_atomically",
+]
+
+_EXPORTS = {
+    "streameval._common.atomic_file": ["write_atomically"],
+    "streameval._common.errors": ["UnknownFormatError"],
+    "streameval._common.grpc_log": ["silence_grpc_log"],
+    "streameval._common.lazy_module": ["lazy_exports"],
+    "streameval._common.names": [
+        "CROSS",
+        "MAX_ID_BYTES",
+        "MAX_KEY_LENGTH",
+        "MAX_STREAM_NAME",
+        "OTHER_VALUE",
+        "declared_key_problem",
+        "dot_segment_problem",
+        "id_problem",
+        "is_at_or_below",
+        "new_stream_name_problem",
+        "segment_key_problem",
+        "segment_value_problem",
+        "stream_name_problem",
+    ],
+    "streameval._common.redaction": ["TOKEN_PREFIX", "redact_tokens"],
+    "streameval._common.slow_sort": ["restart_with_fast_sort", "slow_sort_features"],
+    "streameval._common.text_file": ["read_file", "read_text", "read_toml"],
+    "streameval._common.values": ["quoted", "truncated"],
+}
+"""Each module, and the public names whose first use imports it."""
+
+if not TYPE_CHECKING:  # for a type checker, a name that is not imported above is an error
+    __getattr__ = _lazy_exports(__name__, _EXPORTS)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
