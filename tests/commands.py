@@ -14,6 +14,7 @@ from streameval.cli._app import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from click.testing import Result
 
@@ -49,3 +50,12 @@ def refusal(result: Result) -> str:
     assert result.exit_code == 2, result.output
     assert result.stderr.count("\n") == 1, result.stderr
     return result.stderr.strip()
+
+
+def report_of(address: str, stream: str, directory: Path, *options: str) -> str:
+    """Return the report of a stream, which the command writes into `directory`."""
+    file = directory / "report.html"
+    made = CommandRunner().invoke(app, ["report", address, stream, "-o", str(file), *options])
+    assert made.exit_code == 0, made.output
+    assert made.stdout.strip() == str(file)
+    return file.read_text(encoding="utf-8")

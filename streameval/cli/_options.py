@@ -212,9 +212,15 @@ def parse_segment(text: str | None) -> tuple[str, str] | None:
     return key, value
 
 
-def parse_part(window: str | None, segment: str | None) -> dict[str, Any]:
-    """Return a window and a segment as arguments of the client."""
-    return {
-        "window": None if window is None else parse_span(window),
-        "segment": parse_segment(segment),
-    }
+def parse_part(
+    window: str | None, segment: str | None, start: str | None = None, end: str | None = None
+) -> dict[str, Any]:
+    """Return a window, or a span in its place, and a segment as arguments of the client."""
+    if (start is None) != (end is None):
+        raise StreamEvalError("give both --from and --to")
+    covered: Any = None if window is None else parse_span(window)
+    if start is not None and end is not None:
+        if window is not None:
+            raise StreamEvalError("give --window, or --from and --to")
+        covered = parse_time(start, "--from"), parse_time(end, "--to")
+    return {"window": covered, "segment": parse_segment(segment)}

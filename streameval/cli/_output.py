@@ -31,6 +31,9 @@ REASONS = {
     "NO_POSITIVES": "no positives yet",
     "NO_NEGATIVES": "no negatives yet",
     "TOO_FEW": "too few cases",
+    "TOO_FEW_EFFECTIVE": "too few effective cases",
+    "TOO_COARSE": "clusters keep too few bits of the scores",
+    "NOT_PROBABILITIES": "scores are no probabilities",
     "NO_THRESHOLD": "no threshold",
     "NO_COSTS": "no costs",
 }

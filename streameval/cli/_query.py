@@ -9,6 +9,7 @@ import typer
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
+from streameval._common.extras import needs_extra
 from streameval.cli._connection import connect
 from streameval.cli._connection_options import connects
 from streameval.cli._options import (
@@ -29,9 +30,6 @@ from streameval.cli._options import (
     Window,
     parse_part,
 )
-
-_REPORT_TIMEOUT_S = 60.0
-"""A report is dozens of answers in one; on a busy machine they take more than a query's 10 s."""
 
 
 @connects
@@ -101,19 +99,26 @@ def report(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
     ],
     window: Window = None,
+    start: From = None,
+    end: To = None,
     segment: SegmentOption = None,
 ) -> None:
     """Write a printable report of a stream: one HTML file that opens without a server.
 
     Figures with intervals, curves, metrics over time, segments, alarms, and all that they
-    assume, at one revision.
+    assume. Needs matplotlib.
     """
     from streameval.cli._output import out  # noqa: PLC0415 - slow to import
 
-    with connect(address, timeout_s=_REPORT_TIMEOUT_S) as client:
-        text = client.stream(stream).report(**parse_part(window, segment))
+    with needs_extra("plot"):
+        from streameval.cli._report.document import document  # noqa: PLC0415 - as above
+    from streameval.cli._report.answers import read_answers  # noqa: PLC0415 - as above
+
+    part = parse_part(window, segment, start, end)
+    with connect(address) as client:
+        found = read_answers(client, client.stream(stream), **part)
     with write_atomically(output) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(document(found), encoding="utf-8")
     out.print(str(output), soft_wrap=True, markup=False, highlight=False)
 
 

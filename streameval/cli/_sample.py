@@ -10,9 +10,8 @@ from rich.table import Table
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
-from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
-from streameval.cli._options import parse_segment, parse_time
+from streameval.cli._options import parse_part
 from streameval.cli._output import out, print_json, say
 from streameval.client._wire.selection import Selection
 
@@ -68,15 +67,8 @@ class SampleOptions:
 
     def selection(self, stream: str) -> Selection:
         """Return which predictions."""
-        window = None if self.window is None else parse_span(self.window)
-        if (self.start is None) != (self.end is None):
-            raise StreamEvalError("give both --from and --to")
-        if self.start is None or self.end is None:
-            return Selection(stream=stream, window=window, segment=parse_segment(self.segment))
-        if window is not None:
-            raise StreamEvalError("give --window, or --from and --to")
-        span = (parse_time(self.start, "--from"), parse_time(self.end, "--to"))
-        return Selection(stream=stream, window=span, segment=parse_segment(self.segment))
+        part = parse_part(self.window, self.segment, self.start, self.end)
+        return Selection(stream=stream, **part)
 
     def write(self, stream: str, sample: StreamLabelSample) -> None:
         """Write the file, and print the table or JSON."""

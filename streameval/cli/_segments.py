@@ -17,6 +17,7 @@ from streameval.cli._output import out, print_json, say
 
 if TYPE_CHECKING:
     from streameval.client import Client, RankedSegment, SegmentRanking, Stream, StreamFall
+    from streameval.client._wire.selection import Window
 
 METRIC = "auc_pr"
 MIN_REFERENCES = 10
@@ -32,7 +33,7 @@ _SPARSE_STEPS = 6
 _MAX_ROUNDS = 4
 
 
-class _Segments(NamedTuple):
+class Segments(NamedTuple):
     """What a server says of a stream's segments: the ranking, all cases, and a fall of each."""
 
     ranking: SegmentRanking
@@ -51,7 +52,7 @@ def query_by(
     """Print the segments of a key, the worst first."""
     span = None if window is None else parse_span(window)
     with connect(address) as client:
-        found = _read(client, client.stream(stream), key, span)
+        found = read_segments(client, client.stream(stream), key, span)
     if as_json:
         print_json(_plain(stream, key, found))
         return
@@ -78,33 +79,46 @@ def query_by(
         say(f"note: {warning}")
 
 
-def _read(client: Client, target: Stream, key: str, span: timedelta | None) -> _Segments:
+def read_segments(
+    client: Client,
+    target: Stream,
+    key: str,
+    window: Window,
+    *,
+    min_references: int = MIN_REFERENCES,
+) -> Segments:
     """Ask for the ranking, and for steps of its first segments."""
-    ranking = target.rank_segments(key, metric=METRIC, window=span, min_references=MIN_REFERENCES)
-    window = ranking.window
-    whole = target.snapshot(window=window, metrics=["prevalence"])
+    ranking = target.rank_segments(key, metric=METRIC, window=window, min_references=min_references)
+    whole = target.snapshot(window=ranking.window, metrics=["prevalence"])
     falls: list[StreamFall | None] = [None] * len(ranking)
-    if window is None:
-        retention = client.get_stream(target.name).settings.retention
-        end = datetime.now(UTC)
-        window = end - retention, end
-    steps = _steps(target, *window) if ranking.segments else None
+    found = steps(client, target, ranking.window) if ranking.segments else None
     for place, each in enumerate(ranking.segments[:MAX_FALL_SEGMENTS]):
-        if steps is not None:
+        if found is not None:
             enough = min(_STEP_POSITIVES, each.num_positive_ref // _SPARSE_STEPS)
             falls[place] = target.series(
-                *steps, segment=each.segment, metrics=[METRIC], min_positives=max(1, enough)
+                *found, segment=each.segment, metrics=[METRIC], min_positives=max(1, enough)
             ).fall
-    return _Segments(ranking, whole.num_positive_ref + whole.num_negative_ref, falls)
+    return Segments(ranking, whole.num_positive_ref + whole.num_negative_ref, falls)
 
 
-def _steps(
-    target: Stream, start: datetime, end: datetime
+def steps(
+    client: Client,
+    target: Stream,
+    window: tuple[datetime, datetime] | None,
+    *,
+    segment: tuple[str, str] | None = None,
 ) -> tuple[datetime, datetime, timedelta] | None:
-    """Return a span from the first step with cases on, and its step; None without cases."""
+    """Return a span from the first step with cases on, and its step; None without cases.
+
+    Of all time it is the time that panes are kept.
+    """
+    if window is None:
+        end = datetime.now(UTC)
+        window = end - client.get_stream(target.name).settings.retention, end
+    start, end = window
     for _ in range(_MAX_ROUNDS):
         step = max((end - start) / _TARGET_STEPS, _MIN_STEP)
-        rows = target.series(start, end, step, metrics=["prevalence"])
+        rows = target.series(start, end, step, segment=segment, metrics=["prevalence"])
         first = next((each.window for each in rows if each.num_cases), None)
         if first is None:
             return None
@@ -147,7 +161,7 @@ def _since(fall: StreamFall) -> str:
     return f"{step} UTC" if first == last else f"{step} UTC ({first} to {last})"
 
 
-def _plain(stream: str, key: str, found: _Segments) -> dict[str, Any]:
+def _plain(stream: str, key: str, found: Segments) -> dict[str, Any]:
     """Return everything as plain values that JSON can hold; times in ISO 8601."""
     ranking = found.ranking
     return {

@@ -324,33 +324,6 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
         return await self._connection.ask(Call(request, decode.read_hull))
 
     @verb
-    async def report(
-        self,
-        *,
-        level: float = 0.95,
-        **part: Unpack[Part],
-    ) -> str:
-        """Return a printable report: one HTML file without scripts that opens without a server.
-
-        Figures with intervals, curves, metrics over time, segments, alarms, and all that
-        they assume, at one revision. Times are UTC.
-
-        Parameters
-        ----------
-        window, half_life, segment, mature_after
-            Which cases: see `Selection`.
-        level : float
-            Nominal coverage of intervals.
-
-        Raises
-        ------
-        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
-            As `snapshot`.
-        """
-        request = query_pb2.GetReportRequest(selection=self._selected(part), level=level)
-        return await self._connection.ask(Call(request, lambda response: str(response.html)))
-
-    @verb
     async def reliability(
         self,
         bins: int = 10,

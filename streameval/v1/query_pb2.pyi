@@ -912,60 +912,6 @@ class GetDecisionResponse(_message.Message):
 Global___GetDecisionResponse: _TypeAlias = GetDecisionResponse  # noqa: Y015
 
 @_typing.final
-class GetReportRequest(_message.Message):
-    """Asks for a report."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SELECTION_FIELD_NUMBER: _builtins.int
-    LEVEL_FIELD_NUMBER: _builtins.int
-    level: _builtins.float
-    """Nominal coverage of the intervals; 0 means 0.95."""
-    @_builtins.property
-    def selection(self) -> _types_pb2.Selection:
-        """Which cases."""
-
-    def __init__(
-        self,
-        *,
-        selection: _types_pb2.Selection | None = ...,
-        level: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "selection", b"selection"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetReportRequest: _TypeAlias = GetReportRequest  # noqa: Y015
-
-@_typing.final
-class GetReportResponse(_message.Message):
-    """A report."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    REVISION_FIELD_NUMBER: _builtins.int
-    HTML_FIELD_NUMBER: _builtins.int
-    revision: _builtins.int
-    """Log revision that all of its figures include."""
-    html: _builtins.str
-    """The file: HTML without scripts, with its charts and styles inline. Times are UTC."""
-    def __init__(
-        self,
-        *,
-        revision: _builtins.int = ...,
-        html: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["html", b"html", "revision", b"revision"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetReportResponse: _TypeAlias = GetReportResponse  # noqa: Y015
-
-@_typing.final
 class GetStateRequest(_message.Message):
     """Asks for the state."""
 

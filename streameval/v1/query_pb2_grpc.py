@@ -71,11 +71,6 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetDecisionResponse.FromString,
                 _registered_method=True)
-        self.GetReport = channel.unary_unary(
-                '/streameval.v1.QueryService/GetReport',
-                request_serializer=streameval_dot_v1_dot_query__pb2.GetReportRequest.SerializeToString,
-                response_deserializer=streameval_dot_v1_dot_query__pb2.GetReportResponse.FromString,
-                _registered_method=True)
         self.GetState = channel.unary_stream(
                 '/streameval.v1.QueryService/GetState',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetStateRequest.SerializeToString,
@@ -170,14 +165,6 @@ class QueryServiceServicer(object):
 
     def GetDecision(self, request, context):
         """The figures at a threshold, or at the threshold that meets a condition.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetReport(self, request, context):
-        """One stream as an HTML file that opens without a server and prints: figures with
-        intervals, charts, alarms, segments, and all that the figures assume.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -281,11 +268,6 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetDecision,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionResponse.SerializeToString,
-            ),
-            'GetReport': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetReport,
-                    request_deserializer=streameval_dot_v1_dot_query__pb2.GetReportRequest.FromString,
-                    response_serializer=streameval_dot_v1_dot_query__pb2.GetReportResponse.SerializeToString,
             ),
             'GetState': grpc.unary_stream_rpc_method_handler(
                     servicer.GetState,
@@ -518,33 +500,6 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetDecision',
             streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetDecisionResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetReport(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/streameval.v1.QueryService/GetReport',
-            streameval_dot_v1_dot_query__pb2.GetReportRequest.SerializeToString,
-            streameval_dot_v1_dot_query__pb2.GetReportResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,10 +55,6 @@ class QueryServiceStub:
     """
     GetDecision: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]
     """The figures at a threshold, or at the threshold that meets a condition."""
-    GetReport: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetReportRequest, _query_pb2.GetReportResponse]
-    """One stream as an HTML file that opens without a server and prints: figures with
-    intervals, charts, alarms, segments, and all that the figures assume.
-    """
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]
@@ -110,10 +106,6 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """
     GetDecision: _aio.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]  # type: ignore[assignment]
     """The figures at a threshold, or at the threshold that meets a condition."""
-    GetReport: _aio.UnaryUnaryMultiCallable[_query_pb2.GetReportRequest, _query_pb2.GetReportResponse]  # type: ignore[assignment]
-    """One stream as an HTML file that opens without a server and prints: figures with
-    intervals, charts, alarms, segments, and all that the figures assume.
-    """
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _aio.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]  # type: ignore[assignment]
@@ -204,16 +196,6 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetDecisionResponse, _abc.Awaitable[_query_pb2.GetDecisionResponse]]:
         """The figures at a threshold, or at the threshold that meets a condition."""
-
-    @_abc_1.abstractmethod
-    def GetReport(
-        self,
-        request: _query_pb2.GetReportRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_query_pb2.GetReportResponse, _abc.Awaitable[_query_pb2.GetReportResponse]]:
-        """One stream as an HTML file that opens without a server and prints: figures with
-        intervals, charts, alarms, segments, and all that the figures assume.
-        """
 
     @_abc_1.abstractmethod
     def GetState(

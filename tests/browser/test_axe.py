@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..commands import report_of
 from .conftest import OTHER, STREAM, Served, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from playwright.sync_api import Browser
 
@@ -31,7 +33,7 @@ LEVELS = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 1024, 390])
 def test_axe_finds_nothing(
-    browser: Browser, require: Callable, served: Served, *, width: int, scheme: str
+    browser: Browser, require: Callable, served: Served, tmp_path: Path, *, width: int, scheme: str
 ) -> None:
     """At a desk, on a tablet and on a phone, light and dark; a faint colour is found."""
     axe = require("axe_playwright_python.sync_playwright").Axe()
@@ -50,11 +52,11 @@ def test_axe_finds_nothing(
             assert found.violations_count == 0, f"{view}: {found.generate_report()}"
         page.goto(served.url(f"stream/{STREAM}?window=all"))
         page.locator("#take summary").click()
-        page.get_by_role("button", name="Rule and alarm settings").click()
+        page.get_by_role("button", name="Rule, alarms and report").click()
         expect(page.get_by_role("dialog")).to_be_visible()
         found = axe.run(page, options=LEVELS)
         assert found.violations_count == 0, f"a dialog: {found.generate_report()}"
-        page.set_content(served.client.stream(STREAM).report())
+        page.set_content(report_of(served.grpc, STREAM, tmp_path))
         found = axe.run(page, options=LEVELS)
         assert found.violations_count == 0, f"the report: {found.generate_report()}"
         page.add_style_tag(content="h1 { color: #888 !important; background: #999 !important; }")

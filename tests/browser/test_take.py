@@ -8,8 +8,10 @@ import json
 import re
 import shlex
 import struct
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from urllib.request import urlopen
 from xml.etree import ElementTree as ET
 
@@ -145,19 +147,19 @@ def test_links_show_the_same(page: Page, served: Served) -> None:
     expect(page.locator(".chip")).to_contain_text("US")
 
 
-def rules(page: Page) -> tuple[str, str]:
-    """Return the rule and the command that the dialog shows."""
+def rules(page: Page) -> list[str]:
+    """Return the rule, and the commands for alarms and a report, that the dialog shows."""
     page.locator("#take summary").click()
-    page.get_by_role("button", name="Rule and alarm settings").click()
+    page.get_by_role("button", name="Rule, alarms and report").click()
     codes = page.get_by_role("dialog").locator("code")
     expect(codes.nth(1)).not_to_be_empty()
-    return codes.nth(0).inner_text(), codes.nth(1).inner_text()
+    return codes.all_inner_texts()
 
 
 def test_the_rule_names_what_prometheus_has(page: Page, served: Served) -> None:
     """Its series is one that the server exports; its floor is the lower limit of what is seen."""
     opened(page, served)
-    rule, _ = rules(page)
+    rule, *_ = rules(page)
     found = re.search(r"expr: \|\n\s+(\w+)\{(.*?)\}\n\s+< ([\d.]+)\n", rule)
     assert found is not None
     name, labels, floor = found.groups()
@@ -182,7 +184,7 @@ def test_the_command_declares_alarms(page: Page, served: Served) -> None:
     declare(served)
     page.goto(served.url(f"stream/{DECLARED}?window=6h"))
     expect(page.locator("#pr-plot svg path").first).to_be_attached()
-    _, command = rules(page)
+    _, command, _ = rules(page)
     program, *arguments = shlex.split(command.replace("\\\n", " "))
     assert program == "streameval"
     assert arguments[2] == served.grpc
@@ -194,6 +196,31 @@ def test_the_command_declares_alarms(page: Page, served: Served) -> None:
     start, end = alarms.reference or (None, None)
     assert f"{start:%Y-%m-%dT%H:%M:%SZ}..{end:%Y-%m-%dT%H:%M:%SZ}" in command
     served.client.update_stream(DECLARED, alarms=None)
+
+
+@pytest.mark.parametrize("segment", ["", HOSTILE, "it's; false"])
+def test_the_command_writes_a_report(
+    page: Page, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: str
+) -> None:
+    """Run as it is copied, it covers the time and the segment that are seen."""
+    stream = served.client.stream("take/report")
+    if stream.name not in [each.name for each in served.client.list_streams()]:
+        served.client.create_stream(stream.name, segment_keys=["country"])
+    rows = {"labels": [1, 0, 1, 0], "scores": [0.9, 0.8, 0.4, 0.1]}
+    stream.add_cases(**rows, segments={"country": [segment] * 4})
+    served.client.flush()
+    page.goto(served.url(f"stream/{stream.name}?window=1h&segment=country:{quote(segment)}"))
+    expect(page.locator("#pr-plot svg path").first).to_be_attached()
+    *_, command = rules(page)
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    assert program == "streameval"
+    assert arguments[1:3] == [served.grpc, stream.name]
+    monkeypatch.chdir(tmp_path)
+    made = CommandRunner().invoke(app, arguments)
+    assert made.exit_code == 0, made.output
+    start, end = (arguments[arguments.index(each) + 1] for each in ("--from", "--to"))
+    said = f"{start:.10} {start[11:16]} to {end[11:16]} UTC; country = {escape(segment)}."
+    assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_hostile_names_stay_text(page: Page, served: Served) -> None:

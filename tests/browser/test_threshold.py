@@ -11,9 +11,9 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from streameval.cli._report.words import cost
 from streameval.client import Client
 from streameval_server import Settings
-from streameval_server._report.words import cost
 from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_service
 

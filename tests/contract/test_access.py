@@ -228,7 +228,6 @@ def naming(stream: str) -> list[tuple[str, Any]]:
         ("query.GetHistogram", query_pb2.GetHistogramRequest(selection=chosen)),
         ("query.GetReliability", query_pb2.GetReliabilityRequest(selection=chosen)),
         ("query.GetDecision", query_pb2.GetDecisionRequest(selection=chosen)),
-        ("query.GetReport", query_pb2.GetReportRequest(selection=chosen)),
         ("query.GetState", query_pb2.GetStateRequest(selection=chosen)),
         ("query.WatchSnapshots", query_pb2.WatchSnapshotsRequest(streams=["fraud/v1", stream])),
         ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),

@@ -16,6 +16,7 @@ from streameval_server._model.server_settings import Settings
 from streameval_server.maintenance import verify
 from streameval_server.testing import running_server
 
+from ..commands import report_of
 from .test_threshold import cases, local
 
 if TYPE_CHECKING:
@@ -140,14 +141,14 @@ def test_costs_survive_restarts(tmp_path: Path, free_address: str) -> None:
             assert client.stream("kept/v1").snapshot().figures[NAME] == 2.0
 
 
-def test_the_report_has_the_cost(client: Client) -> None:
+def test_the_report_has_the_cost(client: Client, address: str, tmp_path: Path) -> None:
     """Its figure with all digits, its interval, and what is assumed of it."""
     client.create_stream("costs/report", threshold=0.6, **COSTS)
     stream = client.stream("costs/report")
     labels, scores = cases()
     stream.add_cases(labels=labels, scores=scores)
     stream.flush()
-    text = stream.report()
+    text = report_of(address, stream.name, tmp_path)
     cost = stream.snapshot().figures[NAME]
     assert f'data-name="{NAME}" data-value="{cost!r}"' in text
     assert "A false positive costs 2.00, a false negative 30.0, as the stream declares" in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -10,14 +12,18 @@ import numpy as np
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from streameval.cli._report.answers import read_answers
+from streameval.cli._report.document import document
 from streameval.client import Client
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server.testing import running_server
 
+from ..commands import report_of
 from .conftest import Wire, selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from streameval.client import Stream
 
@@ -74,16 +80,22 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[Stream], object]]] = {
 
 
 @pytest.fixture(scope="module")
-def filled() -> Iterator[Wire]:
-    """Return a server with a stream of each kind."""
+def address() -> Iterator[str]:
+    """Return the address of a server with a stream of each kind."""
     with running_server() as address, Client(address) as client:
         for name, (settings, fill) in KINDS.items():
             key = name.replace(" ", "_")
             client.create_stream(key, segment_keys=["country"], **settings)
             fill(client.stream(key))
         client.flush()
-        with grpc.insecure_channel(address) as channel:
-            yield Wire(channel)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def filled(address: str) -> Iterator[Wire]:
+    """Return the stubs of that server."""
+    with grpc.insecure_channel(address) as channel:
+        yield Wire(channel)
 
 
 def asked(wire: Wire, chosen: types_pb2.Selection) -> Iterator[Callable[[], Any]]:
@@ -107,7 +119,6 @@ def asked(wire: Wire, chosen: types_pb2.Selection) -> Iterator[Callable[[], Any]
             query_pb2.GetDecisionRequest(selection=chosen, costs=costs),
             query_pb2.GetDecisionRequest(selection=chosen, threshold=0.5, error_costs=costs),
         ],
-        query.GetReport: [query_pb2.GetReportRequest(selection=chosen)],
         query.ListWindows: [query_pb2.ListWindowsRequest(selection=chosen, step=HOUR)],
         query.CompareStreams: [
             query_pb2.CompareStreamsRequest(a=chosen, b=selection("plain"), metric="auc_roc")
@@ -148,23 +159,29 @@ def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-@pytest.mark.parametrize("kind", ["plain", "weights", "heavy", "costs", "id weights"])
-def test_a_report_draws_what_cases_weigh(filled: Wire, kind: str) -> None:
-    """The curves end where all is called positive, and the prevalence is the snapshot's."""
-    chosen = selection(kind.replace(" ", "_"))
-    html = filled.query.GetReport(query_pb2.GetReportRequest(selection=chosen)).html
-    request = query_pb2.GetSnapshotRequest(selection=chosen, metrics=["prevalence"])
-    (prevalence,) = filled.query.GetSnapshot(request).snapshot.metrics
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_says_what_cases_weigh(
+    filled: Wire, address: str, tmp_path: Path, kind: str
+) -> None:
+    """Its prevalence is the snapshot's, also where the curves are drawn."""
+    stream = kind.replace(" ", "_")
+    html = report_of(address, stream, tmp_path)
+    request = query_pb2.GetSnapshotRequest(selection=selection(stream), metrics=["prevalence"])
+    snapshot = filled.query.GetSnapshot(request).snapshot
     said = re.findall(r"prevalence (?:is taken from the labelled cases, )?([0-9.]+) %", html)
-    assert said == [f"{100 * prevalence.value:.1f}"] * 2
-    drawings = {
-        title: re.findall(r'd="[^"]*L([0-9.]+) ([0-9.]+)" class="(?:line a|thin b)"', drawn)
-        for title, drawn in re.findall(
-            r"<svg[^>]*><title>([^<]+)</title>(.*?)</svg>", html, re.DOTALL
-        )
-    }
-    right, top, bottom = 494.0, 10.0, 358.0  # of the axes
-    end = f"{right:.1f}", f"{bottom - (bottom - top) * prevalence.value:.1f}"
-    assert drawings[f"Precision against recall; prevalence {said[0]} %"] == [end, end]
-    end = f"{right:.1f}", f"{top:.1f}"
-    assert drawings["True positive rate against false positive rate"] == [end, end]
+    has_curves = snapshot.num_positive_ref > 0 and snapshot.num_negative_ref > 0
+    shares = [
+        f"{100 * metric.value:.1f}" for metric in snapshot.metrics if metric.HasField("value")
+    ]
+    assert said == shares * (1 + has_curves)
+
+
+def test_a_report_names_its_revisions(address: str) -> None:
+    """Rows that arrive between its answers are in the later ones, and it says so."""
+    with Client(address) as client:
+        found = read_answers(client, client.stream("plain"), timedelta(hours=1), None)
+    revision = found.snapshot.revision
+    assert f"at revision {revision} by streameval" in document(found)
+    later = [replace(each, revision=revision + 3) for each in found.rows]
+    text = f"at revisions {revision} to {revision + 3}, as rows arrived meanwhile, by"
+    assert text in document(replace(found, rows=later))

@@ -15,7 +15,7 @@ from streameval.client import Client, InvalidRequestError, PreconditionError
 from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_service
 
-from ..commands import CommandRunner
+from ..commands import CommandRunner, report_of
 from ..late_labels import write_late_labels
 
 if TYPE_CHECKING:
@@ -155,10 +155,10 @@ def test_a_young_stream_says_what_it_waits_for(client: Client) -> None:
     assert "not projected: fewer than 30 labels of a class" in str(roc)
 
 
-def test_a_report_has_the_projection(client: Client) -> None:
+def test_a_report_has_the_projection(client: Client, addresses: Addresses, tmp_path: Path) -> None:
     """Of a window: the client's figures, what they rest on; of all time there is none."""
     stream = client.stream(STREAM)
-    text = stream.report(window=3 * DAY)
+    text = report_of(addresses.grpc, STREAM, tmp_path, "--window", "3d")
     projection = stream.snapshot(window=3 * DAY, projection=True).projection
     found = dict(re.findall(r'data-name="projected ([^"]*)" data-value="([^"]*)"', text))
     wanted = {
@@ -170,4 +170,5 @@ def test_a_report_has_the_projection(client: Client) -> None:
     for name, value in found.items():
         assert float(value) == pytest.approx(wanted[name], rel=1e-3)
     assert projection.assumption in text
-    assert "Once the labels are in" not in stream.report()
+    (tmp_path / "all").mkdir()
+    assert "Once the labels are in" not in report_of(addresses.grpc, STREAM, tmp_path / "all")

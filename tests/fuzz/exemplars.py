@@ -293,11 +293,6 @@ def _histogram() -> Iterator[Message]:
         yield query_pb2.GetHistogramRequest(selection=chosen, bins=7, lower=0.1, upper=0.9)
 
 
-def _report() -> Iterator[Message]:
-    for chosen in selections():
-        yield query_pb2.GetReportRequest(selection=chosen, level=0.9)
-
-
 def _reliability() -> Iterator[Message]:
     by_counts = query_pb2.RELIABILITY_BINS_MASS
     for chosen in selections():
@@ -432,7 +427,6 @@ _MAKERS = {
     _SERVICE + "QueryService.WatchStreamSummaries": _watch_summaries,
     _SERVICE + "QueryService.GetHistogram": _histogram,
     _SERVICE + "QueryService.GetReliability": _reliability,
-    _SERVICE + "QueryService.GetReport": _report,
     _SERVICE + "QueryService.GetDecision": _decision,
     _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
     _SERVICE + "AdminService.ImportStream": _import,

@@ -84,7 +84,6 @@ ORDER = (
     "streameval_server._core",
     "streameval_server._ingest",
     "streameval_server._queries",
-    "streameval_server._report",
     "streameval_server._runtime",
     "streameval_server._security",
     "streameval_server._grpc",

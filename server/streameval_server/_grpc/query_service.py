@@ -33,7 +33,6 @@ from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
 from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
 from streameval_server._queries.summary_file import SummaryFile
-from streameval_server._report.report import parse_report_request, report
 from streameval_server._runtime.watch import Heartbeat, interval_s, watch_snapshot, watch_snapshots
 from streameval_server._runtime.watch_summaries import watch_summaries
 from streameval_server._security.access import current_access
@@ -62,7 +61,7 @@ _MIN_CACHE_SHARE = 8
 _SUMMARY_CACHE_SHARE = 8
 """The windows of summaries take at most one part of the caches in this many."""
 
-_LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample, report})
+_LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample})
 """Computations over many windows, or over all ids: they may take long."""
 
 
@@ -193,14 +192,6 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Return the figures at a threshold."""
         return await self._answer(
             request.selection.min_revision, lambda: parse_decision_request(request), decision
-        )
-
-    async def GetReport(  # noqa: N802 - the contract's name
-        self, request: query_pb2.GetReportRequest, _context: Context
-    ) -> query_pb2.GetReportResponse:
-        """Return a printable report."""
-        return await self._answer(
-            request.selection.min_revision, lambda: parse_report_request(request), report
         )
 
     async def GetState(  # noqa: N802 - the contract's name

@@ -11,7 +11,6 @@ one pane changes. Any thread may call it.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -171,19 +170,6 @@ class QueryEngine:
     def view(self, stream: str) -> StreamView:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
         return self._view(stream)
-
-    def pinned(self, stream: str) -> QueryEngine:
-        """Return this engine with the stream's view and the clock of now: one revision. O(1).
-
-        Raises
-        ------
-        RequestError
-            When there is no such stream.
-        """
-        view, now_us = self._view(stream), self._clock_us()
-        pinned = copy.copy(self)  # shares the caches
-        vars(pinned).update(_view=lambda _name: view, _clock_us=lambda: now_us)
-        return pinned
 
     def resolve(
         self, selection: Selection, path: str = "selection", view: StreamView | None = None

@@ -117,9 +117,6 @@ RULES: dict[str, Rule] = {
     "streameval.v1.QueryService/GetDecision": Rule(
         Scope.QUERY, query_pb2.GetDecisionRequest, _SELECTION
     ),
-    "streameval.v1.QueryService/GetReport": Rule(
-        Scope.QUERY, query_pb2.GetReportRequest, _SELECTION
-    ),
     "streameval.v1.QueryService/GetState": Rule(Scope.QUERY, query_pb2.GetStateRequest, _SELECTION),
     "streameval.v1.QueryService/ListWindows": Rule(
         Scope.QUERY, query_pb2.ListWindowsRequest, _SELECTION

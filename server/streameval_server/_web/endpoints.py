@@ -69,8 +69,6 @@ class Endpoint:
                 # Off the event loop: a long answer takes milliseconds.
                 text = await asyncio.to_thread(to_json, answer)
                 return Response(text, headers=NO_STORE, media_type=JSON)
-            case Answer.HTML:
-                return await self._document(message, check)
             case Answer.BYTES:
                 return await self._bytes(message, check)
             case Answer.EVENTS:
@@ -103,16 +101,6 @@ class Endpoint:
                 raise invalid(route.name, problem)
             bind(message, route.name, name)
         return message
-
-    async def _document(self, message: Message, check: CallCheck) -> Response:
-        """Answer with the document, for a file: the page's own policy forbids its styles."""
-        answer: Any = await self._method.answer(message)
-        check.check_answer()  # the token may have been revoked
-        headers = NO_STORE | {
-            "content-disposition": 'attachment; filename="report.html"',
-            "x-streameval-revision": str(answer.revision),
-        }
-        return Response(answer.html, headers=headers, media_type="text/html")
 
     async def _bytes(self, message: Message, check: CallCheck) -> Response:
         """Answer with the pieces joined: they were cut from one value for gRPC."""

@@ -167,9 +167,6 @@ def _operation(route: Route, answers: _Messages, answer: Descriptor) -> Schema:
     match route.answer:
         case Answer.JSON:
             content = {"application/json": {"schema": answers.schema_of(answer)}}
-        case Answer.HTML:
-            answers.schema_of(answer)
-            content = {"text/html": {"schema": {"type": "string"}}}
         case Answer.BYTES:
             content = {"application/octet-stream": {}}
         case Answer.EVENTS:

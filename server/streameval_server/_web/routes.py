@@ -23,8 +23,6 @@ class Answer(enum.Enum):
     """One message."""
     EVENTS = enum.auto()
     """Each message as an event, as it comes."""
-    HTML = enum.auto()
-    """The document of one message, as a file to save."""
     BYTES = enum.auto()
     """The data of all messages, joined."""
 
@@ -100,7 +98,6 @@ ROUTES = (
     Route("GET", "/v1/streams/{name}:windows", f"{_QUERY}/ListWindows", _SELECTED),
     Route("GET", "/v1/streams/{name}:rank", f"{_QUERY}/RankSegments", _SELECTED),
     Route("GET", "/v1/streams/{name}:sample", f"{_QUERY}/SampleForLabels", _SELECTED),
-    Route("GET", "/v1/streams/{name}:report", f"{_QUERY}/GetReport", _SELECTED, Answer.HTML),
     Route("GET", "/v1/streams/{name}:state", f"{_QUERY}/GetState", _SELECTED, Answer.BYTES),
     Route(
         "GET",

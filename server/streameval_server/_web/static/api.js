@@ -37,11 +37,6 @@ export async function get(path, parameters = {}, signal = undefined) {
   return decoded(await request(path, parameters, signal, "application/json"), signal);
 }
 
-/** Return the text that answers a GET request. Throws ApiError. */
-export async function getText(path, parameters = {}, signal = undefined) {
-  return (await request(path, parameters, signal, "*/*")).text();
-}
-
 /** Return the answer to a POST request with a JSON body. Throws ApiError. */
 export async function post(path, body, signal = undefined) {
   return decoded(await request(path, {}, signal, "application/json", { verb: "POST", body }), signal);

@@ -1,4 +1,4 @@
-// What is seen, as an alert of Prometheus and as alarms of the server: texts to copy.
+// What is seen, as an alert of Prometheus, as alarms of the server and as a report: texts to copy.
 
 import { metric } from "./api.js";
 import { dated, figure, titleOf } from "./format.js";
@@ -43,5 +43,17 @@ export function alarmCommand(name, snapshot, address) {
     ...(window ? [`  --reference ${window.startTime}..${window.endTime}`] : []),
   ].join(" \\\n");
 }
+
+/** The command that writes a report of what is seen. */
+export function reportCommand(name, { window, segment }, address) {
+  return [
+    `streameval report ${address} ${name}`,
+    ...(window ? [`  --from ${window.startTime} --to ${window.endTime}`] : []),
+    ...(segment ? [`  --segment ${quoted(`${segment.key}=${segment.value ?? ""}`)}`] : []),
+    "  --output report.html",
+  ].join(" \\\n");
+}
+
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 const seen = ({ window }) => (window ? dated(new Date(window.startTime), new Date(window.endTime)) : "all time");

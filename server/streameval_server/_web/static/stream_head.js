@@ -78,7 +78,6 @@ export class StreamHead {
       segment ? chip([h("span", { class: "key" }, keyTitle(segment.key)), " ", valueTitle(segment)], { segment: null }, "Show the whole stream") : null,
       mature ? chip(`without the newest ${span(seconds(mature))}`, { mature: "" }, "Show young cases, too") : null);
     this.compare.href = this.comparison(window, segment);
-    this.take.choose(window, segment);
   }
 
   /** The comparison that the view suggests: a part with the whole. */

@@ -5,36 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streameval.statistics import BY_NAME
-from streameval.v1 import types_pb2
+from streameval._metric_registry import BY_NAME
+from streameval.cli._output import REASONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from google.protobuf.duration_pb2 import Duration
-    from google.protobuf.timestamp_pb2 import Timestamp
+    from streameval._uncertainty.interval import Interval
 
 MINUS = "\N{MINUS SIGN}"
 NOTHING = "\N{EN DASH}"
 
-_REASONS = {
-    "EMPTY": "no labelled cases",
-    "NO_POSITIVES": "no positive case yet",
-    "NO_NEGATIVES": "no negative case yet",
-    "TOO_FEW": "too few cases for an interval",
-    "TOO_FEW_EFFECTIVE": "too few effective cases for an interval",
-    "NOT_PROBABILITIES": "scores are no probabilities",
-    "NO_THRESHOLD": "no threshold is declared",
-    "NO_COSTS": "no costs are declared",
-}
 _MIN_TENTH_PERCENT = 0.0095
 """Shares below it keep two digits after the point."""
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-
-
-def title_of(name: str) -> str:
-    """Return what a metric is called."""
-    return BY_NAME[name].title
 
 
 def figure(value: float) -> str:
@@ -104,58 +88,38 @@ def measured(name: str, value: float) -> str:
     return _FORMATS.get(BY_NAME[name].unit, figure)(value)
 
 
-def reason(value: int) -> str:
+def reason(name: str) -> str:
     """Return why something has no value, in words."""
-    name = types_pb2.UndefinedReason.Name(value)  # type: ignore[arg-type]  # an enum's number
-    return _REASONS.get(name.removeprefix("UNDEFINED_REASON_"), "not defined")
+    return REASONS.get(name, "not defined")
 
 
-def limits(name: str, interval: types_pb2.Interval) -> str:
+def limits(name: str, interval: Interval) -> str:
     """Return an interval's limits in the metric's unit, or why there are none."""
-    if not interval.HasField("lower"):
-        return f"no interval: {reason(interval.undefined_reason)}"
-    lower, upper = measured(name, interval.lower), measured(name, interval.upper)
+    if interval.reason is not None:
+        return f"no interval: {reason(interval.reason)}"
+    lower, upper = (measured(name, each) for each in interval)
     return f"{lower.removesuffix(' %')} to {upper}"
 
 
-def moment(time: Timestamp) -> str:
+def moment(time: datetime) -> str:
     """Return a time in UTC, to the minute."""
-    return _minute(time.ToDatetime())
-
-
-def _minute(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}"
 
 
-def period(window: types_pb2.TimeRange) -> str:
+def period(window: tuple[datetime, datetime]) -> str:
     """Return a span of time; the day of its end where it differs.
 
     Examples
     --------
-    >>> window = types_pb2.TimeRange()
-    >>> window.end_time.FromSeconds(3600)
-    >>> period(window)
+    >>> from datetime import datetime
+    >>> period((datetime(1970, 1, 1), datetime(1970, 1, 1, 1)))
     '1970-01-01 00:00 to 01:00 UTC'
     """
-    start, end = window.start_time.ToDatetime(), window.end_time.ToDatetime()
-    last = f"{end:%H:%M}" if start.date() == end.date() else _minute(end)
-    return f"{_minute(start)} to {last} UTC"
+    start, end = window
+    last = f"{end:%H:%M}" if start.date() == end.date() else moment(end)
+    return f"{moment(start)} to {last} UTC"
 
 
-def span(duration: Duration) -> str:
-    """Return a length of time in its largest whole unit.
-
-    Examples
-    --------
-    >>> from google.protobuf.duration_pb2 import Duration
-    >>> span(Duration(seconds=5400)), span(Duration(seconds=1_209_600))
-    ('1.5 h', '14 d')
-    """
-    seconds = duration.seconds + duration.nanos / 1e9
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {unit}"
-
-
-def listed(items: list[str]) -> str:
+def listed(items: Sequence[str]) -> str:
     """Return items as a clause: ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,4 +1,4 @@
-"""Builds HTML and SVG from escaped parts: users' values are always text, never markup."""
+"""Builds HTML from escaped parts: users' values are always text, never markup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_EMPTY_TAGS = frozenset({"meta"})
+_EMPTY_TAGS = frozenset({"img", "meta"})
 
 
 class Markup(str):

@@ -4,9 +4,7 @@ STYLE = """
 :root { color-scheme: light dark; --ground: light-dark(#fff, #14181f);
   --ink: light-dark(#1b2430, #e4e9f0);
  --muted: light-dark(#5a6675, #9aa7b8); --line: light-dark(#d5dbe2, #37414f);
-  --region: light-dark(#eceff2, #232b36);
- --a: light-dark(#1f5fa8, #6aaaf0); --b: light-dark(#b35300, #f0a24a);
-  --negative: light-dark(#7d8ea3, #8596ab);
+  --a: light-dark(#1f5fa8, #6aaaf0);
  --warn: light-dark(#fdf3dc, #33290f); --warn-ink: light-dark(#6b4a00, #f1d08a); }
 * { box-sizing: border-box; }
 body { max-width: 62rem; margin: 0 auto; padding: 2.2rem 1.4rem 4rem; background: var(--ground);
@@ -29,19 +27,7 @@ p, ul { margin: 0.4rem 0; }
   grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
 figure { margin: 0.6rem 0; break-inside: avoid; }
 figcaption { margin-bottom: 0.3rem; }
-svg { display: block; width: 100%; height: auto; }
-svg text { fill: var(--muted); font-size: 12px; }
-svg .grid { stroke: var(--line); stroke-width: 0.6; }
-svg .axis { stroke: var(--line); }
-svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-svg .thin { fill: none; stroke-width: 1.4; }
-svg .chance { fill: none; stroke: var(--muted); stroke-width: 1.2; stroke-dasharray: 5 4; }
-svg .a { stroke: var(--a); } svg .b { stroke: var(--b); }
-svg .dot { fill: var(--a); } svg .band { fill: var(--a); opacity: 0.2; }
-  svg .region { fill: var(--region); }
-svg .positive { fill: var(--b); fill-opacity: 0.28; stroke: var(--b); }
-svg .negative { fill: var(--negative); fill-opacity: 0.35; stroke: var(--negative); }
-svg .mark { stroke: var(--ink); stroke-width: 1.6; }
+img { display: block; width: 100%; height: auto; background: #fff; }
 table { width: 100%; border-collapse: collapse; font-size: 0.9rem; }
 caption { text-align: left; padding: 0.3rem 0; }
 td, th { padding: 0.32rem 0.5rem 0.32rem 0; text-align: left; vertical-align: top;
