@@ -161,9 +161,9 @@ def compare(
         part with a total that contains it; merge the other parts and compare
         the part with those.
     metric : str
-        "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-        "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share", and with
-        costs "expected_cost".
+        A metric that the table of metrics gives an interval: an area such as "auc_roc",
+        "prevalence", with a `threshold` a metric such as "recall", with costs
+        "expected_cost"; none of probabilities.
     level : float
         Nominal coverage of the interval.
     prevalence : float, "common" or "own"

@@ -75,10 +75,10 @@ class UncertaintyQueries(BoundsQueries):
         Parameters
         ----------
         metric : str
-            "auc_pr", "average_precision", "auc_roc", "prevalence"; with a `threshold`
-            "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share", and
-            with costs "expected_cost"; of
-            probabilities "calibration_error", "observed_expected_ratio". A hull and a
+            A metric that the table of metrics gives an interval: an area such as
+            "auc_roc", "prevalence", with a `threshold` a metric such as "recall", with
+            costs "expected_cost", of probabilities "calibration_error". Another name is
+            refused with the list of all. A hull and a
             maximum over thresholds have no interval: they are chosen on the data that
             they are scored on, so they are biased estimates for new data, and no
             interval around them would hold its nominal coverage.

@@ -347,10 +347,8 @@ class StreamSummary(_message.Message):
     """
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
-        """auc_pr of the window with its interval; where the stream declares a threshold,
-        precision, recall, fpr, f_measure and flagged_share at it with theirs, and
-        expected_cost where it declares costs; auc_roc and
-        prevalence without.
+        """auc_pr of the window with its interval; the metrics that GetSnapshot adds at a declared
+        threshold and at declared costs, with theirs; auc_roc and prevalence without.
         """
 
     @_builtins.property

@@ -100,9 +100,8 @@ class GetSnapshotRequest(_message.Message):
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which figures, by name; none means auc_roc, auc_roc_hull, auc_pr,
-        auc_pr_hull, average_precision and prevalence, and, where the stream declares a
-        threshold, precision, recall, fpr, f_measure and flagged_share at it, and
-        expected_cost where it declares costs.
+        auc_pr_hull, average_precision and prevalence, and the monitored metrics at the
+        threshold and at the costs that the stream declares.
         """
 
     def __init__(
@@ -713,8 +712,8 @@ class GetDecisionRequest(_message.Message):
 
     @_builtins.property
     def error_costs(self) -> Global___Costs:
-        """The costs of expected_cost in the answer; absent means those of the condition, else
-        those that the stream declares.
+        """The costs of errors of the metrics in the answer; absent means those of the condition,
+        else those that the stream declares.
         """
 
     def __init__(
@@ -830,11 +829,10 @@ class GetDecisionResponse(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
-        """The rates at the threshold with their intervals: precision, recall, fpr,
-        specificity, f_measure and flagged_share; expected_cost where costs are given or
-        declared. Where the threshold was chosen on these
-        cases the intervals have no limits, but the reason CHOSEN_ON_SAME_CASES. Empty
-        when no threshold meets the condition.
+        """All metrics at the threshold with their intervals; those of costs where costs are
+        given or declared. Where the threshold was chosen on these cases the intervals have no
+        limits, but the reason CHOSEN_ON_SAME_CASES. Empty when no threshold meets the
+        condition.
         """
 
     @_builtins.property
@@ -1035,7 +1033,7 @@ class ListWindowsRequest(_message.Message):
 
     @_builtins.property
     def error_costs(self) -> Global___Costs:
-        """The costs of expected_cost in each row in place of the stream's."""
+        """The costs of errors of the metrics in each row in place of the stream's."""
 
     def __init__(
         self,
@@ -1159,9 +1157,9 @@ class CompareStreamsRequest(_message.Message):
     LEVEL_FIELD_NUMBER: _builtins.int
     metric: _builtins.str
     """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr. Between streams
-    that declare a threshold also "precision", "recall", "fpr", "specificity" or
-    "f_measure", each side at its own, and "expected_cost" where both declare the same
-    costs; FAILED_PRECONDITION where a side has none, or other costs.
+    that declare a threshold also each metric at one that has a better side, such as
+    "recall", each stream at its own, and those of costs where both declare the same;
+    FAILED_PRECONDITION where a side has none, or other costs.
     """
     prevalence: _builtins.float
     """For the figures of precision and recall: the prevalence to compare at; 0

@@ -213,12 +213,9 @@ class Metric(_message.Message):
     INTERVAL_FIELD_NUMBER: _builtins.int
     BOUNDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """"auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision",
-    "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
-    "maximum_f_measure", "brier_score", "log_loss", "calibration_error",
-    "observed_expected_ratio", "ks_statistic", "gini"; at the stream's declared
-    threshold "precision", "recall", "fpr", "specificity", "f_measure", "flagged_share",
-    and at its declared costs "expected_cost", what a case costs on average.
+    """A name of the table of metrics in the documentation, such as "auc_pr"; at the stream's
+    declared threshold such as "recall", at its declared costs "expected_cost". A request
+    with another name is refused with the list of all.
     """
     value: _builtins.float
     """Absent when undefined."""

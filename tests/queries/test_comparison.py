@@ -10,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval._metric_registry import Place
 from streameval._uncertainty.compare import compare, holm
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
@@ -230,10 +231,7 @@ def test_overlaps_are_refused_by_name(a, b, text: str) -> None:
         (
             {"metric": "prevalence"},
             "metric",
-            (
-                "metric must be one of auc_pr, average_precision, auc_roc, precision, recall, "
-                "fpr, specificity, f_measure, expected_cost, got 'prevalence'"
-            ),
+            f"metric must be one of {', '.join(Place.RANKING.names())}, got 'prevalence'",
         ),
         (
             {"metric": "auc_roc", "prevalence": 0.5},
