@@ -235,10 +235,10 @@ class KafkaConsumer:
     def _set_lags(self) -> None:
         lags = {}
         for key, partition in self._partitions.items():
-            if partition.next_offset is None:
-                continue
             _, high = self._consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
-            lags[key] = max(0, high - partition.next_offset)
+            lag = partition.lag(high)
+            if lag is not None:
+                lags[key] = lag
         held = sum(each.is_held for each in self._partitions.values())
         self.metrics.set_lag(lags, held)
 

@@ -169,6 +169,17 @@ class Partition:
             return None
         return waiting.after_us
 
+    def lag(self, high: int) -> int | None:
+        """Return how many offsets below the partition's end are not consumed; None: not known yet.
+
+        Those that are no messages count only while messages before them wait: of transactions.
+        """
+        if self.next_offset is None:
+            return None
+        is_waiting = self._sent or self._prepared or len(self._waiting)
+        read_to = self.next_offset if is_waiting else self._waiting.read_to
+        return max(0, high - max(self.next_offset, read_to))
+
     def touch(self) -> None:
         """Take note that nothing of it could become durable, as the server was away."""
         self._moved_at_s = time.monotonic()

@@ -63,6 +63,20 @@ def test_what_a_partition_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition.low_us == 20_000
 
 
+def test_a_partition_that_ends_with_a_transaction_has_no_lag() -> None:
+    """Its marker, and the messages of an aborted one, have offsets but never come."""
+    partition = reading()
+    assert partition.lag(5) is None
+    partition.next_offset = 0
+    partition.add(dated(1, 2, 3))
+    partition.end(5)
+    assert partition.lag(5) == 5
+    partition._waiting.cut(3)
+    partition.next_offset = 3
+    assert partition.lag(5) == 0
+    assert partition.lag(9) == 4
+
+
 @pytest.mark.parametrize("again", [0, 2], ids=["made again", "messages lost"])
 @pytest.mark.parametrize("is_end", [False, True])
 def test_a_partition_that_goes_back_is_no_silence(again: int, is_end: bool) -> None:
