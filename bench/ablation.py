@@ -34,7 +34,9 @@ from streameval import Evaluator
 from streameval._counts import multiset
 from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._time import CoverageCell, Effect, window_cache
+from streameval._time import window_cache
+from streameval._time.coverage import CoverageCell
+from streameval._time.effects import Effect
 from streameval._time.window_cache import WindowCache
 from streameval.client import Client
 from streameval.v1 import query_pb2

@@ -28,7 +28,7 @@ import psutil
 from host import print_host_at_exit
 from load import scratch
 
-from streameval._counts import merge_states
+from streameval._counts.merge import merge_states
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval.v1 import ingest_pb2
 from streameval_server import Limits

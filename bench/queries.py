@@ -21,7 +21,8 @@ from host import cpu_seconds, print_host_at_exit
 
 from streameval import Evaluator
 from streameval._counts.merge import merge_states
-from streameval._time import CoverageCell, Effect
+from streameval._time.coverage import CoverageCell
+from streameval._time.effects import Effect
 from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.stream_info import StreamCounters, StreamInfo

@@ -11,20 +11,193 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, Counts, FloatArray, IntArray
     from streameval._common.frame import Frame, Reader, raise_corrupt
+    from streameval._counts.additions import (
+        Addition,
+        has_clusters,
+        has_weights,
+        merge_pending,
+        sorted_cases,
+        weighted_sums,
+    )
+    from streameval._counts.cell_layout import cell_edges
+    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, ClusterCounts
+    from streameval._counts.cluster_keys import (
+        DEFAULT_CLUSTER_GROUPS,
+        ClusterChecksums,
+        check_cluster_groups,
+        cluster_checksums,
+        groups_of,
+    )
+    from streameval._counts.columns import check_scores
+    from streameval._counts.encoded_counts import EncodedCounts
+    from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
+    from streameval._counts.exact import MAX_TOTAL
+    from streameval._counts.merge import check_mergeable, merge_states
+    from streameval._counts.multiset import ScoreCounts
+    from streameval._counts.opened_counts import OPENED
+    from streameval._counts.resolution import MAX_BITS, Scale, quantise
+    from streameval._counts.run import EMPTY_RUN, Run
+    from streameval._counts.scatter import rank_cells
+    from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
+    from streameval._counts.state_decoder import StateDecoder, closed_state
+    from streameval._counts.unsorted_cases import UnsortedCases
+    from streameval._counts.weight_columns import check_weights_allowed
+    from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
+    from streameval._joining.codec import encode_joiner, held_units, read_units
+    from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
+    from streameval._joining.id_column import IdColumn
+    from streameval._joining.joiner import Joiner
+    from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
+    from streameval._joining.table import FREE_SLOT, JoinTable
+    from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
+    from streameval._time.coverage import CoverageCell
+    from streameval._time.decay import decayed_window
+    from streameval._time.distinct import distinct_values
+    from streameval._time.effects import CodeArray, Effect, Effects
+    from streameval._time.panes import Grid, Panes, tiers_of
+    from streameval._time.parts_cache import PartsCache
+    from streameval._time.times import MAX_TIME_US, to_datetime
+    from streameval._time.window import PaneState, newest_panes
+    from streameval._time.window_cache import WindowCache
 
 __all__ = [
+    "CLUSTER_ROW_BYTES",
+    "DEFAULT_CLUSTER_GROUPS",
+    "EARLY_POSITIVE",
+    "EMPTY_RUN",
+    "FREE_SLOT",
+    "JOIN_COUNTERS",
+    "LAST_BUCKET",
+    "MAX_BITS",
+    "MAX_TIME_US",
+    "MAX_TOTAL",
+    "MAX_UNPACKED_BYTES",
+    "MAX_WEIGHT",
+    "MAX_WEIGHTED_CASES",
+    "OPENED",
+    "UNLISTED_BUCKET",
+    "WEIGHT_UNITS",
+    "Addition",
     "BoolArray",
+    "Cases",
+    "Change",
+    "ClusterChecksums",
+    "ClusterCounts",
+    "CodeArray",
     "Counts",
+    "CoverageCell",
+    "Effect",
+    "Effects",
+    "EncodedCounts",
     "FloatArray",
     "Frame",
+    "Grid",
+    "IdColumn",
     "IntArray",
+    "JoinSettings",
+    "JoinTable",
+    "Joiner",
+    "PaneState",
+    "Panes",
+    "PartsCache",
     "Reader",
+    "Run",
+    "Scale",
+    "ScoreCounts",
+    "SlotArray",
+    "State",
+    "StateDecoder",
+    "UnsortedCases",
+    "WindowCache",
+    "cell_edges",
+    "changes_by_group",
+    "check_cluster_groups",
+    "check_mergeable",
+    "check_scores",
+    "check_weights_allowed",
+    "closed_state",
+    "cluster_checksums",
+    "decayed_window",
+    "decode_evaluator",
+    "distinct_values",
+    "empty_state",
+    "encode_evaluator",
+    "encode_joiner",
+    "groups_of",
+    "has_clusters",
+    "has_weights",
+    "held_units",
+    "merge_pending",
+    "merge_states",
+    "newest_panes",
+    "quantise",
     "raise_corrupt",
+    "rank_cells",
+    "read_units",
+    "rows_by_group",
+    "sorted_cases",
+    "tiers_of",
+    "to_datetime",
+    "unless_one",
+    "weighted_sums",
 ]
 
 _EXPORTS = {
     "streameval._common.arrays": ["BoolArray", "Counts", "FloatArray", "IntArray"],
     "streameval._common.frame": ["Frame", "Reader", "raise_corrupt"],
+    "streameval._counts.additions": [
+        "Addition",
+        "has_clusters",
+        "has_weights",
+        "merge_pending",
+        "sorted_cases",
+        "weighted_sums",
+    ],
+    "streameval._counts.cell_layout": ["cell_edges"],
+    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "ClusterCounts"],
+    "streameval._counts.cluster_keys": [
+        "DEFAULT_CLUSTER_GROUPS",
+        "ClusterChecksums",
+        "check_cluster_groups",
+        "cluster_checksums",
+        "groups_of",
+    ],
+    "streameval._counts.columns": ["check_scores"],
+    "streameval._counts.encoded_counts": ["EncodedCounts"],
+    "streameval._counts.evaluator_codec": ["decode_evaluator", "encode_evaluator"],
+    "streameval._counts.exact": ["MAX_TOTAL"],
+    "streameval._counts.merge": ["check_mergeable", "merge_states"],
+    "streameval._counts.multiset": ["ScoreCounts"],
+    "streameval._counts.opened_counts": ["OPENED"],
+    "streameval._counts.resolution": ["MAX_BITS", "Scale", "quantise"],
+    "streameval._counts.run": ["EMPTY_RUN", "Run"],
+    "streameval._counts.scatter": ["rank_cells"],
+    "streameval._counts.state": ["MAX_UNPACKED_BYTES", "State", "empty_state"],
+    "streameval._counts.state_decoder": ["StateDecoder", "closed_state"],
+    "streameval._counts.unsorted_cases": ["UnsortedCases"],
+    "streameval._counts.weight_columns": ["check_weights_allowed"],
+    "streameval._counts.weights": [
+        "MAX_WEIGHT",
+        "MAX_WEIGHTED_CASES",
+        "WEIGHT_UNITS",
+        "unless_one",
+    ],
+    "streameval._joining.codec": ["encode_joiner", "held_units", "read_units"],
+    "streameval._joining.expiry_index": ["LAST_BUCKET", "UNLISTED_BUCKET", "SlotArray"],
+    "streameval._joining.id_column": ["IdColumn"],
+    "streameval._joining.joiner": ["Joiner"],
+    "streameval._joining.rules": ["EARLY_POSITIVE", "JOIN_COUNTERS", "JoinSettings"],
+    "streameval._joining.table": ["FREE_SLOT", "JoinTable"],
+    "streameval._time.changes": ["Cases", "Change", "changes_by_group", "rows_by_group"],
+    "streameval._time.coverage": ["CoverageCell"],
+    "streameval._time.decay": ["decayed_window"],
+    "streameval._time.distinct": ["distinct_values"],
+    "streameval._time.effects": ["CodeArray", "Effect", "Effects"],
+    "streameval._time.panes": ["Grid", "Panes", "tiers_of"],
+    "streameval._time.parts_cache": ["PartsCache"],
+    "streameval._time.times": ["MAX_TIME_US", "to_datetime"],
+    "streameval._time.window": ["PaneState", "newest_panes"],
+    "streameval._time.window_cache": ["WindowCache"],
 }
 """Each module, and the public names whose first use imports it."""
 

@@ -12,7 +12,7 @@ kept in a closed form, from which the next reader opens them: their content stay
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,10 +24,26 @@ from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, IntArray
-    from streameval._counts.opened_counts import ClosedCounts
 
 _MIN_RANK_UPDATE_RATIO = 16
 """Ranks are updated if the positives are longer than the change times this; else recomputed."""
+
+
+class ClosedCounts(Protocol):
+    """Counts in a form that takes less room, or less work to add, and is opened to be read."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory. O(1)."""
+
+    def __len__(self) -> int:
+        """Return how many distinct scores there are, by class. O(1)."""
+
+    def total(self, label: bool) -> int:
+        """Return how many cases of a class there are."""
+
+    def open(self) -> ScoreCounts:
+        """Return the counts. O(n)."""
 
 
 @dataclass(init=False, slots=True, eq=False, weakref_slot=True)

@@ -10,27 +10,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from streameval._counts.multiset import ScoreCounts
+from typing import Protocol
 
 
-class ClosedCounts(Protocol):
-    """Counts in a form that takes less room, or less work to add, and is opened to be read."""
+class Open(Protocol):
+    """Counts that are open."""
 
-    @property
-    def memory_bytes(self) -> int:
-        """Memory. O(1)."""
-
-    def __len__(self) -> int:
-        """Return how many distinct scores there are, by class. O(1)."""
-
-    def total(self, label: bool) -> int:
-        """Return how many cases of a class there are."""
-
-    def open(self) -> ScoreCounts:
-        """Return the counts. O(n)."""
+    def close(self) -> None:
+        """Keep the closed form alone. O(1)."""
 
 
 _CELL_BYTES = 16
@@ -54,7 +41,7 @@ class OpenedCounts:
 
     def __init__(self, max_cells: int) -> None:
         self._max_cells = max_cells
-        self._counts: deque[tuple[weakref.ref[ScoreCounts], int]] = deque()
+        self._counts: deque[tuple[weakref.ref[Open], int]] = deque()
         self._cells = 0
         self._lock = threading.Lock()
 
@@ -63,7 +50,7 @@ class OpenedCounts:
         """Memory of open counts, an upper bound. O(1)."""
         return _CELL_BYTES * self._cells
 
-    def add(self, counts: ScoreCounts, cells: int) -> None:
+    def add(self, counts: Open, cells: int) -> None:
         """Note that counts were opened; close the oldest beyond the limit. Amortised O(1)."""
         closed = []
         cells += _STATE_CELLS

@@ -42,7 +42,7 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval._counts.opened_counts import ClosedCounts
+    from streameval._counts.multiset import ClosedCounts
 
 T = TypeVar("T")
 

@@ -11,27 +11,3 @@
 - `label_joiner`: the public class, `outcomes` the part of it that changes nothing; `codec`:
   joiners as bytes.
 """
-
-# What the server may use; the library imports the modules themselves.
-from streameval._joining.codec import encode_joiner, held_units, read_units
-from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
-from streameval._joining.id_column import IdColumn
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-from streameval._joining.table import FREE_SLOT, JoinTable
-
-__all__ = [
-    "EARLY_POSITIVE",
-    "FREE_SLOT",
-    "JOIN_COUNTERS",
-    "LAST_BUCKET",
-    "UNLISTED_BUCKET",
-    "IdColumn",
-    "JoinSettings",
-    "JoinTable",
-    "Joiner",
-    "SlotArray",
-    "encode_joiner",
-    "held_units",
-    "read_units",
-]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts import DEFAULT_CLUSTER_GROUPS
+from streameval._counts.cluster_keys import DEFAULT_CLUSTER_GROUPS
 from streameval.client import AlreadyExistsError, ClientError, ClosedError, FencedError
 from streameval.client._delivery.merge_upload import RETRYABLE_CODES, retry_pause_s
 from streameval.client._delivery.numbered_upload import NumberedUpload

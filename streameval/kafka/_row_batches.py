@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._counts import cluster_checksums
+from streameval._counts.cluster_keys import cluster_checksums
 from streameval._row_codec.clusters import encode_clusters
 from streameval._row_codec.segments import SegmentCodes, encode_segment
 from streameval.v1 import ingest_pb2

@@ -16,7 +16,6 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
-from streameval._counts import check_scores, check_weights_allowed
 from streameval.checks import (
     CROSS,
     OTHER_VALUE,
@@ -27,6 +26,7 @@ from streameval.checks import (
     stream_name_problem,
     truncated,
 )
+from streameval.kernel import check_scores, check_weights_allowed
 from streameval.v1 import ingest_pb2
 from streameval.wire import (
     decode_cases,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError, InvalidInputError
-from streameval._counts import check_mergeable, decode_evaluator, merge_states
 from streameval.checks import id_problem
+from streameval.kernel import check_mergeable, decode_evaluator, merge_states
 from streameval.v1 import ingest_pb2
 from streameval.wire import check_distinct
 from streameval_server._batch.chunks import ChunkJoiner
@@ -39,7 +39,7 @@ from streameval_server._model.stream_settings import DEFAULTS, check, first_sett
 from streameval_server._state.empty_counts import empty_counts
 
 if TYPE_CHECKING:
-    from streameval._counts import State
+    from streameval.kernel import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 

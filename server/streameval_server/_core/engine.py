@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
-from streameval._counts import StateDecoder
+from streameval.kernel import StateDecoder
 from streameval_server._core.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._core.engine_pairs import EnginePairs
 from streameval_server._core.log_time import LogTime

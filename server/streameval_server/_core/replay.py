@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError
-from streameval._time import MAX_TIME_US
+from streameval.kernel import MAX_TIME_US
 from streameval.v1 import pair_pb2, status_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import stored

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._counts import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 from streameval.checks import dot_segment_problem
+from streameval.kernel import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode, settings_for

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval._time import MAX_TIME_US
+from streameval.kernel import MAX_TIME_US
 from streameval.v1 import mark_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._model.mark import MarkChange, mark_problem

@@ -14,15 +14,14 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval._counts import quantise
-from streameval._time import MAX_TIME_US
+from streameval.kernel import MAX_TIME_US, quantise
 from streameval.statistics import WATCHES, check_settings
 from streameval.v1 import alarm_pb2, types_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from streameval._counts import Scale
+    from streameval.kernel import Scale
     from streameval.statistics import DriftSettings
 
 _SECOND_US = 1_000_000

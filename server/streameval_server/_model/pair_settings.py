@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from streameval import InvalidInputError
-from streameval._counts import check_cluster_groups
-from streameval._time import tiers_of
+from streameval.kernel import check_cluster_groups, tiers_of
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._model.names import check_stream_name
@@ -19,7 +18,7 @@ from streameval_server._model.names import check_stream_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._counts import Scale
+    from streameval.kernel import Scale
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 

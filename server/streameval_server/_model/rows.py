@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval._counts import CLUSTER_ROW_BYTES, WEIGHT_UNITS
+from streameval.kernel import CLUSTER_ROW_BYTES, WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from streameval._counts import ClusterChecksums, State
-    from streameval.kernel import IntArray
+    from streameval.kernel import ClusterChecksums, IntArray, State
     from streameval.wire import EventTimes, Segments
 
 

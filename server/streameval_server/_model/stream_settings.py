@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval._counts import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups
-from streameval._time import tiers_of
 from streameval.checks import declared_key_problem, quoted, segment_key_problem
+from streameval.kernel import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups, tiers_of
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
@@ -27,7 +26,7 @@ from streameval_server._model.errors import Code, RequestError, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streameval._counts import Scale
+    from streameval.kernel import Scale
     from streameval_server._model.limits import Limits
 
 SECOND_US = 1_000_000

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streameval._counts import DEFAULT_CLUSTER_GROUPS
+from streameval.kernel import DEFAULT_CLUSTER_GROUPS
 from streameval.payloads import (
     MAX_EVENT_ROWS,
     Reason,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import cluster_checksums
+from streameval.kernel import cluster_checksums
 from streameval.v1 import ingest_pb2
 from streameval.wire import SegmentCodes, encode_clusters, encode_segment
 

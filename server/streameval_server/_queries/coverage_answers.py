@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._time import PartsCache
+from streameval.kernel import PartsCache
 from streameval.v1 import types_pb2
 from streameval_server._state.coverage import PaneCoverage
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval._counts import State
+    from streameval.kernel import State
 
 _ENTRY_BYTES = 300
 

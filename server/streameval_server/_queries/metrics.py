@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import InvalidInputError
-from streameval._counts import quantise
 from streameval.checks import quoted
+from streameval.kernel import quantise
 from streameval.statistics import BY_NAME, ErrorCosts, Metric, Place, dependence_warning, reason_of
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streameval._time import Grid, tiers_of
 from streameval.checks import quoted
+from streameval.kernel import Grid, tiers_of
 from streameval.statistics import PairCounts
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Between, Last, LastCases

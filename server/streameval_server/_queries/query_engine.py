@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
-from streameval._counts import OPENED
-from streameval._time import PartsCache, WindowCache, decayed_window
+from streameval.kernel import OPENED, PartsCache, WindowCache, decayed_window
 from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid

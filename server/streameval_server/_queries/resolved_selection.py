@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streameval import Evaluator
-from streameval._time import Grid, PaneState, newest_panes, tiers_of
 from streameval.checks import quoted
+from streameval.kernel import Grid, PaneState, newest_panes, tiers_of
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,

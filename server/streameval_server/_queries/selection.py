@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._time import MAX_TIME_US, to_datetime
 from streameval.checks import MAX_ID_BYTES, MAX_KEY_LENGTH, id_problem
+from streameval.kernel import MAX_TIME_US, to_datetime
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name
 

@@ -39,7 +39,7 @@ from streameval_server._queries.selection import Between, Selection, micros, par
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._time import Grid
+    from streameval.kernel import Grid
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 

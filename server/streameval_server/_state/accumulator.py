@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts import (
+from streameval.kernel import (
     CLUSTER_ROW_BYTES,
     EncodedCounts,
     ScoreCounts,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Protocol
 
-    from streameval._counts import Addition, ClusterCounts
+    from streameval.kernel import Addition, ClusterCounts
 
 _MIN_PENDING_SCORES = 4_096
 """Pending scores that are always allowed, however small the state is."""

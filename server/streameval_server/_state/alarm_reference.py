@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streameval import InvalidInputError
-from streameval._counts import merge_states
+from streameval.kernel import merge_states
 from streameval.statistics import DriftSettings, FrozenReference, ReferenceCases, freeze
 
 if TYPE_CHECKING:

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import UnsortedCases, has_clusters, has_weights
-from streameval._time import Effects, changes_by_group, distinct_values, rows_by_group
+from streameval.kernel import (
+    Effects,
+    UnsortedCases,
+    changes_by_group,
+    distinct_values,
+    has_clusters,
+    has_weights,
+    rows_by_group,
+)
 from streameval_server._state.collected_rows import CollectedRows, TimedCases
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.deferred_rows import (
@@ -39,9 +46,7 @@ from streameval_server._state.weighted_slices import slices_of_weighted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval._counts import Addition, State
-    from streameval._time import Cases, Change, CodeArray
-    from streameval.kernel import BoolArray, IntArray
+    from streameval.kernel import Addition, BoolArray, Cases, Change, CodeArray, IntArray, State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import Accumulator, StreamUsage

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from streameval._time import CoverageCell
+from streameval.kernel import CoverageCell
 from streameval_server._state.delays import NO_DELAYS, Delays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval import Coverage
-    from streameval._counts import Scale
+    from streameval.kernel import Scale
 
 
 _OVERHEAD_BYTES = 800

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from streameval._counts import UnsortedCases
-from streameval._time import Effect, Effects
+from streameval.kernel import Effect, Effects, UnsortedCases
 from streameval_server._state.accumulator import PIECE_BYTES
 from streameval_server._state.row_growth import slices_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from streameval._time import CodeArray
+    from streameval.kernel import CodeArray
     from streameval_server._state.accumulator import Accumulator
 
 REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))

@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval._time import Effect, distinct_values
+from streameval.kernel import Effect, distinct_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from streameval._time import Effects
-    from streameval.kernel import IntArray
+    from streameval.kernel import Effects, IntArray
 
 RELATIVE_ACCURACY = 0.01
 """alpha of the paper."""

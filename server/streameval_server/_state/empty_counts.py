@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from streameval._counts import empty_state
+from streameval.kernel import empty_state
 
 if TYPE_CHECKING:
-    from streameval._counts import Scale, State
+    from streameval.kernel import Scale, State
 
 
 @lru_cache

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import WEIGHT_UNITS
-from streameval._joining import EARLY_POSITIVE, JoinTable, held_units, read_units
-from streameval.kernel import Frame, raise_corrupt
+from streameval.kernel import (
+    EARLY_POSITIVE,
+    WEIGHT_UNITS,
+    Frame,
+    JoinTable,
+    held_units,
+    raise_corrupt,
+    read_units,
+)
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streameval._joining import SlotArray
-    from streameval.kernel import Reader
+    from streameval.kernel import Reader, SlotArray
 
 FRAME = Frame(b"SEVS", 1, "a join segment", newest=2)
 _WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval._joining import (
+from streameval.kernel import (
     FREE_SLOT,
     JOIN_COUNTERS,
     LAST_BUCKET,
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from streameval._joining import SlotArray
-    from streameval._time import Effects
+    from streameval.kernel import Effects, SlotArray
     from streameval_server._model.stream_settings import StreamSettings
 
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")

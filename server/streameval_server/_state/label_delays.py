@@ -12,15 +12,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._time import Panes, tiers_of
+from streameval.kernel import Panes, tiers_of
 from streameval.statistics import DelayCounts, DelayRows, rows_by_pane
 from streameval_server._state.frozen_delays import FrozenDelays, PaneRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._counts import Scale
-    from streameval._time import Effects
+    from streameval.kernel import Effects, Scale
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import StreamUsage
 

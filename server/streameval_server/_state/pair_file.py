@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import streameval
 from streameval import CorruptStateError, StreamEvalError
-from streameval._time import MAX_TIME_US
-from streameval.kernel import Frame
+from streameval.kernel import MAX_TIME_US, Frame
 from streameval.v1 import admin_pb2
 from streameval_server._model.errors import Code, CorruptLogError, RequestError
 from streameval_server._model.pair_settings import PairInfo, PairSettings

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from streameval._counts import WEIGHT_UNITS, unless_one
-from streameval._joining import LAST_BUCKET, JoinSettings
+from streameval.kernel import LAST_BUCKET, WEIGHT_UNITS, JoinSettings, unless_one
 from streameval_server._state.pair_table import (
     BY_A,
     BY_B,
@@ -30,9 +29,7 @@ from streameval_server._state.pair_table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._joining import SlotArray
-    from streameval._time import CodeArray
-    from streameval.kernel import BoolArray, FloatArray, IntArray
+    from streameval.kernel import BoolArray, CodeArray, FloatArray, IntArray, SlotArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_links import StreamSlots
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._joining import SlotArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import IntArray, SlotArray
     from streameval_server._state.join_table import TrackedTable
     from streameval_server._state.pair_table import PairTable
 

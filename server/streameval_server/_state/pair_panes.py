@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._time import Panes, tiers_of
+from streameval.kernel import Panes, tiers_of
 from streameval.statistics import PairCounts, PairRows, PairShape
 from streameval_server._model.pair_settings import TOTAL_CELLS
 from streameval_server._state.pair_joiner import CountedRows, PredictedRows
@@ -21,8 +21,7 @@ from streameval_server._state.segments import WHOLE, slices_by_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._time import CodeArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_joiner import PairEffects
 

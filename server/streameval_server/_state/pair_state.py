@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import groups_of, unless_one
+from streameval.kernel import groups_of, unless_one
 from streameval.statistics import (
     BY_NAME,
     DECIDING_E_VALUE,
@@ -37,8 +37,7 @@ from streameval_server._state.pair_view import Evidence, PairView
 from streameval_server._state.segments import Segments, segment_codes
 
 if TYPE_CHECKING:
-    from streameval._time import CodeArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import MAX_WEIGHT, WEIGHT_UNITS
-from streameval._joining import FREE_SLOT, held_units
-from streameval.kernel import Frame, raise_corrupt
+from streameval.kernel import FREE_SLOT, MAX_WEIGHT, WEIGHT_UNITS, Frame, held_units, raise_corrupt
 from streameval_server._state.join_segment import ids_to_bytes, read_ids
 from streameval_server._state.join_table import IdSegments, TrackedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._joining import SlotArray
-    from streameval._time import CodeArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, IntArray, SlotArray
     from streameval_server._model.pair_settings import PairSettings
 
 BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
-from streameval._counts import (
+from streameval.kernel import (
     MAX_UNPACKED_BYTES,
+    CoverageCell,
     EncodedCounts,
     State,
     closed_state,
     decode_evaluator,
     encode_evaluator,
 )
-from streameval._time import CoverageCell
 from streameval_server._state.accumulator import (
     Accumulator,
     encoded_bytes,
@@ -35,8 +35,7 @@ from streameval_server._state.views import PaneView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval._counts import Scale, StateDecoder
-    from streameval._time import Effects
+    from streameval.kernel import Effects, Scale, StateDecoder
     from streameval_server._state.accumulator import StreamUsage
     from streameval_server._state.deferred_rows import CodedCases
     from streameval_server._state.views import LazyCounts, PaneSlices

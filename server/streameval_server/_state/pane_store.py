@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._time import Panes, tiers_of
+from streameval.kernel import Panes, tiers_of
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.empty_counts import empty_counts

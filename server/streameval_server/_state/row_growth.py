@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from streameval._counts import CLUSTER_ROW_BYTES
+from streameval.kernel import CLUSTER_ROW_BYTES
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
     CaseRows,

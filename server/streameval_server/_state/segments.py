@@ -20,8 +20,7 @@ from streameval_server._model.crossed_keys import crossed_column, parents_of, wi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._time import CodeArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, IntArray
     from streameval.wire import BatchCodes, SegmentCodes
 
 NONE = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import EMPTY_RUN, Run, ScoreCounts, UnsortedCases, rank_cells
+from streameval.kernel import EMPTY_RUN, Run, ScoreCounts, UnsortedCases, rank_cells
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts import Scale
-    from streameval._time import CodeArray
-    from streameval.kernel import FloatArray, IntArray
+    from streameval.kernel import CodeArray, FloatArray, IntArray, Scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)

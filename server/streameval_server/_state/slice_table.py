@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts import EMPTY_RUN, MAX_BITS, Run, ScoreCounts, UnsortedCases, cell_edges
+from streameval.kernel import EMPTY_RUN, MAX_BITS, Run, ScoreCounts, UnsortedCases, cell_edges
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts import Scale
-    from streameval._time import CodeArray
-    from streameval.kernel import FloatArray, IntArray
+    from streameval.kernel import CodeArray, FloatArray, IntArray, Scale
 
     Numbers = npt.NDArray[np.int32]
 

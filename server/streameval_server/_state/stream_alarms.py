@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval import CorruptStateError, InvalidInputError
-from streameval._counts import WEIGHT_UNITS, quantise
+from streameval.kernel import WEIGHT_UNITS, quantise
 from streameval.statistics import CellCases, DriftEngine, decode_engine, encode_engine
 from streameval_server._model.alarm_settings import REFERENCE_US
 from streameval_server._state.alarm_reference import freeze_reference
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval import Alarm
-    from streameval._counts import UnsortedCases
-    from streameval._time import CodeArray
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, IntArray, UnsortedCases
     from streameval.statistics import DriftRows
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.stream_settings import StreamSettings

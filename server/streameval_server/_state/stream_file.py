@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import streameval
 from streameval import CorruptStateError, StreamEvalError
-from streameval._counts import MAX_TOTAL
-from streameval._time import MAX_TIME_US
 from streameval.checks import id_problem
-from streameval.kernel import Frame
+from streameval.kernel import MAX_TIME_US, MAX_TOTAL, Frame
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.file_values import read_integer, read_text

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Self
 
 from streameval import CorruptStateError
-from streameval._time import MAX_TIME_US
+from streameval.kernel import MAX_TIME_US
 from streameval_server._model.mark import MAX_MARKS, Mark, mark_problem
 
 if TYPE_CHECKING:

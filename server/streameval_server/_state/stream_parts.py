@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
-from streameval._counts import decode_evaluator
+from streameval.kernel import decode_evaluator
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
@@ -36,7 +36,7 @@ from streameval_server._state.stream_state import StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streameval._counts import StateDecoder
+    from streameval.kernel import StateDecoder
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
     from streameval_server._state.pane_content import PaneContent

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts import UnsortedCases, groups_of, unless_one
+from streameval.kernel import UnsortedCases, groups_of, unless_one
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
@@ -35,7 +35,7 @@ from streameval_server._state.views import StreamView, WaitingPredictions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._time import CodeArray, Effects
+    from streameval.kernel import CodeArray, Effects
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from streameval import Evaluator
-from streameval._counts import State, merge_states
+from streameval.kernel import State, merge_states
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.segments import WHOLE
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval import Alarm
-    from streameval._joining import IdColumn
-    from streameval._time import CodeArray
-    from streameval.kernel import FloatArray, IntArray
+    from streameval.kernel import CodeArray, FloatArray, IdColumn, IntArray
     from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays

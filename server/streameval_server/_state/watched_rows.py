@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streameval._counts import WEIGHT_UNITS, UnsortedCases
-from streameval._time import Effect
+from streameval.kernel import WEIGHT_UNITS, Effect, UnsortedCases
 from streameval.statistics import (
     CLUSTER_GROUPS,
     MAX_MULTIPLICITY,
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts import State
-    from streameval._time import CodeArray, Effects
-    from streameval.kernel import IntArray
+    from streameval.kernel import CodeArray, Effects, IntArray, State
 
 _NONE: Final = 255
 _RUN_BYTES: Final = 128

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._time import rows_by_group
+from streameval.kernel import rows_by_group
 from streameval_server._state.segments import slices_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._counts import UnsortedCases
-    from streameval._time import CodeArray
+    from streameval.kernel import CodeArray, UnsortedCases
 
 
 def slices_of_weighted(

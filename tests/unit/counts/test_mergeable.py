@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._counts import MAX_TOTAL, check_mergeable, merge_states
+from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.merge import check_mergeable, merge_states
 
 
 def state(count: int = 1, score: float = 0.5, **settings):

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator
-from streameval._counts import cell_sums, encode_evaluator, merge
+from streameval._counts import cell_sums, merge
+from streameval._counts.evaluator_codec import encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OpenedCounts

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts import decode_evaluator, encode_evaluator, encoded_states
+from streameval._counts import encoded_states
 from streameval._counts.codec import HEADER
 from streameval._counts.encoded_counts import EncodedCounts
 from streameval._counts.encoded_states import are_valid
+from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.packed_counts import PackedCounts

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import cell_keys, quantise
+from streameval._counts.cell_layout import cell_keys
+from streameval._counts.resolution import quantise
 from streameval._drift.band_index import BandIndex
 from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals
 from streameval._drift.engine import DriftEngine

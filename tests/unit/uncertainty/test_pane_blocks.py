@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import ScoreCounts, cell_layout, packed_run
+from streameval._counts import cell_layout, packed_run
 from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.merge import merge_states
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
 from streameval._uncertainty import pane_cells
 from streameval._uncertainty.intervals import gradient_function

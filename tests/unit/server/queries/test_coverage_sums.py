@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval._time import CoverageCell
+from streameval._time.coverage import CoverageCell
 from streameval_server._queries.coverage_answers import CoverageAnswers, coverage_message
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage

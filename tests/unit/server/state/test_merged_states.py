@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import State, encode_evaluator, merge_states
+from streameval._counts.evaluator_codec import encode_evaluator
+from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.empty_counts import empty_counts

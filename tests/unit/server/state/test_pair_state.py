@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streameval import InvalidInputError, PairedEvaluator
-from streameval._counts import cluster_checksums
+from streameval._counts.cluster_keys import cluster_checksums
 from streameval._row_codec.segments import SegmentCodes
-from streameval._time import Grid, tiers_of
+from streameval._time.panes import Grid, tiers_of
 from streameval._uncertainty.pair_codec import decode_pair, encode_pair
 from streameval._uncertainty.pair_counts import PairCounts, PairShape
 from streameval._uncertainty.pair_rows import PairRows

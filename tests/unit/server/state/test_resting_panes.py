@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import State
+from streameval._counts.state import State
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine

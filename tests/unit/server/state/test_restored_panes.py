@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import StateDecoder
+from streameval._counts.state_decoder import StateDecoder
 from streameval_server import Limits
 from streameval_server._core import recovery
 from streameval_server._core.engine import Engine

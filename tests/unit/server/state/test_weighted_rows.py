@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import MAX_TOTAL, WEIGHT_UNITS
+from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.catalog import NEW, add_rows
