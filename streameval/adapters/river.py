@@ -162,10 +162,19 @@ class BinaryArea(metrics.base.BinaryMetric):
             raise InvalidInputError(message, field="y_true")
         return found == wanted
 
+    def _is_named(self, label: Any) -> bool:
+        try:
+            return class_of(label) == class_of(self.pos_val)
+        except TypeError:
+            return False
+
     def _score(self, y_pred: Any) -> float:
         if isinstance(y_pred, dict):
-            probability: float = y_pred.get(self.pos_val, 0.0)
-            return probability
+            if self.pos_val in y_pred:
+                probability: float = y_pred[self.pos_val]
+                return probability
+            # A model has its labels as it learned them: "1" may be the positive one.
+            return next((share for label, share in y_pred.items() if self._is_named(label)), 0.0)
         if isinstance(y_pred, bool | str | np.bool_):
             return float(self._is_positive(y_pred))
         score: float = y_pred

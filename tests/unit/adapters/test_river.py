@@ -258,6 +258,25 @@ def test_labels_are_compared_as_values(make) -> None:
     assert (tuples.evaluator.num_positive_ref, tuples.evaluator.num_negative_ref) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("pos_val", "keys"),
+    [
+        *((True, keys) for keys in [("1", "0"), ("true", "false"), (1.0, 0.0), (np.True_, 0)]),
+        *(("1", keys) for keys in [(1, 0), (True, False), ("1.0", "0.0")]),
+        ("a", ("a", None)),
+        (("a", 1), (("a", 1), ("b", 1))),
+        (True, (("a", 1), ("b", 1))),
+    ],
+)
+def test_a_probability_is_found_by_its_value(make, pos_val: Any, keys: tuple[Any, Any]) -> None:
+    """A model that learned "1" gives the probability of "1"; one that knows no such class, 0."""
+    metric = make(metric="auc_roc", pos_val=pos_val)
+    metric.update(pos_val, {keys[0]: 0.8, keys[1]: 0.2})
+    has_class = not (pos_val is True and isinstance(keys[0], tuple))
+    metric.revert(pos_val, 0.8 if has_class else 0.0)
+    assert metric.evaluator.num_cases == 0
+
+
 @pytest.mark.parametrize(("pos_val", "other"), [(True, False), ("spam", "ham"), (False, True)])
 def test_a_decision_is_a_score_of_one_or_zero(make, pos_val: Any, other: Any) -> None:
     """What `predict_one` gives, which ensembles of river hand to their members' metrics."""
