@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from streameval.v1 import overview_pb2, types_pb2
 from streameval_server._log.acked_revision import AckedRevision
-from streameval_server._queries import summary_file
+from streameval_server._queries import stream_summaries, summary_file
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
 from streameval_server._queries.summary_file import KeptSummary, SummaryFile
@@ -287,3 +288,27 @@ def test_a_file_that_cannot_be_written_is_said_and_costs_nothing_else(
     caplog.clear()
     assert file.read(END, NOW) == []
     assert "not used" in caplog.text
+
+
+def test_a_thread_of_its_own_computes_until_it_is_stopped(
+    file: SummaryFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was not kept; and a step that fails is not the last one."""
+    stopped(file, named("a"))
+    server = server_with(file, named("a"), named("b"))
+    step, fails, done = server.summaries.step, [True], threading.Event()
+
+    def stepping() -> float:
+        if fails:
+            raise OSError(fails.pop())
+        pause_s = step()
+        done.set()
+        return pause_s
+
+    monkeypatch.setattr(server.summaries, "step", stepping)
+    monkeypatch.setattr(stream_summaries, "_RETRY_S", 0.0)
+    server.summaries.start(END)
+    assert done.wait(20)
+    server.summaries.stop()
+    assert server.read == ["b"]
+    assert "summaries" not in [each.name for each in threading.enumerate()]

@@ -34,7 +34,7 @@ class Runtime:
         self.calls = OpenCalls()
         self.visibility = Visibility(self.visible_revision)
         self.queries = QueryThreads(self.visible_revision, Limits())
-        self.answers = QueryEngine(self.view, lambda: self.clock_us)
+        self.engine = QueryEngine(self.view, lambda: self.clock_us)
 
     def visible_revision(self) -> int:
         return self.revision
@@ -68,7 +68,6 @@ class Runtime:
         return aclosing(
             watch_snapshots(
                 self,
-                self.answers,
                 parse_overview_request(request),
                 pause_s=pause_s,
                 heartbeat=Heartbeat(request),
@@ -91,7 +90,6 @@ class Runtime:
         )
         responses = watch_snapshot(
             self,
-            self.answers,
             parse_snapshot_request(request),
             pause_s=pause_s,
             heartbeat=Heartbeat(request),

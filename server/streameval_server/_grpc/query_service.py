@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import overview_pb2, query_pb2, query_pb2_grpc
-from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.curves import curve, parse_curve_request, state
@@ -19,20 +18,13 @@ from streameval_server._queries.decision import decision, parse_decision_request
 from streameval_server._queries.histogram import histogram, parse_histogram_request
 from streameval_server._queries.label_sample import label_sample, parse_label_sample_request
 from streameval_server._queries.overview import overview, parse_overview_request
-from streameval_server._queries.query_engine import (
-    MAX_CACHE_BYTES,
-    QueryEngine,
-    parse_snapshot_request,
-    snapshot,
-)
+from streameval_server._queries.query_engine import parse_snapshot_request, snapshot
 from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.reliability import parse_reliability_request, reliability
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._queries.stream_list import stream_list
 from streameval_server._queries.stream_list_request import parse_list_request
-from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
-from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._runtime.watch import Heartbeat, interval_s, watch_snapshot, watch_snapshots
 from streameval_server._runtime.watch_summaries import watch_summaries
 from streameval_server._security.access import current_access
@@ -40,11 +32,11 @@ from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
-    from pathlib import Path
     from typing import Any
 
     import grpc
 
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.stream_list_request import ListRequest
     from streameval_server._runtime.runtime import Runtime
 
@@ -55,60 +47,15 @@ _log = logging.getLogger(__name__)
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
-_MIN_CACHE_SHARE = 8
-"""Caches take at most one part of `max_state_bytes` in this many."""
-
-_SUMMARY_CACHE_SHARE = 8
-"""The windows of summaries take at most one part of the caches in this many."""
-
 _LONG: frozenset[object] = frozenset({overview, series, ranking, label_sample})
 """Computations over many windows, or over all ids: they may take long."""
 
 
-def _summary_file(directory: Path | None) -> SummaryFile | None:
-    """Return the file of the summaries that the list begins with; None of a server in memory."""
-    if directory is None:
-        return None
-    return SummaryFile(directory / LOG_NAME, WARM_SPAN.span_us)
-
-
 class QueryService(query_pb2_grpc.QueryServiceServicer):
-    """Answers from the counts at one revision.
-
-    Attributes
-    ----------
-    summaries : StreamSummaries
-        Those of all streams, which the server keeps up to date.
-    """
+    """Answers from the counts at one revision."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        limit = runtime.limits.max_state_bytes
-        max_bytes = min(MAX_CACHE_BYTES, limit // _MIN_CACHE_SHARE or MAX_CACHE_BYTES)
-        summary_bytes = max_bytes // _SUMMARY_CACHE_SHARE
-        self._engine = engine = QueryEngine(
-            runtime.view,
-            runtime.now_us,
-            runtime.queries.check,
-            server_warnings=runtime.clock_warnings,
-            waiting=runtime.waiting,
-            max_cache_bytes=max_bytes - summary_bytes,
-        )
-        self.summaries = summaries = StreamSummaries(
-            QueryEngine(
-                runtime.view,
-                runtime.now_us,
-                server_warnings=runtime.clock_warnings,
-                max_cache_bytes=summary_bytes,
-                knows_panes=False,
-            ),
-            runtime.stream_revisions,
-            visible=runtime.visible_revision,
-            clock_us=runtime.now_us,
-            file=_summary_file(runtime.directory),
-        )
-        runtime.when_drained = summaries.keep
-        runtime.cache_bytes = lambda: engine.memory_bytes + summaries.memory_bytes
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -143,14 +90,15 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         self, asked: ListRequest, *, is_known_only: bool = False
     ) -> overview_pb2.ListStreamSummariesResponse:
         """Return a page of the streams that the token of this task's call covers."""
+        runtime = self._runtime
         while True:
             streams = current_access().streams
             query = asked.covering(streams)
-            found = await self._runtime.queries.run(
+            found = await runtime.queries.run(
                 ("summaries", query, is_known_only),
                 partial(
                     stream_list,
-                    self.summaries,
+                    runtime.summaries,
                     partial(covers, streams),
                     query,
                     is_known_only=is_known_only,
@@ -257,7 +205,6 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Yield the newest figures whenever they change."""
         async for response in watch_snapshot(
             self._runtime,
-            self._engine,
             parse_snapshot_request(request),
             pause_s=interval_s(request),
             heartbeat=Heartbeat(request),
@@ -271,7 +218,6 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Yield the newest figures of the streams that changed."""
         async for found in watch_snapshots(
             self._runtime,
-            self._engine,
             parse_overview_request(request),
             pause_s=interval_s(request),
             heartbeat=Heartbeat(request),
@@ -303,7 +249,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             await runtime.visible(min_revision)
             return await runtime.answer(
                 (compute.__name__, query),
-                partial(_computed, self._engine, compute, query),
+                partial(_computed, runtime.engine, compute, query),
                 is_long=compute in _LONG,
             )
 

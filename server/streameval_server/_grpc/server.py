@@ -44,9 +44,6 @@ SERVICES = tuple(
 )
 """Full names of the services, each with a health status of its own."""
 
-_SUMMARIES_RETRY_S = 10.0
-"""Seconds after an error until summaries are computed again in the background."""
-
 _SEND_GRACE_S = 0.5
 """Time for the last bytes to be sent after all calls have ended."""
 
@@ -118,11 +115,9 @@ class Server:
             auto_create=settings.auto_create,
             accept_loss=settings.accept_loss,
         )
-        queries = QueryService(self.runtime)
-        self._summaries = queries.summaries
         self._services = (
             IngestService(self.runtime, settings.limits),
-            queries,
+            QueryService(self.runtime),
             StreamService(self.runtime),
             PairService(self.runtime),
             AdminService(self.runtime, settings.limits, lambda: self.address),
@@ -159,7 +154,6 @@ class Server:
             asyncio.create_task(self._report_health()),
             asyncio.create_task(self._refresh_tokens()),
             asyncio.create_task(self._check_states()),
-            asyncio.create_task(self._refresh_summaries()),
         ]
         await self._set_health(serving=self.runtime.core.committer.state is State.SERVING)
 
@@ -236,7 +230,6 @@ class Server:
         await self.begin_stop()
         await self.runtime.calls.ended(self._settings.stop_grace_s)
         await server.stop(_SEND_GRACE_S)
-        await asyncio.to_thread(self._summaries.stop)
         await self.runtime.stop()
         for task in self._tasks:
             task.cancel()
@@ -245,24 +238,6 @@ class Server:
         while True:
             await asyncio.sleep(_TOKENS_REFRESH_S)
             self.guard.refresh()
-
-    async def _refresh_summaries(self) -> None:
-        """Compute summaries of streams that have changed, between pauses.
-
-        Those that the server before has kept come first.
-        """
-        try:
-            await asyncio.to_thread(self._summaries.restore, self.runtime.log_end)
-        except Exception:  # noqa: BLE001 - without them summaries are computed
-            _log.exception("the kept summaries of streams could not be used")
-        while True:
-            try:
-                pause_s = await asyncio.to_thread(self._summaries.step)
-            except Exception:  # noqa: BLE001 - of any cause, the next attempt may succeed
-                # Lists compute what they need, so the server goes on.
-                _log.exception("summaries of streams could not be computed")
-                pause_s = _SUMMARIES_RETRY_S
-            await asyncio.sleep(pause_s)
 
     async def _check_states(self) -> None:
         """Compare the state with the log, one stream at a time."""

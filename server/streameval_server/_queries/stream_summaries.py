@@ -1,8 +1,8 @@
 """The tables of summaries, one for each window that is asked for, and their rankings.
 
 The window of `WARM_SPAN` is kept up to date whether or not it is asked for, so that the first
-list of 10,000 streams is not the one that computes them. `step` does a little of that work; the
-server calls it between pauses that keep its share of the machine small.
+list of 10,000 streams is not the one that computes them. A thread of its own does this work in
+steps, between pauses that keep its share of the machine small.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _DEMAND_S = 60.0
 """How long after a question a window is kept up to date, and projected."""
 _STEP_S = 0.1
 """How long a step computes at most; a summary or projection that was begun is completed."""
+_RETRY_S = 10.0
+"""The pause after a step that failed."""
 
 PENDING_SHARE, OUTDATED_SHARE, ASKED_SHARE = 0.5, 0.05, 0.5
 """Shares of one processor for `step`: while streams have no summary yet, while nothing is asked,
@@ -90,9 +92,9 @@ class StreamSummaries:
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
         self._evidence: OrderedDict[Hashable, Evidence] = OrderedDict()
         self._lock = threading.Lock()
-        self._stepping = threading.Lock()
         self._num_answering = 0
-        self._is_stopped = False
+        self._stopping = threading.Event()
+        self._worker: threading.Thread | None = None
 
     def server_warnings(self) -> list[str]:
         """Return warnings about the server."""
@@ -142,9 +144,6 @@ class StreamSummaries:
             with self._lock:
                 self._num_answering -= 1
 
-    def _is_answering(self) -> bool:
-        return self._num_answering > 0
-
     # -- rankings
 
     def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> Evidence:
@@ -192,33 +191,61 @@ class StreamSummaries:
 
     # -- in the background
 
+    def start(self, end: AckedRevision) -> None:
+        """Begin to compute in a thread, with the summaries that the server before has kept.
+
+        `end` is the last row of the log, as this server found it.
+        """
+        self._worker = threading.Thread(
+            target=self._work, args=(end,), name="summaries", daemon=True
+        )
+        self._worker.start()
+
+    def stop(self) -> None:
+        """End the thread after the step in progress."""
+        self._stopping.set()
+        if self._worker is not None:
+            self._worker.join()
+
+    def _work(self, end: AckedRevision) -> None:
+        try:
+            self.restore(end)
+        except Exception:  # noqa: BLE001 - without them summaries are computed
+            _log.exception("the kept summaries of streams could not be used")
+        pause_s = 0.0
+        while not self._stopping.wait(pause_s):
+            try:
+                pause_s = self.step()
+            except Exception:  # noqa: BLE001 - of any cause, the next attempt may succeed
+                # Lists compute what they need, so the server goes on.
+                _log.exception("summaries of streams could not be computed")
+                pause_s = _RETRY_S
+
     def step(self) -> float:
         """Do a little of what is to be done; return for how long to pause, in seconds."""
-        with self._stepping:
-            if self._is_stopped:
-                return 1.0
-            begun_s = time.monotonic()
-            with self._lock:
-                self._open(WARM_SPAN)
-                tables = [
-                    table
-                    for span, table in self._tables.items()
-                    if span == WARM_SPAN or begun_s - table.asked_s < _DEMAND_S
-                ]
-            share = OUTDATED_SHARE
-            for table in tables:
-                is_asked = begun_s - table.asked_s < _DEMAND_S
-                table.scan()
-                if table.num_outdated:
-                    pending = table.num_pending
-                    share = max(
-                        share, ASKED_SHARE if is_asked else 0, PENDING_SHARE * bool(pending)
-                    )
-                    table.refresh(_STEP_S, until=self._is_answering)
-                elif is_asked and table.project():
-                    share = max(share, ASKED_SHARE)
-            took_s = time.monotonic() - begun_s
-            return max(0.05, took_s * (1 / share - 1))
+        begun_s = time.monotonic()
+        with self._lock:
+            self._open(WARM_SPAN)
+            tables = [
+                table
+                for span, table in self._tables.items()
+                if span == WARM_SPAN or begun_s - table.asked_s < _DEMAND_S
+            ]
+        share = OUTDATED_SHARE
+        for table in tables:
+            is_asked = begun_s - table.asked_s < _DEMAND_S
+            table.scan()
+            if table.num_outdated:
+                pending = table.num_pending
+                share = max(share, ASKED_SHARE if is_asked else 0, PENDING_SHARE * bool(pending))
+                table.refresh(_STEP_S, until=self._must_pause)
+            elif is_asked and table.project():
+                share = max(share, ASKED_SHARE)
+        took_s = time.monotonic() - begun_s
+        return max(0.05, took_s * (1 / share - 1))
+
+    def _must_pause(self) -> bool:
+        return self._num_answering > 0 or self._stopping.is_set()
 
     # -- from one server to the next
 
@@ -227,13 +254,12 @@ class StreamSummaries:
 
         `end` is the last row of the log, as this server found it.
         """
-        with self._stepping:
-            if self._file is None or self._is_stopped:
-                return
-            kept = self._file.read(end, self._clock_us())
-            with self._lock:
-                table = self._open(WARM_SPAN)
-            table.restore(kept, end.revision)
+        if self._file is None or self._stopping.is_set():
+            return
+        kept = self._file.read(end, self._clock_us())
+        with self._lock:
+            table = self._open(WARM_SPAN)
+        table.restore(kept, end.revision)
         if kept:
             _log.debug("restored summaries of streams", extra={"fields": {"streams": len(kept)}})
 
@@ -254,11 +280,6 @@ class StreamSummaries:
                 self._file.write(end, self._clock_us(), kept)
         except Exception:  # noqa: BLE001 - whatever is wrong with summaries, the stop is clean
             _log.exception("summaries of streams could not be kept for the next server")
-
-    def stop(self) -> None:
-        """Wait until the step in progress has ended; later ones do nothing."""
-        with self._stepping:
-            self._is_stopped = True
 
 
 def _covered(

@@ -1,7 +1,7 @@
 """The event loop's side of the server: starts and stops the threads, submits and reads.
 
-One thread commits, one applies, three compute answers, and the event loop serves. The core
-that they run has neither threads nor clocks.
+One thread commits, one applies, three compute answers, one keeps the summaries of all streams up
+to date, and the event loop serves. The core that they run has neither threads nor clocks.
 
 ::
 
@@ -34,6 +34,9 @@ from streameval_server._model.errors import (
     not_visible,
 )
 from streameval_server._model.pair_settings import no_pair
+from streameval_server._queries.query_engine import MAX_CACHE_BYTES, QueryEngine
+from streameval_server._queries.stream_summaries import WARM_SPAN, StreamSummaries
+from streameval_server._queries.summary_file import SummaryFile
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, call_deadline, stopping_error
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
     from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.engine import Engine
     from streameval_server._ingest.unary_call import Response
-    from streameval_server._log.acked_revision import AckedRevision
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.stream_info import StreamInfo
@@ -61,6 +63,11 @@ T = TypeVar("T")
 _MAX_TRIES = 200
 _TRY_AGAIN_S = 0.02
 """How often, and after which pause, ids are read again while some expire."""
+
+_MIN_CACHE_SHARE = 8
+"""Caches take at most one part of `max_state_bytes` in this many."""
+_SUMMARY_CACHE_SHARE = 8
+"""The windows of summaries take at most one part of the caches in this many."""
 
 _log = logging.getLogger(__name__)
 
@@ -147,13 +154,10 @@ class Runtime:
         Limits the queries in progress.
     limits : Limits
         The server's.
-    cache_bytes : callable
-        Returns the memory of cached answers; set by the service that caches them.
-    log_end : AckedRevision
-        The last row of the log as `start` found it.
-    when_drained : callable
-        Takes the last row of the log when `stop` has applied everything, before another server
-        may use the directory, and raises nothing; set by the service that keeps answers.
+    engine : QueryEngine
+        Computes answers.
+    summaries : StreamSummaries
+        The summaries of all streams, which a thread keeps up to date.
     visibility : Visibility
         The callers that wait for a revision to be applied.
     clock : EngineClock
@@ -161,7 +165,6 @@ class Runtime:
     """
 
     core: ServerCore
-    log_end: AckedRevision
     state_checks: StateChecks | None = None
 
     def __init__(
@@ -175,8 +178,6 @@ class Runtime:
         self.calls = OpenCalls()
         self.queries = QueryThreads(self.visible_revision, limits)
         self.quota = QueryQuota(limits.max_queries_per_token)
-        self.cache_bytes: Callable[[], int] = int
-        self.when_drained: Callable[[AckedRevision], None] = lambda _end: None
         self.visibility = Visibility(self.visible_revision)
         self.clock = EngineClock(limits)
         self.limits = limits
@@ -184,6 +185,32 @@ class Runtime:
         self.accept_loss = accept_loss
         self.directory = directory
         self._lock: DirectoryLock | None = None
+        cache_bytes = limits.max_state_bytes // _MIN_CACHE_SHARE or MAX_CACHE_BYTES
+        cache_bytes = min(MAX_CACHE_BYTES, cache_bytes)
+        summary_bytes = cache_bytes // _SUMMARY_CACHE_SHARE
+        self.engine = QueryEngine(
+            self.view,
+            self.now_us,
+            self.queries.check,
+            server_warnings=self.clock_warnings,
+            waiting=self.waiting,
+            max_cache_bytes=cache_bytes - summary_bytes,
+        )
+        self.summaries = StreamSummaries(
+            QueryEngine(
+                self.view,
+                self.now_us,
+                server_warnings=self.clock_warnings,
+                max_cache_bytes=summary_bytes,
+                knows_panes=False,
+            ),
+            self.stream_revisions,
+            visible=self.visible_revision,
+            clock_us=self.now_us,
+            file=None
+            if directory is None
+            else SummaryFile(directory / LOG_NAME, WARM_SPAN.span_us),
+        )
 
     # -- starting and stopping
 
@@ -220,7 +247,7 @@ class Runtime:
             raise
         self.core.committer.cache_bytes = self._cache_bytes
         self.core.committer.monotonic_s = time.monotonic
-        self.log_end = self.core.committer.last_row
+        end = self.core.committer.last_row
         engine = self.core.engine
         self.clock.start(
             machine_time.wall_us(),
@@ -267,10 +294,10 @@ class Runtime:
                 self.core.engine, threads.engine_lock, self.limits, self.directory / LOG_NAME
             )
         threads.start()
+        self.summaries.start(end)
 
     def _cache_bytes(self) -> int:
-        # The service that caches answers may be made later.
-        return self.cache_bytes()
+        return self.engine.memory_bytes + self.summaries.memory_bytes
 
     def _open(self) -> ServerCore:
         if self.directory is None:
@@ -294,6 +321,7 @@ class Runtime:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
         if self.state_checks is not None:
             self.state_checks.stop()
+        await asyncio.to_thread(self.summaries.stop)
         self._threads.close()
         await asyncio.to_thread(self._threads.join)
         self.queries.stop()
@@ -303,7 +331,7 @@ class Runtime:
         else:
             end = await asyncio.to_thread(self.core.drain, self.now_us())
             if end is not None:
-                await asyncio.to_thread(self.when_drained, end)
+                await asyncio.to_thread(self.summaries.keep, end)
         self._release()
 
     def _release(self) -> None:

@@ -136,7 +136,6 @@ def interval_s(request: WatchRequest) -> float:
 
 async def watch_snapshot(
     runtime: Runtime,
-    engine: QueryEngine,
     request: SnapshotRequest,
     *,
     pause_s: float,
@@ -147,7 +146,7 @@ async def watch_snapshot(
 
     Parameters
     ----------
-    runtime, engine
+    runtime
         The server's.
     request
         What is watched.
@@ -169,7 +168,7 @@ async def watch_snapshot(
 
     async def compute() -> tuple[_Version, query_pb2.WatchSnapshotResponse]:
         return await runtime.answer(
-            ("watch", request), partial(_response_with_version, engine, request)
+            ("watch", request), partial(_response_with_version, runtime.engine, request)
         )
 
     results = compute_on_change(
@@ -199,7 +198,6 @@ def _response_with_version(
 
 async def watch_snapshots(
     runtime: Runtime,
-    engine: QueryEngine,
     request: OverviewRequest,
     *,
     pause_s: float,
@@ -222,7 +220,7 @@ async def watch_snapshots(
 
     async def compute() -> _Changes:
         # Never shared: every reader has been sent other versions.
-        work = partial(_changes_since, engine, request, sent, runtime.visible_revision())
+        work = partial(_changes_since, runtime.engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
     # Without this wait, a stream that is durable but not visible yet would be reported missing.
