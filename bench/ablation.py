@@ -31,7 +31,7 @@ from load import Process, Work, ingest, scratch
 from queries import MINUTE, NOW, PANES, encoded_snapshot, evaluator, view
 
 from streameval import Evaluator
-from streameval._counts import multiset
+from streameval._counts import multiset, tally
 from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._time import window_cache
@@ -45,12 +45,12 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._runtime.query_threads import QueryThreads
-from streameval_server._state import accumulator, counts, pair_panes
-from streameval_server._state.accumulator import StreamUsage
+from streameval_server._state import counts, pair_panes
 from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
+from streameval_server._state.usage import StreamUsage
 from streameval_server._state.views import StreamView
 
 Patch = Callable[[ExitStack], object]
@@ -344,7 +344,7 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         "ms of CPU",
         lambda: (
             spread_ms([]),
-            spread_ms([patched(accumulator, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0)]),
+            spread_ms([patched(tally, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0)]),
         ),
     )
     found["rows of a pair wait to be counted"] = (

@@ -20,6 +20,7 @@ from google.protobuf.duration_pb2 import Duration
 from host import cpu_seconds, print_host_at_exit
 
 from streameval import Evaluator
+from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.merge import merge_states
 from streameval._time.coverage import CoverageCell
 from streameval._time.effects import Effect
@@ -30,7 +31,7 @@ from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_
 from streameval_server._queries.selection import Last, Selection
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.delays import Delays
-from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, StreamView
+from streameval_server._state.views import FrozenStream, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
@@ -64,7 +65,7 @@ def closed(pane: Evaluator) -> LazyCounts:
 
 def with_one_more(counts: LazyCounts, score: float) -> LazyCounts:
     """Return a pane's counts with one more positive."""
-    changed = counts.evaluator.copy()
+    changed = Evaluator._of(counts.state).copy()
     changed.add_case(True, score)
     return counts_of(changed)
 

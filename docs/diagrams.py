@@ -141,7 +141,7 @@ CASE = Diagram(
         "backlog": Box(4, 4, "wait", ("backlog of", "durable entries")),
         "apply": Box(4, 5, "step", ("Engine.apply: join", "ids, place in panes")),
         "pending": Box(4, 6, "wait", ("StreamCounts:", "collected rows")),
-        "cells": Box(4, 7, "step", ("Accumulator,", "SliceTable")),
+        "cells": Box(4, 7, "step", ("Tally,", "SliceTable")),
     },
     arrows=(
         ("add", "buffer", ""),

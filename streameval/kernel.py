@@ -11,16 +11,9 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, Counts, FloatArray, IntArray
     from streameval._common.frame import Frame, Reader, raise_corrupt
-    from streameval._counts.additions import (
-        Addition,
-        has_clusters,
-        has_weights,
-        merge_pending,
-        sorted_cases,
-        weighted_sums,
-    )
+    from streameval._counts.additions import Addition, has_clusters, has_weights
     from streameval._counts.cell_layout import cell_edges
-    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, ClusterCounts
+    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
     from streameval._counts.cluster_keys import (
         DEFAULT_CLUSTER_GROUPS,
         ClusterChecksums,
@@ -32,6 +25,7 @@ if TYPE_CHECKING:
     from streameval._counts.encoded_counts import EncodedCounts
     from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
     from streameval._counts.exact import MAX_TOTAL
+    from streameval._counts.lazy_counts import LazyCounts
     from streameval._counts.merge import check_mergeable, merge_states
     from streameval._counts.multiset import ScoreCounts
     from streameval._counts.opened_counts import OPENED
@@ -40,6 +34,13 @@ if TYPE_CHECKING:
     from streameval._counts.scatter import rank_cells
     from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
     from streameval._counts.state_decoder import StateDecoder, closed_state
+    from streameval._counts.tally import (
+        PIECE_BYTES,
+        TABLE_BYTES,
+        Tally,
+        state_bytes,
+        table_bytes,
+    )
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
     from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
@@ -75,6 +76,8 @@ __all__ = [
     "MAX_WEIGHT",
     "MAX_WEIGHTED_CASES",
     "OPENED",
+    "PIECE_BYTES",
+    "TABLE_BYTES",
     "UNLISTED_BUCKET",
     "WEIGHT_UNITS",
     "Addition",
@@ -82,7 +85,6 @@ __all__ = [
     "Cases",
     "Change",
     "ClusterChecksums",
-    "ClusterCounts",
     "CodeArray",
     "Counts",
     "CoverageCell",
@@ -97,6 +99,7 @@ __all__ = [
     "JoinSettings",
     "JoinTable",
     "Joiner",
+    "LazyCounts",
     "PaneState",
     "Panes",
     "PartsCache",
@@ -107,6 +110,7 @@ __all__ = [
     "SlotArray",
     "State",
     "StateDecoder",
+    "Tally",
     "UnsortedCases",
     "WindowCache",
     "cell_edges",
@@ -127,7 +131,6 @@ __all__ = [
     "has_clusters",
     "has_weights",
     "held_units",
-    "merge_pending",
     "merge_states",
     "newest_panes",
     "quantise",
@@ -135,26 +138,19 @@ __all__ = [
     "rank_cells",
     "read_units",
     "rows_by_group",
-    "sorted_cases",
+    "state_bytes",
+    "table_bytes",
     "tiers_of",
     "to_datetime",
     "unless_one",
-    "weighted_sums",
 ]
 
 _EXPORTS = {
     "streameval._common.arrays": ["BoolArray", "Counts", "FloatArray", "IntArray"],
     "streameval._common.frame": ["Frame", "Reader", "raise_corrupt"],
-    "streameval._counts.additions": [
-        "Addition",
-        "has_clusters",
-        "has_weights",
-        "merge_pending",
-        "sorted_cases",
-        "weighted_sums",
-    ],
+    "streameval._counts.additions": ["Addition", "has_clusters", "has_weights"],
     "streameval._counts.cell_layout": ["cell_edges"],
-    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "ClusterCounts"],
+    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES"],
     "streameval._counts.cluster_keys": [
         "DEFAULT_CLUSTER_GROUPS",
         "ClusterChecksums",
@@ -166,6 +162,7 @@ _EXPORTS = {
     "streameval._counts.encoded_counts": ["EncodedCounts"],
     "streameval._counts.evaluator_codec": ["decode_evaluator", "encode_evaluator"],
     "streameval._counts.exact": ["MAX_TOTAL"],
+    "streameval._counts.lazy_counts": ["LazyCounts"],
     "streameval._counts.merge": ["check_mergeable", "merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
     "streameval._counts.opened_counts": ["OPENED"],
@@ -174,6 +171,13 @@ _EXPORTS = {
     "streameval._counts.scatter": ["rank_cells"],
     "streameval._counts.state": ["MAX_UNPACKED_BYTES", "State", "empty_state"],
     "streameval._counts.state_decoder": ["StateDecoder", "closed_state"],
+    "streameval._counts.tally": [
+        "PIECE_BYTES",
+        "TABLE_BYTES",
+        "Tally",
+        "state_bytes",
+        "table_bytes",
+    ],
     "streameval._counts.unsorted_cases": ["UnsortedCases"],
     "streameval._counts.weight_columns": ["check_weights_allowed"],
     "streameval._counts.weights": [

@@ -20,8 +20,8 @@ From the bottom up:
   each group in addition to the whole counts, and states with clusters as bytes.
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
-- `accumulator`, `pending_weights`, `unsorted_cases`, `additions`: the current state, and the
-  changes that are not merged yet.
+- `tally`, `unsorted_cases`, `additions`: a state, and the changes that are not merged yet;
+  `lazy_counts`: the same at one moment. `accumulator`, `pending_weights`: as an evaluator has them.
   `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.

@@ -9,25 +9,24 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streameval._counts import additions
+from streameval._counts import additions, tally
 from streameval._counts import cell_layout as layout
 from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.resolution import MAX_BITS, quantise
 from streameval._counts.state import empty_state
+from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._evaluator import Evaluator
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
-from streameval_server._state import accumulator
-from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
+    from streameval._counts.lazy_counts import LazyCounts
     from streameval._counts.resolution import Scale
-    from streameval_server._state.views import LazyCounts
 
 MINUTE = 60_000_000
 NOW = 1_000 * MINUTE
@@ -43,7 +42,7 @@ PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0,
 @pytest.fixture(autouse=True)
 def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge and use tables from three cases on."""
-    monkeypatch.setattr(accumulator, "_MIN_PENDING_SCORES", 2)
+    monkeypatch.setattr(tally, "_MIN_PENDING_SCORES", 2)
     monkeypatch.setattr(additions, "_MAX_SORTED_CASES", 2)
 
 
@@ -106,7 +105,7 @@ STEPS = st.lists(
     caps=st.tuples(st.sampled_from([1, 4, 9]), st.sampled_from([5, 40, 10_000])),
     data=st.data(),
 )
-def test_accumulators_count_as_an_evaluator_and_frozen_counts_stay(
+def test_tallies_count_as_an_evaluator_and_frozen_counts_stay(
     wide: int,
     scale: Scale,
     steps: list[tuple[str, str, int]],
@@ -116,7 +115,7 @@ def test_accumulators_count_as_an_evaluator_and_frozen_counts_stay(
     """Equal to the bit and at the same resolution, also for counts that were not read yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
-    ours = Accumulator(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
+    ours = Tally(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
     peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
     kept: list[tuple[LazyCounts, bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -135,12 +134,12 @@ def test_accumulators_count_as_an_evaluator_and_frozen_counts_stay(
         assert Evaluator._of(ours.state()) == peer
         ours.state()._check()
     for frozen, expected in kept:
-        assert frozen.evaluator.to_bytes() == expected
+        assert Evaluator._of(frozen.state).to_bytes() == expected
 
 
 def _then(
     what: str,
-    ours: Accumulator,
+    ours: Tally,
     peer: Evaluator,
     change: UnsortedCases,
     kept: list[tuple[LazyCounts, bytes]],
@@ -151,7 +150,7 @@ def _then(
         kept.append((frozen, peer.to_bytes()))
         if what == "look":
             before = ours.memory_bytes
-            assert frozen.evaluator == peer
+            assert Evaluator._of(frozen.state) == peer
             assert ours.memory_bytes == before
     elif what == "miss":
         ours.miss(2, 1)
@@ -169,14 +168,14 @@ def _then(
 def test_long_additions_are_counted_in_pieces(parts: int) -> None:
     """Additions of several pieces, alone and joined, count as they do when they are merged."""
     rng = np.random.default_rng(parts)
-    ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
-    assert ours.frozen().evaluator.num_cases == 0
+    ours = Tally(empty_state(resolution=12, scale=None, max_cells=16_384))
+    assert Evaluator._of(ours.frozen().state).num_cases == 0
     expected = Evaluator(resolution=12, max_cells=16_384)
     for size in np.linspace(30, 20_000, parts).astype(int).tolist():
         labels, scores = rng.random(size) < 0.3, rng.normal(size=size)
         ours.add(UnsortedCases(labels, scores, None))
         expected.add_cases(labels=labels, scores=scores)
-    assert ours.frozen().evaluator == expected
+    assert Evaluator._of(ours.frozen().state) == expected
 
 
 def test_pending_effects_keep_nothing_else_in_memory() -> None:
@@ -188,7 +187,7 @@ def test_pending_effects_keep_nothing_else_in_memory() -> None:
     stream.take(PredictionRows(ids, rng.normal(size=500), 500, 500, times), 2, NOW)
     stream.take(LabelRows(ids, rng.random(500) < 0.3, 500, 500), 3, NOW)
     stream.counts.flush()
-    waiting = [change for each in _accumulators(stream.counts) for change in each._pending]
+    waiting = [change for each in _tallies(stream.counts) for change in each._pending]
     assert waiting
     for change in waiting:
         assert isinstance(change, UnsortedCases)
@@ -196,6 +195,6 @@ def test_pending_effects_keep_nothing_else_in_memory() -> None:
         assert change.labels.base is None
 
 
-def _accumulators(counts: StreamCounts) -> list[Accumulator]:
+def _tallies(counts: StreamCounts) -> list[Tally]:
     panes = [pane.content.parts.values() for pane in counts.store.panes]
     return [counts.store.whole.counts, *(part.counts for parts in panes for part in parts)]

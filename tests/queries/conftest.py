@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from streameval._counts.lazy_counts import LazyCounts
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval_server._model.errors import Code, RequestError
@@ -15,7 +16,7 @@ from streameval_server._model.stream_info import StreamCounters
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.views import LazyCounts, PaneView
+from streameval_server._state.views import PaneView
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -48,7 +49,7 @@ class Slice:
 
     @property
     def all_time(self) -> Evaluator:
-        return self.counts.evaluator
+        return Evaluator._of(self.counts.state)
 
 
 @dataclass(eq=False)

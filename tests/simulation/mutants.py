@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from streameval._counts import additions
+from streameval._counts.tally import Tally
 from streameval._joining import joiner, rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
@@ -30,7 +31,6 @@ from streameval_server._core.producer_marks import Marks
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.checkpoint import CheckpointWriter
 from streameval_server._state import join_table, stream_parts
-from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.join_table import TrackedTable
 from streameval_server._state.label_delays import StreamDelays
 from streameval_server._state.pair_joiner import PairJoiner
@@ -366,7 +366,7 @@ MUTANTS = [
     ),
     Mutant(
         "a weighted label that was taken back still counts",
-        Accumulator,
+        Tally,
         "remove",
         "self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))",
         "pass",
@@ -397,7 +397,7 @@ MUTANTS = [
     ),
     Mutant(
         "a label that was taken back stays in its group",
-        Accumulator,
+        Tally,
         "remove",
         "[change.by_cluster(state.clusters.num_groups).negated()]",
         "[]",

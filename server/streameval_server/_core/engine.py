@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval import Alarm
+    from streameval.kernel import LazyCounts
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
@@ -50,12 +51,7 @@ if TYPE_CHECKING:
     from streameval_server._state.pair_state import PairState
     from streameval_server._state.pair_view import PairView
     from streameval_server._state.pane_content import PartsEncoder
-    from streameval_server._state.views import (
-        AlarmsView,
-        LazyCounts,
-        StreamView,
-        WaitingPredictions,
-    )
+    from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
     Encoder = PartsEncoder | PaneRows | stream_parts.MadePart | PairPart
 

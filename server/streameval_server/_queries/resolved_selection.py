@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from streameval import Evaluator
 from streameval.checks import quoted
-from streameval.kernel import Grid, PaneState, newest_panes, tiers_of
+from streameval.kernel import Grid, LazyCounts, PaneState, newest_panes, tiers_of
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,
@@ -31,7 +31,7 @@ from streameval_server._queries.selection import (
     LastCases,
     Selection,
 )
-from streameval_server._state.views import LazyCounts, SliceView
+from streameval_server._state.views import SliceView
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

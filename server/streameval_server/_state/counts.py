@@ -6,7 +6,7 @@ and the resolution that the caps on cells leave them, depend neither on how the 
 into calls nor on when the counts are read. The whole's all-time counts are exact until they
 reach their cap; slices and panes are bounded from the start.
 
-Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accumulator` and
+Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `Tally` and
 `pane_store`.
 """
 
@@ -46,13 +46,23 @@ from streameval_server._state.weighted_slices import slices_of_weighted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import Addition, BoolArray, Cases, Change, CodeArray, IntArray, State
+    from streameval.kernel import (
+        Addition,
+        BoolArray,
+        Cases,
+        Change,
+        CodeArray,
+        IntArray,
+        LazyCounts,
+        State,
+        Tally,
+    )
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.accumulator import Accumulator, StreamUsage
     from streameval_server._state.delays import Delays
     from streameval_server._state.pane_content import PaneContent, Part
-    from streameval_server._state.views import FrozenStream, LazyCounts
+    from streameval_server._state.usage import StreamUsage
+    from streameval_server._state.views import FrozenStream
 
 
 _MIN_COLLECTED_ROWS, _MAX_COLLECTED_ROWS = 8_192, 65_536
@@ -139,7 +149,7 @@ class StreamCounts:
         self._table: SliceTable | None = None
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
-        self._unmerged: dict[Accumulator, None] = {}
+        self._unmerged: dict[Tally, None] = {}
 
     @property
     def memory_bytes(self) -> int:
@@ -321,7 +331,7 @@ class StreamCounts:
     def take_due(self) -> list[LazyCounts]:
         """Return counts that the caller must merge before more is added; each once."""
         due, self._unmerged = self._unmerged, {}
-        return [accumulator.frozen() for accumulator in due]
+        return [tally.frozen() for tally in due]
 
     # -- counting
 

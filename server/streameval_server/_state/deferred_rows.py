@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from streameval.kernel import Effect, Effects, UnsortedCases
-from streameval_server._state.accumulator import PIECE_BYTES
+from streameval.kernel import PIECE_BYTES, Effect, Effects, UnsortedCases
 from streameval_server._state.row_growth import slices_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from streameval.kernel import CodeArray
-    from streameval_server._state.accumulator import Accumulator
+    from streameval.kernel import CodeArray, Tally
 
 REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
 """Whether each kind of effect removes a case."""
@@ -113,7 +111,7 @@ class DeferredRows:
     def __iter__(self) -> Iterator[CodedCases | Effects]:
         return iter(self._rows)
 
-    def pop(self, counts: Iterable[Accumulator], max_cells: int) -> list[CodedCases | Effects]:
+    def pop(self, counts: Iterable[Tally], max_cells: int) -> list[CodedCases | Effects]:
         """Return all rows, to be counted in this order; none are left. O(rows + slices).
 
         Additions commute, so they come together. So do removals while no slice can reach its

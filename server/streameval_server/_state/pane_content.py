@@ -2,7 +2,7 @@
 
 A pane is a part of a checkpoint, so it records the revision of its last change. Most panes have
 one slice, which changes while the pane's time lasts and is at most read afterwards. Such a pane
-is kept *at rest*: it has its counts alone, without accumulators. A change creates these again.
+is kept *at rest*: it has its counts alone, without tallies. A change creates these again.
 """
 
 from __future__ import annotations
@@ -17,28 +17,25 @@ from streameval.kernel import (
     CoverageCell,
     EncodedCounts,
     State,
+    Tally,
     closed_state,
     decode_evaluator,
     encode_evaluator,
-)
-from streameval_server._state.accumulator import (
-    Accumulator,
-    encoded_bytes,
-    resting_bytes,
 )
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.deferred_rows import NONE_DEFERRED, DeferredRows
 from streameval_server._state.delays import Delays
 from streameval_server._state.segments import WHOLE
+from streameval_server._state.usage import OVERHEAD_BYTES, encoded_bytes, resting_bytes
 from streameval_server._state.views import PaneView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.kernel import Effects, Scale, StateDecoder
-    from streameval_server._state.accumulator import StreamUsage
+    from streameval.kernel import Effects, LazyCounts, Scale, StateDecoder
     from streameval_server._state.deferred_rows import CodedCases
-    from streameval_server._state.views import LazyCounts, PaneSlices
+    from streameval_server._state.usage import StreamUsage
+    from streameval_server._state.views import PaneSlices
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
     """Slices by number, ascending."""
@@ -50,13 +47,13 @@ _PART = struct.Struct("<IIII")
 class Part:
     """The counts and the coverage of one slice."""
 
-    counts: Accumulator
+    counts: Tally
     coverage: PaneCoverage
 
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(1)."""
-        return self.counts.memory_bytes + self.coverage.memory_bytes
+        return OVERHEAD_BYTES + self.counts.memory_bytes + self.coverage.memory_bytes
 
     def cover(self, coverage: PaneCoverage) -> None:
         """Add to the coverage."""
@@ -162,7 +159,7 @@ class PaneContent:
 
     @property
     def parts(self) -> dict[int, Part]:
-        """The slices by number, for changes: a pane at rest gets its accumulators. O(1)."""
+        """The slices by number, for changes: a pane at rest gets its tallies. O(1)."""
         if not isinstance(self._parts, dict):
             with self._make_part.usage.measuring(self):
                 self._parts = self.slices()
@@ -182,7 +179,7 @@ class PaneContent:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the pane has its counts alone: a change also has to create accumulators. O(1)."""
+        """Whether the pane has its counts alone: a change also has to create tallies. O(1)."""
         return not isinstance(self._parts, dict)
 
     @property
@@ -293,7 +290,7 @@ class PaneContent:
 
 
 def _part(state: State) -> Part:
-    return Part(Accumulator(state), EMPTY_COVERAGE[state.scale])
+    return Part(Tally(state), EMPTY_COVERAGE[state.scale])
 
 
 def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
@@ -368,7 +365,7 @@ def parts_from_bytes(
                 blobs.append(data[at : at + length])
                 at += length
             parts[number] = Part(
-                Accumulator(decode(blobs[0])), _coverage_from_bytes(blobs[1], blobs[2], scale)
+                Tally(decode(blobs[0])), _coverage_from_bytes(blobs[1], blobs[2], scale)
             )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error

@@ -12,13 +12,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval.kernel import Panes, tiers_of
-from streameval_server._state.accumulator import Accumulator
+from streameval.kernel import LazyCounts, Panes, Tally, tiers_of
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.empty_counts import empty_counts
 from streameval_server._state.pane_content import PaneContent, Part, PartMaker
 from streameval_server._state.segments import WHOLE, key_of, slice_id
-from streameval_server._state.views import FrozenStream, LazyCounts
+from streameval_server._state.views import FrozenStream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.kernel import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.accumulator import StreamUsage
+    from streameval_server._state.usage import StreamUsage
 
 _MAX_OPEN_PANES = 2
 
@@ -88,7 +87,7 @@ class PaneStore:
         whole_of_pane = empty_counts(self.bits, self.scale, cells, groups)
         self._new_part = PartMaker(whole_of_pane, bounded, usage)
         exact = empty_counts(None, self.scale, max_cells, groups)
-        self.slices = {WHOLE: Part(Accumulator(exact), EMPTY_COVERAGE[self.scale])}
+        self.slices = {WHOLE: Part(Tally(exact), EMPTY_COVERAGE[self.scale])}
         self.has_clusters = groups is not None
         usage.memory_bytes = self.whole.memory_bytes
         self.new_pane = partial(PaneContent, self._new_part)
@@ -234,10 +233,10 @@ class PaneStore:
         return start if grid.start_of(last_us) == start else None
 
     def places_of(self, first_us: int, last_us: int) -> tuple[int, int]:
-        """Return how many panes, and slices of panes, with accumulators a span has. O(panes).
+        """Return how many panes, and slices of panes, with tallies a span has. O(panes).
 
         Slices that deferred rows will create are included. A pane at rest is not: rows have to
-        create its accumulators.
+        create its tallies.
         """
         found = [
             pane.content.num_parts + pane.content.deferred.new_slices

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from streameval.kernel import CLUSTER_ROW_BYTES
+from streameval.kernel import CLUSTER_ROW_BYTES, PIECE_BYTES, TABLE_BYTES
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
     CaseRows,
@@ -20,8 +20,8 @@ from streameval_server._model.rows import (
     PredictionRows,
     memory_of,
 )
-from streameval_server._state.accumulator import OVERHEAD_BYTES, PIECE_BYTES, TABLE_BYTES
 from streameval_server._state.coverage import COVERAGE_BYTES
+from streameval_server._state.usage import OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

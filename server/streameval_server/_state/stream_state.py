@@ -23,13 +23,13 @@ from streameval_server._model.rows import (
     weighed_after,
 )
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
-from streameval_server._state.accumulator import StreamUsage
 from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
 from streameval_server._state.segments import Segments, segment_codes
 from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_marks import StreamMarks
+from streameval_server._state.usage import StreamUsage
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The parts of a stream: delays, accumulators, segment values, ids and join segments."""
+"""The parts of a stream: delays, tallies, segment values, ids and join segments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from streameval import Evaluator
 from streameval._common.errors import CorruptStateError
 from streameval._common.names import OTHER_VALUE
 from streameval._counts.state import empty_state
+from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._joining.expiry_index import _Bucket
 from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
-from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.join_segment import FRAME, decode_segment
@@ -141,10 +141,10 @@ def test_coverage_merges_to_the_same_object_when_there_is_one():
 @pytest.mark.parametrize("looks", [7, 1_000], ids=["looked at", "left alone"])
 @pytest.mark.parametrize("max_cells", [40, 100_000])
 @pytest.mark.parametrize("bits", [None, 6])
-def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
+def test_a_tally_counts_as_an_evaluator(bits, max_cells, looks):
     """For any changes, pending or merged, with reads and removals in between."""
     rng = np.random.default_rng(3)
-    cells = Accumulator(empty_state(resolution=bits, scale=None, max_cells=max_cells))
+    cells = Tally(empty_state(resolution=bits, scale=None, max_cells=max_cells))
     peer = Evaluator(resolution=bits, max_cells=max_cells)
     for step in range(60):
         scores, labels = rng.normal(size=300).round(2), rng.random(300) < 0.3
@@ -157,7 +157,7 @@ def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
         if step % looks == 0:
             frozen = cells.frozen()
             assert cells.frozen() is frozen
-            assert frozen.evaluator == peer
+            assert Evaluator._of(frozen.state) == peer
             assert frozen.state is frozen.state
         if step % 20 == 10:
             gone = np.concatenate([scores[labels][:5], scores[~labels][:5]])
@@ -168,7 +168,7 @@ def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
             cells.miss(2, 3)
             peer.add_misses(2)
             peer.add_negative_misses(3)
-            assert frozen.evaluator.num_misses == 0
+            assert Evaluator._of(frozen.state).num_misses == 0
     assert Evaluator._of(cells.state()) == peer
     cells.state()._check()
 
@@ -176,7 +176,7 @@ def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
 def test_misses_keep_what_was_merged():
     """With misses in between, pending scores stay bounded by the state."""
     rng = np.random.default_rng(5)
-    cells = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
+    cells = Tally(empty_state(resolution=12, scale=None, max_cells=16_384))
     for step in range(50):
         cells.add(UnsortedCases(rng.random(5_000) < 0.5, rng.random(5_000), None))
         if cells.is_due:
@@ -189,14 +189,14 @@ def test_misses_keep_what_was_merged():
 
 def test_merged_counts_are_not_merged_again():
     """The next read merges only newer changes; earlier frozen counts stay as they were."""
-    cells = Accumulator(empty_state(resolution=None, scale=None, max_cells=None))
+    cells = Tally(empty_state(resolution=None, scale=None, max_cells=None))
     cells.add(UnsortedCases(np.array([True, False]), np.array([0.7, 0.2]), None))
     first = cells.frozen()
-    seen = first.evaluator._view()
+    seen = Evaluator._of(first.state)._view()
     cells.add(UnsortedCases(np.array([False]), np.array([0.4]), None))
     assert cells._state is seen
-    assert cells.frozen().evaluator.num_cases == 3
-    assert first.evaluator.num_cases == 2
+    assert Evaluator._of(cells.frozen().state).num_cases == 3
+    assert Evaluator._of(first.state).num_cases == 2
 
 
 # -- segments

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streameval._counts.tally import Tally
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
@@ -18,7 +19,6 @@ from streameval_server._model.rows import (
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
@@ -102,13 +102,9 @@ def test_labels_that_change_are_counted_in_each_slice_once(monkeypatch):
     )
     state.take(PredictionRows(ids, rng.normal(size=50), 50, 50, times, segments), 2, NOW)
     merged = []
-    exchange, remove = Accumulator.exchange, Accumulator.remove
-    monkeypatch.setattr(
-        Accumulator, "exchange", lambda *args: merged.append(args[0]) or exchange(*args)
-    )
-    monkeypatch.setattr(
-        Accumulator, "remove", lambda *args: merged.append(args[0]) or remove(*args)
-    )
+    exchange, remove = Tally.exchange, Tally.remove
+    monkeypatch.setattr(Tally, "exchange", lambda *args: merged.append(args[0]) or exchange(*args))
+    monkeypatch.setattr(Tally, "remove", lambda *args: merged.append(args[0]) or remove(*args))
     labels = np.arange(50) % 2 == 0
     for revision in range(3, 13):
         labels = ~labels

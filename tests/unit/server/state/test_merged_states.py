@@ -1,4 +1,4 @@
-"""States merged into an accumulator: those that wait give the same bytes as one merge each."""
+"""States merged into a tally: those that wait give the same bytes as one merge each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streameval._counts.evaluator_codec import encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
+from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
-from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.empty_counts import empty_counts
 
 CASES = 120
@@ -50,22 +50,22 @@ def test_waiting_states_give_the_bytes_of_one_merge_each(scale, bits, cells):
     for seed in range(12):
         rng = np.random.default_rng([seed, cells, bits or 0])
         empty = empty_counts(bits, scale, cells, None)
-        accumulator, expected = Accumulator(empty), empty
+        tally, expected = Tally(empty), empty
         for _ in range(40):
             act = rng.random()
             state = sent(rng, scale)
             if act < 0.7:
-                accumulator.add_state(state)
+                tally.add_state(state)
                 expected = merged(expected, state)
             elif act < 0.8:
                 size = int(rng.integers(1, CASES))
                 cases = UnsortedCases(rng.random(size) < 0.3, rng.random(size), None)
                 own = Evaluator()
                 own.add_cases(labels=cases.labels, scores=cases.scores)
-                accumulator.add(cases)
+                tally.add(cases)
                 expected = merged(expected, own._view())
                 if rng.random() < 0.5:
-                    accumulator.remove(cases)
+                    tally.remove(cases)
                     less = cases.sorted()
                     change = ScoreCounts(
                         expected.quantised(less.positives).negated(),
@@ -73,13 +73,13 @@ def test_waiting_states_give_the_bytes_of_one_merge_each(scale, bits, cells):
                     )
                     expected = expected.changed(change, revision=0)
             elif act < 0.9:
-                memory = accumulator.memory_bytes
-                accumulator.frozen().merge()
-                assert accumulator.memory_bytes == memory
+                memory = tally.memory_bytes
+                tally.frozen().merge()
+                assert tally.memory_bytes == memory
             else:
-                accumulator.pack()
-        accumulator.state()._check()
-        assert encode_evaluator(accumulator.state()) == encode_evaluator(expected)
+                tally.pack()
+        tally.state()._check()
+        assert encode_evaluator(tally.state()) == encode_evaluator(expected)
 
 
 def test_weighted_states_are_merged_at_once():
@@ -87,12 +87,12 @@ def test_weighted_states_are_merged_at_once():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         expected = empty_counts(12, "plain", 1 << 14, None)
-        accumulator = Accumulator(expected)
+        tally = Tally(expected)
         for weighted in rng.random(12) < 0.4:
             state = sent(rng, "plain", weighted=bool(weighted))
-            accumulator.add_state(state)
+            tally.add_state(state)
             expected = merged(expected, state)
-        assert encode_evaluator(accumulator.state()) == encode_evaluator(expected)
+        assert encode_evaluator(tally.state()) == encode_evaluator(expected)
 
 
 def test_many_states_are_due_for_a_merge():
@@ -100,13 +100,13 @@ def test_many_states_are_due_for_a_merge():
     rng = np.random.default_rng(5)
     evaluator = Evaluator(resolution=12)
     evaluator.add_cases(labels=rng.random(1_000) < 0.1, scores=rng.normal(size=1_000))
-    accumulator = Accumulator(empty_counts(12, "plain", 1 << 14, None))
+    tally = Tally(empty_counts(12, "plain", 1 << 14, None))
     due = []
     for _ in range(6):
-        accumulator.add_state(evaluator._view())
-        due.append(accumulator.is_due)
+        tally.add_state(evaluator._view())
+        due.append(tally.is_due)
     assert due == [False] * 4 + [True] * 2
-    accumulator.frozen().merge()
-    accumulator.add_state(evaluator._view())
-    assert not accumulator.is_due
-    assert accumulator.state().num_cases == 7_000
+    tally.frozen().merge()
+    tally.add_state(evaluator._view())
+    assert not tally.is_due
+    assert tally.state().num_cases == 7_000

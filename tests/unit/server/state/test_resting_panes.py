@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.state import State
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
@@ -17,7 +18,7 @@ from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
-from streameval_server._state.views import LazyCounts, PaneView
+from streameval_server._state.views import PaneView
 
 NOW = 1_767_225_600_000_000
 MINUTE_US = 60_000_000

@@ -1,13 +1,13 @@
 """The counts of one slice, or of one pane of it: a sorted state and the changes not yet merged.
 
-An `Accumulator` is a sorted `State` and a list of recent changes in any order. The list is due
+A `Tally` is a sorted `State` and a list of recent changes in any order. The list is due
 for a merge when it has grown to a multiple of the state. This bounds the pending memory by the
 state's size and keeps a row at O(log n) amortised, however the rows are batched.
 
-The first thread that reads the frozen counts merges them, without a lock: `frozen` takes
-O(changes) under the engine's lock, the merge runs outside of it. While counts are frozen they
+The first thread that reads the frozen counts merges them: `frozen` takes O(changes), so an owner
+with a lock freezes under it and merges outside of it. While counts are frozen they
 alone hold the state and the changes, so a merge replaces the two and keeps no second copy.
-Before its next change the accumulator takes them back, merged or not.
+Before its next change the tally takes them back, merged or not.
 
 Additions commute: the resolution that the cap on cells leaves depends only on the set of
 cells, so they may be merged in any order and at any time. A removal is merged at once, after
@@ -16,29 +16,27 @@ everything before it, so that the result does not depend on how the log is cut i
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval.kernel import (
-    CLUSTER_ROW_BYTES,
-    EncodedCounts,
-    ScoreCounts,
-    State,
-    UnsortedCases,
+from streameval._counts.additions import (
+    Addition,
     has_weights,
     merge_pending,
-    merge_states,
     sorted_cases,
     weighted_sums,
 )
-from streameval_server._state.views import LazyCounts
+from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
+from streameval._counts.lazy_counts import LazyCounts
+from streameval._counts.merge import merge_states
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.state import State
+from streameval._counts.unsorted_cases import UnsortedCases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Protocol
+    from collections.abc import Sequence
 
-    from streameval.kernel import Addition, ClusterCounts
+    from streameval._counts.cluster_counts import ClusterCounts
 
 _MIN_PENDING_SCORES = 4_096
 """Pending scores that are always allowed, however small the state is."""
@@ -67,56 +65,9 @@ _PACKED_STATE_BYTES = 400
 _MAX_PIECES = 8
 """Additions that may wait for a merge, however small: they take more than their rows."""
 
-OVERHEAD_BYTES = 1_344
-"""Memory of an accumulator besides its scores, with its part, its places in dicts and its
-share of a view; measured."""
 
-RESTING_BYTES = 512
-"""Memory of a pane at rest besides its scores: its objects, its place and share of a view;
-measured."""
-
-
-if TYPE_CHECKING:
-
-    class Holder(Protocol):
-        """What takes memory."""
-
-        @property
-        def memory_bytes(self) -> int: ...
-
-
-@dataclass(slots=True)
-class StreamUsage:
-    """The revision and the memory of one stream, shared by its parts.
-
-    The parts refer to this record and not to the stream, so that a stream is in no reference
-    cycle: a deleted stream leaves memory at once, not when the collector runs.
-
-    Attributes
-    ----------
-    revision : int
-        Log revision that is being applied.
-    memory_bytes : int
-        Approximate upper bound of the memory of what has been counted. Code that changes a
-        holder of counts does so within `measuring`.
-    num_slices : int
-        Slices that rows may be in, besides the whole.
-    """
-
-    revision: int
-    memory_bytes: int = 0
-    num_slices: int = 0
-
-    @contextmanager
-    def measuring(self, holder: Holder) -> Iterator[None]:
-        """Add to the memory by how much a holder grows in the context, which may not nest."""
-        before = holder.memory_bytes
-        yield
-        self.memory_bytes += holder.memory_bytes - before
-
-
-class Accumulator:
-    """Counts that change.
+class Tally:
+    """Counts that change. It has no lock.
 
     Parameters
     ----------
@@ -146,7 +97,7 @@ class Accumulator:
         # Whether the state, or a pending change, has weights.
         self._has_weights = state.weighted is not None
         self._state_scores = state.num_scores
-        self._state_bytes = _state_bytes(state)
+        self._state_bytes = state_bytes(state)
         self._state_bytes += table_bytes(state.clusters)
         self._pending: list[Addition] = []
         self._pending_scores = self._pending_bytes = 0
@@ -159,7 +110,7 @@ class Accumulator:
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
-        return OVERHEAD_BYTES + self._state_bytes + self._pending_bytes
+        return self._state_bytes + self._pending_bytes
 
     def add(self, change: Addition) -> None:
         """Add cases. Amortised O(cases)."""
@@ -176,15 +127,16 @@ class Accumulator:
 
     def _thaw(self) -> None:
         """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
-        frozen, self._frozen = self._frozen, None
+        frozen = self._frozen
         if frozen is None:
             return
         source: _Source | None = frozen.source
         if source is None:
             self._adopt(frozen.state)
         else:
-            self._state = source.state
-            self._pending = list(source.pending)
+            self._state, self._pending = source.state, list(source.pending)
+        # Last: whatever fails before leaves everything with the frozen counts.
+        self._frozen = None
 
     @property
     def is_due(self) -> bool:
@@ -277,7 +229,7 @@ class Accumulator:
         """Keep the counts as bytes until the next change. O(n)."""
         state = self.state()
         state.pack()
-        self._state_bytes = _state_bytes(state)
+        self._state_bytes = state_bytes(state)
 
     def state(self) -> State:
         """Return the counts with all changes merged. O(n) when some are pending."""
@@ -314,7 +266,7 @@ def _is_as_fine(bits: int | None, least: int | None) -> bool:
 
 
 _THAWED = State()
-"""Stands for the state of an accumulator whose frozen counts hold it."""
+"""Stands for the state of a tally whose frozen counts hold it."""
 
 
 def piece_bytes(change: Addition) -> int:
@@ -327,19 +279,7 @@ def piece_bytes(change: Addition) -> int:
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
 
 
-def encoded_bytes(data: bytes) -> int:
-    """Return the memory of a pane at rest whose counts are kept as these bytes. O(1)."""
-    return RESTING_BYTES + EncodedCounts.memory_of(data)
-
-
-def resting_bytes(state: State) -> int:
-    """Return the memory of a pane at rest. O(1)."""
-    if state.stored is not None:
-        return RESTING_BYTES + state.stored.memory_bytes + table_bytes(state.clusters)
-    return RESTING_BYTES + _state_bytes(state) + table_bytes(state.clusters)
-
-
-def _state_bytes(state: State) -> int:
+def state_bytes(state: State) -> int:
     """Return the memory of a state's counts. O(1)."""
     if state.stored is not None:
         return _PACKED_STATE_BYTES + state.stored.memory_bytes
