@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAMES = [f"model/v{i}" for i in range(24)]
 
@@ -115,6 +118,24 @@ def test_a_server_that_is_added_strands_no_ids(addresses: list[str], asyncio_too
     with Client(addresses[2]) as alone:
         mine = {info.name for info in alone.list_streams(f"new/{asyncio_too}/")}
         assert mine == {name for name in new if owner(name, addresses) == addresses[2]}
+
+
+def test_a_server_that_is_removed_hands_its_ids_over(addresses: list[str], tmp_path: Path) -> None:
+    """An exported stream has its waiting ids: labels of clients without the server meet them."""
+    names = (f"handed/{number}" for number in range(99))
+    name = next(each for each in names if owner(each, addresses) == addresses[2])
+    with Client(addresses) as before:
+        before.stream(name).log("id", 0.5)
+    file = str(tmp_path / "stream.sve")
+    for command in (["export", addresses[2], name, file], ["import", addresses[0], file]):
+        arguments = [sys.executable, "-m", "streameval", "admin", *command]
+        subprocess.run(arguments, check=True, capture_output=True, timeout=60)
+    with Client(addresses[2]) as old:
+        old.delete_stream(name)
+    with Client(addresses[:2]) as after:
+        after.stream(name).label("id", True)
+        after.flush()
+        assert after.stream(name).snapshot().num_cases == 1
 
 
 def test_a_server_that_cannot_be_asked_is_named(
