@@ -85,15 +85,15 @@ class ExpiryIndex(ABC):
     def __len__(self) -> int:
         """How many slots are in use."""
 
-    def schedule(self, slots: SlotArray, due: BucketArray) -> None:
-        """Move distinct slots from their buckets to these. O(n log n)."""
+    def schedule(self, slots: SlotArray, due: BucketArray | int) -> None:
+        """Move distinct slots from their buckets to these, or to one. O(n log n)."""
         if not slots.size:
             return
         self._leave(slots)
         self.due[slots] = due
         compact = slots.astype(np.intc)
-        if due[0] == due[-1] and (due == due[0]).all():
-            self._list(int(due[0]), compact)
+        if isinstance(due, int):
+            self._list(due, compact)
             return
         order = np.argsort(due, kind="stable")
         ordered = due[order]

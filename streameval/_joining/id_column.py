@@ -259,9 +259,12 @@ def _sizes(texts: npt.NDArray[np.uint8]) -> IntArray:
 
 def memory_of(ids: Sequence[bytes]) -> int:
     """Return the memory that ids take, as the allocator rounds it. O(n)."""
-    unit = _ALLOCATION_BYTES
+    lengths = list(map(len, ids))
+    if lengths and lengths.count(lengths[0]) == len(lengths):
+        return len(lengths) * _allocated(lengths[0])
     # Ids have few distinct lengths, so rounding is done for each length, not each id.
-    return sum(
-        count * ((_EMPTY_ID_BYTES + length + unit - 1) // unit * unit)
-        for length, count in Counter(map(len, ids)).items()
-    )
+    return sum(count * _allocated(length) for length, count in Counter(lengths).items())
+
+
+def _allocated(length: int) -> int:
+    return -(-(_EMPTY_ID_BYTES + length) // _ALLOCATION_BYTES) * _ALLOCATION_BYTES

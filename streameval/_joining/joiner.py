@@ -17,13 +17,19 @@ from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
+    ACTS_TWICE,
+    COUNTS,
+    CREATES,
     EARLY_NEGATIVE,
     EARLY_POSITIVE,
     JOIN_COUNTERS,
+    KEEPS,
     LABELLED_NEGATIVE,
     LABELLED_POSITIVE,
     NO_EFFECT,
     PENDING,
+    SCHEDULES,
+    STORES,
     UNKNOWN,
     Due,
     JoinCounts,
@@ -47,10 +53,10 @@ _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
 # Plain integers: looking up a member of an enumeration takes longer than comparing it.
 _TTL_AFTER_EVENT, _TTL_AFTER_NOW = int(Due.TTL_AFTER_EVENT), int(Due.TTL_AFTER_NOW)
-_SCHEDULED = (_TTL_AFTER_EVENT, _TTL_AFTER_NOW, int(Due.RELABEL_TTL_AFTER_NOW))
 _PREDICT, _LABEL_NEGATIVE = int(Op.PREDICT), int(Op.LABEL_NEGATIVE)
 _FULL_NEGATIVE = int(Op.FULL_NEGATIVE)
-_NO_SLOTS = np.empty(0, dtype=np.int64)
+_FIRST_RULES = np.arange(len(Op)) * Rules.STATES
+"""The place of each operation's first rule."""
 
 _IS_LABEL = np.isin(np.arange(len(Op)), range(Op.LABEL_NEGATIVE, Op.RETRACT))
 _HAS_LABEL = np.isin(np.arange(Rules.STATES), range(LABELLED_NEGATIVE, EARLY_POSITIVE + 1))
@@ -156,7 +162,7 @@ class Joiner:
             Whether labels that wait for these predictions came with `at_us`, which is then
             when they became known, instead of now.
         """
-        ops = np.full(len(ids), _PREDICT, dtype=np.uint8)
+        ops = np.zeros(len(ids), dtype=np.uint8)  # Op.PREDICT
         if codes is None:
             codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
         if clusters is not None:
@@ -265,58 +271,71 @@ class Joiner:
         return np.zeros((rows, self.table.codes.shape[1]), dtype=np.uint16)
 
     def _join(self, rows: Operations, now_us: int) -> Effects:
-        parts = [self.advance(now_us)]
+        parts = []
         rounds, rest = split_rounds(rows)
         for distinct in rounds:
-            parts += [self._join_distinct(distinct), self.advance(self.now_us)]
+            parts += [self.advance(now_us), self._join_distinct(distinct)]
         if rest is not None:
-            parts += self._join_in_order(rest)
+            parts += [self.advance(now_us), *self._join_in_order(rest)]
         parts.append(self.settle())
         return Effects.concat(parts)
 
     def _join_distinct(self, rows: Operations) -> Effects:
         """Apply one operation to each of distinct ids, as columns."""
-        ids, ops, scores, event_us, codes, _, at_us = rows
-        table, rules = self.table, self._rules
+        ids, table, rules = rows.ids, self.table, self._rules
         slots = table.find(ids)
         known = slots >= 0
-        all_known = known.all()
-        if all_known:
-            states = table.state[slots]
-        else:
-            states = np.full(len(ids), UNKNOWN, dtype=np.uint8)
-            states[known] = table.state[slots[known]]
+        states = np.empty(len(ids), dtype=np.uint8)
+        states.fill(UNKNOWN)
+        states[known] = table.state[slots[known]]
         if table.units is not None:
             held = np.full(len(ids), WEIGHT_UNITS)
             held[known] = table.units[slots[known]]
-            ops = _without_reweighted(rows, states, held)
-        rule = ops.astype(np.intp) * Rules.STATES + states
-        after = rules.after[rule]
-        self.tally += np.bincount(rules.counter[rule], minlength=self.tally.size)
-
-        new = _NO_SLOTS if all_known else (~known & (after != UNKNOWN)).nonzero()[0]
-        if new.size:
-            all_new = new.size == len(ids)
+            rows = rows._replace(ops=_without_reweighted(rows, states, held))
+        rule = _FIRST_RULES[rows.ops] + states
+        does = rules.does[rule]
+        some, every = int(np.bitwise_or.reduce(does)), int(np.bitwise_and.reduce(does))
+        if some & COUNTS:
+            self.tally += np.bincount(rules.counter[rule], minlength=self.tally.size)
+        if some & CREATES:
+            new = (does & CREATES).nonzero()[0]
+            all_new = every & CREATES
             slots[new] = table.add(ids if all_new else [ids[row] for row in new.tolist()])
-        if at_us is not None:
-            early = (ops == _PREDICT) & _IS_EARLY[states]
-            at_us = np.where(early, table.event_us[slots], at_us)
-        stored = rules.stores[rule].nonzero()[0]
-        if stored.size:
-            at = slots[stored]
-            table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
-            table.event_us[at] = event_us[stored]
-            table.codes[at] = codes[stored]
-        if table.units is not None and rows.units is not None:
+        at_us = self._label_times(rows, slots, states)
+        if some & STORES:
+            self._store(rows, slots, (does & STORES).nonzero()[0])
+        if rows.units is not None:
             first = np.flatnonzero(_SETS_UNITS[rule])
             table.set_units(slots[first], rows.units[first])
-        kinds = (rules.first_effect[rule], rules.second_effect[rule])
-        effects = Effects.concat([self._effects_at(slots, each, at_us) for each in kinds])
-        kept = after != UNKNOWN
+        effects = self._effects_at(slots, rules.first_effect[rule], at_us)
+        if some & ACTS_TWICE:
+            second = self._effects_at(slots, rules.second_effect[rule], at_us)
+            effects = Effects.concat([effects, second])
+        after = rules.after[rule]
+        kept = slice(None) if every & KEEPS else after != UNKNOWN
         table.state[slots[kept]] = after[kept]
-        self._schedule(slots, rules.due[rule])
-        table.drop(slots[known & ~kept])
+        for due, bit in SCHEDULES.items():
+            if some & bit:
+                self._schedule(slots if every & bit else slots[(does & bit) != 0], due)
+        if not every & KEEPS:
+            table.drop(slots[known & (after == UNKNOWN)])
         return effects
+
+    def _store(self, rows: Operations, slots: SlotArray, stored: IntArray) -> None:
+        """Store the columns of some rows at their slots."""
+        table, at = self.table, slots[stored]
+        table.score[at] = rows.scores[stored] + 0.0  # -0.0 is 0.0
+        table.event_us[at] = rows.event_us[stored]
+        table.codes[at] = rows.codes[stored]
+
+    def _label_times(
+        self, rows: Operations, slots: SlotArray, states: KindArray
+    ) -> IntArray | None:
+        """Return when the label of each row became known, before rows are stored."""
+        if rows.at_us is None:
+            return None
+        early = (rows.ops == _PREDICT) & _IS_EARLY[states]
+        return np.where(early, self.table.event_us[slots], rows.at_us)
 
     def _join_in_order(self, rows: Operations) -> Iterator[Effects]:
         """Apply operations one by one, in order; ids may repeat."""
@@ -424,7 +443,8 @@ class Joiner:
             at_us = None if at_us is None else at_us[rows]
         table = self.table
         if at_us is None:
-            at_us = np.full(slots.size, self.now_us, dtype=np.int64)
+            at_us = np.empty(slots.size, dtype=np.int64)
+            at_us.fill(self.now_us)
         return Effects(
             kinds,
             table.event_us[slots],
@@ -434,19 +454,17 @@ class Joiner:
             units=None if table.units is None else unless_one(table.units[slots]),
         )
 
-    def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
-        rows = np.bincount(dues, minlength=len(Due)).tolist()
-        for due in _SCHEDULED:
-            if not rows[due]:
-                continue
-            chosen = slots if rows[due] == slots.size else slots[dues == due]
-            if due == _TTL_AFTER_EVENT:
-                due_us = self.table.event_us[chosen] + self.settings.ttl_us
-                buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), LAST_BUCKET)
-                buckets = buckets.astype(np.uint32)
-            else:
-                buckets = np.full(chosen.size, self._due_bucket(due, 0), dtype=np.uint32)
-            self.table.schedule(chosen, buckets)
+    def _schedule(self, slots: SlotArray, due: int) -> None:
+        if due != _TTL_AFTER_EVENT:
+            self.table.schedule(slots, self._due_bucket(due, 0))
+            return
+        event_us = self.table.event_us[slots]
+        if np.count_nonzero(event_us == event_us[0]) == event_us.size:
+            self.table.schedule(slots, self._due_bucket(due, int(event_us[0])))
+            return
+        due_us = event_us + self.settings.ttl_us
+        buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), LAST_BUCKET)
+        self.table.schedule(slots, buckets.astype(np.uint32))
 
     def _due_bucket(self, due: int, event_us: int) -> int:
         settings = self.settings

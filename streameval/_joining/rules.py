@@ -26,7 +26,6 @@ from streameval._common.result import Result
 from streameval._time.effects import Effect
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray
     from streameval._time.effects import KindArray
 
 PENDING, LABELLED_NEGATIVE, LABELLED_POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
@@ -35,6 +34,10 @@ prediction, or not in the table. All numbers but `UNKNOWN` are written to disk."
 
 NO_EFFECT = 255
 """Stands for "no effect" in columns of `Effect`."""
+
+KEEPS, CREATES, STORES, COUNTS, ACTS_TWICE = 1, 2, 4, 8, 16
+"""Bits of what a rule does: the id is in the table afterwards, and was not before; its columns
+are stored; a counter counts; it has two effects."""
 
 _BUCKETS_PER_TTL = 128
 _SECOND_US = 1_000_000
@@ -60,6 +63,10 @@ class Due(enum.IntEnum):
     TTL_AFTER_EVENT = 1
     TTL_AFTER_NOW = 2
     RELABEL_TTL_AFTER_NOW = 3
+
+
+SCHEDULES = {int(due): 16 << due for due in Due if due != Due.UNCHANGED}
+"""The bit of a rule that sets when its id falls due, by how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,8 @@ class Rules:
     due: KindArray = field(init=False)
     counter: KindArray = field(init=False)
     """An index into `JOIN_COUNTERS`, or its length for none."""
-    stores: BoolArray = field(init=False)
+    does: KindArray = field(init=False)
+    """The bits of what each does: a batch skips what none of its rows does."""
 
     @classmethod
     @lru_cache(maxsize=16)
@@ -195,10 +203,22 @@ class Rules:
             "second_effect": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
             "due": [rule.due for rule in rows],
             "counter": [(*JOIN_COUNTERS, None).index(rule.counter) for rule in rows],
+            "does": [_does(rule, place % self.STATES) for place, rule in enumerate(rows)],
         }
         for name, column in columns.items():
             object.__setattr__(self, name, np.array(column, dtype=np.uint8))
-        object.__setattr__(self, "stores", np.array([rule.stores for rule in rows]))
+
+
+def _does(rule: Rule, state: int) -> int:
+    keeps = rule.after != UNKNOWN
+    return (
+        KEEPS * keeps
+        | CREATES * (keeps and state == UNKNOWN)
+        | STORES * rule.stores
+        | COUNTS * (rule.counter is not None)
+        | ACTS_TWICE * (len(rule.effects) > 1)
+        | SCHEDULES.get(rule.due, 0)
+    )
 
 
 def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:

@@ -219,13 +219,15 @@ class JoinTable(ExpiryIndex):
         if self._dropped:
             self._purge(_MAX_PURGED_IDS_PER_NEW_ID * count)
         again = min(count, len(self._free))
-        cut = len(self._free) - again
-        reused = np.array(self._free[cut:], dtype=np.int64)
-        del self._free[cut:]
         fresh = np.arange(self._num_slots, self._num_slots + count - again, dtype=np.int64)
         self._num_slots += count - again
         if self._num_slots > self.state.size:
             self._grow(_capacity_for(self._num_slots))
+        if not again:
+            return fresh
+        cut = len(self._free) - again
+        reused = np.array(self._free[cut:], dtype=np.int64)
+        del self._free[cut:]
         return np.concatenate((reused, fresh))
 
     def _grow(self, capacity: int) -> None:

@@ -45,6 +45,9 @@ class Applier:
     must_count : bool
         Whether to count what streams have deferred once the queue is empty: the committing
         thread sets it when the memory left is too small, the applying thread clears it.
+    replays : bool
+        Whether a replay is under way, in which nothing reads the engine's memory: most streams
+        are measured once, at its end.
     copied_checkpoint : Checkpoint or None
         The checkpoint that is to be written next.
     """
@@ -62,6 +65,7 @@ class Applier:
         self._has_checkpoints = checkpoints
         self.applied_revision = engine.revision
         self.must_count = False
+        self.replays = False
         self._queue: deque[Entry] = deque()
         self._pushed_rows = 0
         self._applied_rows = 0
@@ -118,7 +122,7 @@ class Applier:
             chunk.append(entry)
             rows += _cost(entry)
         failpoint("apply.before")
-        engine.apply(chunk)
+        engine.apply(chunk, measured=not self.replays)
         failpoint("apply.after")
         self.applied_revision = engine.revision
         self._applied_rows += rows

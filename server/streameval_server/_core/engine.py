@@ -62,7 +62,7 @@ HELD_PART = "held"
 _HELD = struct.Struct("<q")
 
 _MAX_UNMEASURED_ROWS = 16_384
-"""Rows that are applied before the memory of their streams is measured."""
+"""Rows of a stream that are applied before its memory is measured, and its counts merged."""
 
 _MAX_IDLE_STREAMS = 8
 """Streams that are counted, or of which a pane is packed, in one piece of idle time."""
@@ -100,6 +100,8 @@ class Engine:
         self._kept_ids = 0
         # These refer to streams by name, so a deleted stream is freed at once.
         self._sizes: dict[str, tuple[int, int]] = {}
+        # Rows that were applied since the last measurement.
+        self._touched: dict[str, int] = {}
         self.expired_early: dict[str, int] = {}
         self._agenda: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
@@ -151,32 +153,32 @@ class Engine:
 
     # -- applying
 
-    def apply(self, entries: Sequence[Entry]) -> None:
+    def apply(self, entries: Sequence[Entry], *, measured: bool = True) -> None:
         """Apply entries in order; each must carry the revision after the one before.
 
         The result does not depend on how entries are grouped into calls.
         O(rows log rows), amortised and including `merge`: rows are buffered and counted
-        when there are many of them or when a query reads the stream.
+        when there are many of them or when a query reads the stream. Unless `measured`, the
+        caller calls `measure` before anything reads the memory.
         """
         self.merge()
-        touched: dict[str, None] = {}
-        rows = 0
+        touched = self._touched
         for entry in entries:
             if entry.revision != self.revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
             due_us = self._time.due_before(entry)
             if due_us >= self.due_us:
-                self._update_sizes(touched)
                 while self.pass_time(due_us, _UNLIMITED):
                     pass
             if entry.kind == Kind.RELEASE:
                 self.marks.restart_idle(entry.received_us)
             state = self._apply_entry(entry, due_us)
+            rows = 0 if entry.rows is None else entry.rows.size
             if state is not None:
-                touched[entry.stream] = None
+                touched[entry.stream] = touched.get(entry.stream, 0) + rows
                 self._schedule(entry.stream, state)
             for pair in self.pairs.apply(entry, due_us, self._streams):
-                touched[pair.info.key] = None
+                touched.setdefault(pair.info.key, 0)
                 self._schedule(pair.info.key, pair)
             self.marks.record(
                 entry.producer,
@@ -190,12 +192,11 @@ class Engine:
             )
             self._time.record(entry)
             self._reached = (entry.revision, due_us)
-            rows += 0 if entry.rows is None else entry.rows.size
-            if rows >= _MAX_UNMEASURED_ROWS:
-                # Other threads compare the memory with its limit meanwhile.
-                rows = 0
-                self._update_sizes(touched)
-        self._update_sizes(touched)
+            if touched.get(entry.stream, 0) >= _MAX_UNMEASURED_ROWS:
+                # Its counts are to be merged, and other threads compare the memory with its limit.
+                self.measure()
+        if measured:
+            self.measure()
 
     def _apply_entry(self, entry: Entry, due_us: int) -> StreamState | None:
         """Apply an entry; return the stream that changed."""
@@ -251,13 +252,13 @@ class Engine:
         state = self._streams[entry.stream] = StreamState(info, self._limits, due_us)
         return state
 
-    def _update_sizes(self, touched: dict[str, None]) -> None:
-        """Measure the streams that changed and still exist."""
+    def measure(self) -> None:
+        """Measure the streams that changed since the last call and still exist. O(streams)."""
+        touched, self._touched = self._touched, {}
         for name in touched:
             state = self._streams.get(name) or self.pairs.get(name)
             if state is not None:
                 self._measure(name, state)
-        touched.clear()
 
     @property
     def has_collected(self) -> bool:

@@ -222,18 +222,22 @@ class MergeRows:
 
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
+BY_ID = (PredictionRows, LabelRows, RetractionRows)
+"""The rows that are joined by id."""
 
 
 def event_column(event_us: EventTimes, size: int, received_us: int) -> IntArray:
     """Return the event time of each of `size` rows; by default they happened on arrival."""
     if event_us is None or isinstance(event_us, int):
-        return np.full(size, received_us if event_us is None else event_us, dtype=np.int64)
+        column = np.empty(size, dtype=np.int64)
+        column.fill(received_us if event_us is None else event_us)
+        return column
     return event_us
 
 
 def is_by_id(rows: Rows | None) -> bool:
     """Return whether rows are joined by id: predictions, labels, retractions. O(1)."""
-    return isinstance(rows, PredictionRows | LabelRows | RetractionRows)
+    return isinstance(rows, BY_ID)
 
 
 def is_plain(rows: Rows | None) -> bool:

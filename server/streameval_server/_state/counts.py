@@ -179,7 +179,7 @@ class StreamCounts:
         """Collect what the joiner did; if it removes cases, count everything at once."""
         if not len(effects):
             return
-        if REMOVES[effects.kinds].any():
+        if np.count_nonzero(REMOVES[effects.kinds]):
             self.count()
             self._empty_table()
             self._count_effects(effects)

@@ -99,7 +99,9 @@ class TrackedTable(JoinTable):
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Find slots, and mark them as changed: a caller that finds an id may change it."""
         slots = super().find(ids)
-        self._changed[slots[slots >= 0]] = True
+        known = slots[slots >= 0]
+        if known.size:
+            self._changed[known] = True
         if self.links:
             self.last_found = (ids, slots)
         return slots

@@ -441,7 +441,7 @@ class PairJoiner:
     def _schedule_all(self, slots: SlotArray, due_us: int) -> None:
         """Let all of these slots fall due at one time."""
         bucket = min(max(due_us // self.bucket_us, 0), LAST_BUCKET)
-        self.ids.table.schedule(slots, np.full(slots.size, bucket, dtype=np.uint32))
+        self.ids.table.schedule(slots, bucket)
 
     def _schedule(self, slots: SlotArray, due_us: IntArray) -> None:
         if slots.size:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streameval.kernel import CLUSTER_ROW_BYTES, PIECE_BYTES, TABLE_BYTES
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
@@ -117,7 +119,10 @@ def span_of(event_us: EventTimes) -> tuple[int, int]:
     """Return the first and the last of event times; 0 stands for none. O(n)."""
     if event_us is None or isinstance(event_us, int):
         return event_us or 0, event_us or 0
-    return (int(event_us.min()), int(event_us.max())) if event_us.size else (0, 0)
+    if not event_us.size:
+        return 0, 0
+    # In small batches the methods of an array take twice as long.
+    return int(np.minimum.reduce(event_us)), int(np.maximum.reduce(event_us))
 
 
 def panes_in(first_us: int, last_us: int, width_us: int) -> int:

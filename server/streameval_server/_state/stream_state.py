@@ -13,6 +13,7 @@ import numpy as np
 
 from streameval.kernel import UnsortedCases, groups_of, unless_one
 from streameval_server._model.rows import (
+    BY_ID,
     CaseRows,
     LabelRows,
     MergeRows,
@@ -202,7 +203,7 @@ class StreamState:
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         if self.joins is None:
             self.joins = Joins(self.info.settings)
-        assert isinstance(rows, PredictionRows | LabelRows | RetractionRows)
+        assert isinstance(rows, BY_ID)
         now_us = received_us
         source_us = None if isinstance(rows, RetractionRows) else rows.source_us
         if source_us is not None:

@@ -71,6 +71,17 @@ def test_a_tick_is_an_entry():
     assert coverage(again).expired == 1
 
 
+def test_a_start_knows_what_its_streams_take():
+    """Memory and ids are measured at the end of a replay."""
+    storage = MemoryStorage()
+    core = open_core(storage, Limits())
+    sent(core, NOW, predictions=predictions(["a", "b", "c"]))
+    sent(core, NOW, labels=pb.Labels(ids=["d"], positives=[True]))
+    again = open_core(storage, Limits()).engine
+    assert again.kept_ids == core.engine.kept_ids == 4
+    assert again.memory_bytes >= again.stream_bytes("s") == core.engine.stream_bytes("s") > 0
+
+
 def test_a_shorter_retention_holds_at_once():
     """It does not need a next entry."""
     core = open_core(MemoryStorage(), Limits())
