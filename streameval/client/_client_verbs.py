@@ -23,7 +23,7 @@ from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.decode import read_comparison
 from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection
-from streameval.v1 import query_pb2
+from streameval.v1 import query_pb2, stream_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,9 +221,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         InvalidInputError, InvalidRequestError
             When the name is invalid, or settings contradict each other.
         """
-        connection = self._servers.for_stream(name)
-        response = await connection.ask(calls.create_stream(name, settings))
-        connection.record_revision(response.revision)
+        call = calls.create_stream(name, settings)
+        response = await self._servers.for_stream(name).change(call)
         return read(response.stream, StreamInfo)
 
     @verb
@@ -247,9 +246,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         InvalidInputError, InvalidRequestError
             When settings contradict each other.
         """
-        connection = self._servers.for_stream(name)
-        response = await connection.ask(calls.update_stream(name, settings))
-        connection.record_revision(response.revision)
+        call = calls.update_stream(name, settings)
+        response = await self._servers.for_stream(name).change(call)
         return read(response.stream, StreamInfo)
 
     @verb
@@ -269,7 +267,10 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
 
         A stream that is on several servers is listed once for each.
         """
-        found = await self._servers.ask_pages_of_all(lambda: calls.list_streams(prefix))
+        pages = await self._servers.ask_pages_of_all(
+            lambda: calls.all_pages(stream_pb2.ListStreamsRequest(prefix=prefix))
+        )
+        found = [read(each, StreamInfo) for page in pages for each in page.streams]
         return sorted(found, key=lambda info: info.name)
 
     @verb
@@ -335,9 +336,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no stream of that name.
         """
-        connection = self._servers.for_stream(name)
-        response = await connection.ask(calls.delete_stream(name))
-        connection.record_revision(response.revision)
+        request = stream_pb2.DeleteStreamRequest(name=name, request_id=calls.new_request_id())
+        await self._servers.for_stream(name).change(calls.Call(request))
 
     # -- alarms ------------------------------------------------------------------
 

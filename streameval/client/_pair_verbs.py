@@ -64,12 +64,12 @@ class PairVerbs(Generic[C]):
         InvalidInputError, InvalidRequestError
             When an argument is invalid, or the streams are on different servers.
         """
-        connection = self._connection_of(a, b)
         request = pair_pb2.CreatePairRequest(request_id=new_request_id())
         request.pair.a, request.pair.b = a, b
         set_settings(request.pair.settings, NewPairSettings.__annotations__, settings)
-        response: pair_pb2.CreatePairResponse = await connection.ask(Call(request))
-        connection.record_revision(response.revision)
+        response: pair_pb2.CreatePairResponse = await self._connection_of(a, b).change(
+            Call(request)
+        )
         return pairs.read_pair(response.pair)
 
     @verb
@@ -103,10 +103,8 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such pair.
         """
-        connection = self._connection_of(a, b)
         request = pair_pb2.DeletePairRequest(a=a, b=b, request_id=new_request_id())
-        response: pair_pb2.DeletePairResponse = await connection.ask(Call(request))
-        connection.record_revision(response.revision)
+        await self._connection_of(a, b).change(Call(request))
 
     @verb
     async def compare_pair(

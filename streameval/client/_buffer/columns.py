@@ -7,7 +7,7 @@ the column of times. Stamps become times when a batch is numbered.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -46,34 +46,6 @@ _ROW_BYTES = {
 """The most bytes of a row in each column of numbers."""
 _MAX_JOINED_MISSES = 1 << 61
 """Half of the largest count that the server accepts: larger misses are not joined."""
-
-
-class Rows(Protocol):
-    """Rows of one kind for one stream. Immutable."""
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream."""
-
-    @property
-    def size(self) -> int:
-        """The number of rows."""
-
-    @property
-    def wire_bytes(self) -> int:
-        """An upper bound of the encoded size as a batch."""
-
-    def cut(self, rows: int) -> tuple[Rows, Rows | None]:
-        """Return the first `rows` rows (at least one), and the rest."""
-
-    def chunks(self, rows: int) -> Iterator[Rows]:
-        """Yield chunks of `rows` rows."""
-
-    def split(self, max_rows: int, max_bytes: int) -> tuple[Rows, Rows | None]:
-        """Return the rows that fit into one batch (at least one), and the rest."""
-
-    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return the rows as a batch, with stamps converted to times. Deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,6 +292,10 @@ class MissRows:
         assert times is None or isinstance(times, int)
         misses = encode_misses(self.positives, self.negatives, times, self.segments)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)
+
+
+Rows = Columns | MissRows
+"""Rows of one kind for one stream. Immutable."""
 
 
 def coalesce_cases(pieces: Sequence[CaseRows | MissRows]) -> Sequence[Rows]:

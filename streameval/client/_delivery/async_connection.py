@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.client._delivery.client_settings import ClientSettings
-    from streameval.client._delivery.merge_upload import Upload
     from streameval.client._wire.async_transport import AsyncTransport
     from streameval.client._wire.calls import Call
     from streameval.client._wire.transport import Transport
-    from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
 
@@ -50,6 +48,7 @@ class AsyncConnection(BaseConnection):
     """
 
     transport: AsyncTransport
+    worker: AsyncWorker
 
     def __init__(self, transport: AsyncTransport, settings: ClientSettings) -> None:
         super().__init__(transport, settings)
@@ -68,21 +67,10 @@ class AsyncConnection(BaseConnection):
         self._asking: Transport | None = None
         _open.add(self)
 
-    async def ask(self, call: Call[A]) -> A:
-        return await self.transport.ask(call, self.settings.timeout_s)
-
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         if self._asking is None:
             self._asking = self.transport.blocking()
         return self._asking.ask(call, timeout_s)
-
-    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
-        return await self.worker.flush(timeout_s, stall_s)
-
-    async def _send_merge(
-        self, upload: Upload, timeout_s: float | None
-    ) -> ingest_pb2.MergeResponse:
-        return await self.transport.merge(upload.requests(), timeout_s)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

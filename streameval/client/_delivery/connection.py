@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import Call, PagedCall
     from streameval.client._wire.transport import Transport
-    from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -109,6 +108,11 @@ def run_blocking(coroutine: Coroutine[Any, Any, A]) -> A:
     raise RuntimeError("the coroutine of a blocking verb suspended")
 
 
+async def _settled(result: Any) -> Any:
+    """Return the result of a blocking call as it is, and wait for an asynchronous one's."""
+    return await result if hasattr(result, "__await__") else result
+
+
 class BaseConnection:
     """Base of the connections of both kinds of clients.
 
@@ -119,6 +123,7 @@ class BaseConnection:
     settings : ClientSettings
     buffer : Buffer
     delivery : Delivery
+    worker : Worker or AsyncWorker
     lock : context manager
         Guards the delivery.
     spool : Path or None
@@ -127,6 +132,7 @@ class BaseConnection:
 
     buffer: Buffer
     delivery: Delivery
+    worker: Any
     lock: AbstractContextManager[Any]
     spool: Path | None = None
 
@@ -153,7 +159,15 @@ class BaseConnection:
 
     async def ask(self, call: Call[A]) -> A:
         """Make a call; return its result."""
-        raise NotImplementedError
+        result: A = await _settled(self.transport.ask(call, self.settings.timeout_s))
+        return result
+
+    async def change(self, call: Call[A]) -> A:
+        """Make a call that changes something; queries wait for its revision. Return its result."""
+        response: Any = await self.ask(call)
+        self.record_revision(response.revision)
+        changed: A = response
+        return changed
 
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         """Make a short call and block the calling thread meanwhile; return its result."""
@@ -175,7 +189,7 @@ class BaseConnection:
         while True:
             left = None if deadline is None else deadline - time.monotonic()
             try:
-                response = await self._send_merge(upload, left)
+                response = await _settled(self.transport.merge(upload.requests(), left))
             except ClientError as error:
                 pause_s = upload.pause_s(error, left)
                 if pause_s is None:
@@ -183,11 +197,11 @@ class BaseConnection:
                 await self.pause(pause_s)
                 continue
             self.record_revision(response.revision)
-            return response.revision
+            return int(response.revision)
 
     async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
         """Wait until all rows added so far are settled; see `Worker.flush`."""
-        raise NotImplementedError
+        return int(await _settled(self.worker.flush(timeout_s, stall_s)))
 
     async def close(self, timeout_s: float | None) -> None:
         """Flush and stop; raise what the flush raises after everything is closed."""
@@ -208,11 +222,6 @@ class BaseConnection:
         except ClientError as error:
             _log.warning("streameval client of %s: %s", self.address, error)
 
-    async def _send_merge(
-        self, upload: Upload, timeout_s: float | None
-    ) -> ingest_pb2.MergeResponse:
-        raise NotImplementedError
-
     async def pause(self, seconds: float) -> None:
         """Wait before a call is repeated."""
         raise NotImplementedError
@@ -232,6 +241,7 @@ class Connection(BaseConnection):
     """
 
     transport: Transport
+    worker: Worker
 
     def __init__(self, transport: Transport, settings: ClientSettings) -> None:
         super().__init__(transport, settings)
@@ -255,19 +265,8 @@ class Connection(BaseConnection):
         _started.add(self)
         return True
 
-    async def ask(self, call: Call[A]) -> A:
-        return self.transport.ask(call, self.settings.timeout_s)
-
     def ask_now(self, call: Call[A], timeout_s: float) -> A:
         return self.transport.ask(call, timeout_s)
-
-    async def flush(self, timeout_s: float | None, stall_s: float | None = None) -> int:
-        return self.worker.flush(timeout_s, stall_s)
-
-    async def _send_merge(
-        self, upload: Upload, timeout_s: float | None
-    ) -> ingest_pb2.MergeResponse:
-        return self.transport.merge(upload.requests(), timeout_s)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -9,6 +9,7 @@ thread's worker holds its own lock around each call, the event loop needs none.
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import random
 import shlex
@@ -322,19 +323,15 @@ class _LossReport:
     """The counters of lost rows as of the last report, so that each loss is reported once."""
 
     def __init__(self) -> None:
-        self._refused = self._batches = self._dropped = self._lost = 0
+        self._reported = (0, 0, 0, 0)
 
     def take_new(self, sender: Sender, buffer: Buffer) -> RowsLostError | None:
         """Return what was refused, dropped or lost since the last call; None if nothing was."""
-        refused = sender.refused_rows - self._refused
-        batches = sender.refused_batches - self._batches
-        dropped = buffer.dropped - self._dropped
-        lost = sender.lost_rows - self._lost
+        now = (sender.refused_rows, sender.refused_batches, buffer.dropped, sender.lost_rows)
+        refused, batches, dropped, lost = map(operator.sub, now, self._reported)
         if not (refused or dropped or lost):
             return None
-        self._lost = sender.lost_rows
-        self._refused, self._batches = sender.refused_rows, sender.refused_batches
-        self._dropped = buffer.dropped
+        self._reported = now
         refusals = tuple(sender.refusals)[-batches:] if batches else ()
         parts = []
         if lost:

@@ -193,18 +193,6 @@ def get_stream(name: str) -> Call[StreamInfo]:
     return Call(request, lambda response: read(response.stream, StreamInfo))
 
 
-def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
-    """Return the calls for the list of streams, page by page."""
-    request = stream_pb2.ListStreamsRequest(prefix=prefix)
-    pages = yield from all_pages(request)
-    return [read(each, StreamInfo) for page in pages for each in page.streams]
-
-
-def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
-    """Return the call that deletes a stream."""
-    return Call(stream_pb2.DeleteStreamRequest(name=name, request_id=new_request_id()))
-
-
 def new_request_id() -> str:
     """Return the id of a change, with which gRPC may send it again."""
     return str(uuid.uuid4())

@@ -56,8 +56,6 @@ class Credentials:
     is_encrypted : bool
     has_files : bool
         Whether certificates or keys are in files, which can change.
-    fixed_metadata : tuple or None
-        What `metadata` returns, if it is the same for each call.
 
     Raises
     ------
@@ -98,7 +96,6 @@ class Credentials:
         self._channel_credentials = channel
         self._pems = pems
         self.has_files = any(pem is not None and not isinstance(pem, bytes) for pem in pems)
-        self.fixed_metadata = None if callable(token) else self.metadata()
         self._signature = self._file_signature()
         self._contents = self._read_contents()  # refuses unreadable files at once
 

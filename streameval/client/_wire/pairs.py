@@ -14,17 +14,9 @@ from streameval.client._wire.pair_answers import (
     PairCoverage,
     PairInfo,
     PairSettings,
-    PairVerdict,
 )
 from streameval.client._wire.reader import becomes, label, read, reads
 from streameval.v1 import pair_pb2
-
-_VERDICTS: dict[int, PairVerdict] = {
-    pair_pb2.PAIR_VERDICT_A_BETTER: "a_better",
-    pair_pb2.PAIR_VERDICT_B_BETTER: "b_better",
-    pair_pb2.PAIR_VERDICT_NOT_DECIDED: "not_decided",
-    pair_pb2.PAIR_VERDICT_TOO_EARLY: "too_early",
-}
 
 
 def read_pair(message: pair_pb2.Pair) -> PairInfo:
@@ -61,6 +53,7 @@ def read_comparison(
     segments: tuple[PairComparison, ...] = (),
 ) -> PairComparison:
     difference = read_interval(message.difference)
+    verdict = label(pair_pb2.PairVerdict.DESCRIPTOR, message.verdict).lower()
     refusal = label(pair_pb2.PairRefusal.DESCRIPTOR, message.refusal)
     looks = Interval(
         *read_limits(message.anytime), level, "normal-mixture", difference.estimate, anytime=True
@@ -80,7 +73,7 @@ def read_comparison(
         reason=refusal if message.refusal else None,
         design_effect=difference.design_effect,
         names=(message.a, message.b),
-        verdict=_VERDICTS.get(message.verdict, "no_answer"),
+        verdict=verdict if message.verdict else "no_answer",
         looks=looks,
         segments=segments,
     )

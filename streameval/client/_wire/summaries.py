@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 _PAGE_SIZE: Final = 1_000
 
 ChangeReference = Literal["alarms", "window before"]
-_REFERENCES: dict[int, ChangeReference] = {
-    overview_pb2.CHANGE_REFERENCE_ALARMS: "alarms",
-    overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE: "window before",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -149,33 +145,27 @@ def rank_streams(
     )
     if window is not None:
         request.last.CopyFrom(duration(window, field="window"))
-    return _pages(request, math.inf if limit is None else limit)
-
-
-def list_summaries(**arguments: Any) -> PagedCall[list[StreamSummary]]:
-    """Return the calls for the summaries alone; takes the arguments of `rank_streams`."""
-    return _summaries(rank_streams(**arguments))
-
-
-def _summaries(pages: PagedCall[RankedStreams]) -> PagedCall[list[StreamSummary]]:
-    return (yield from pages).summaries
-
-
-def _pages(
-    request: overview_pb2.ListStreamSummariesRequest, limit: float
-) -> PagedCall[RankedStreams]:
+    most = math.inf if limit is None else limit
     found: list[StreamSummary] = []
     while True:
-        request.page_size = int(min(limit - len(found), _PAGE_SIZE))
+        request.page_size = int(min(most - len(found), _PAGE_SIZE))
         response: overview_pb2.ListStreamSummariesResponse = yield Call(request)
         found += map(_read_summary, response.summaries)
-        if not response.next_page_token or len(found) >= limit:
+        if not response.next_page_token or len(found) >= most:
             return read(response, RankedStreams, summaries=found)
         request.page_token = response.next_page_token
 
 
+def list_summaries(**arguments: Any) -> PagedCall[list[StreamSummary]]:
+    """Return the calls for the summaries alone; takes the arguments of `rank_streams`."""
+    ranked = yield from rank_streams(**arguments)
+    return ranked.summaries
+
+
 def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
     change, alarm = message.change, message.alarm
+    reference = label(overview_pb2.ChangeReference.DESCRIPTOR, change.compared_with)
+    reference = reference.lower().replace("_", " ")
     state = label(alarm_pb2.AlarmState.DESCRIPTOR, alarm.state).lower()
     newest = read_span(message.newest_pane)[1] if message.HasField("newest_pane") else None
     projected_at = message.projected_time.ToDatetime(UTC)
@@ -184,7 +174,7 @@ def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
         StreamSummary,
         snapshot=_snapshot(message),
         change=_comparison(message.revision, change) if message.HasField("change") else None,
-        compared_with=_REFERENCES.get(change.compared_with),
+        compared_with=reference if change.compared_with else None,
         evident=change.evident,
         no_change=change.reason,
         alarm_state=state if alarm.state else None,

@@ -96,8 +96,7 @@ class BaseTransport(Generic[C]):
     @property
     def metadata(self) -> Metadata:
         """The metadata of each call: the token."""
-        fixed = self._credentials.fixed_metadata
-        return self._credentials.metadata() if fixed is None else fixed
+        return self._credentials.metadata()
 
     def _options(self, timeout_s: float | None) -> dict[str, Any]:
         """Return what each call is made with.
@@ -145,10 +144,6 @@ class BaseTransport(Generic[C]):
         if self._closed and (failure.code == "CANCELLED" or failure.reason == CONNECTION_CUT):
             return ClosedError("the client is closed")
         return failure
-
-    def record_answer(self) -> None:
-        """Record that the server has answered."""
-        self._has_answered = True
 
     @property
     def ingest_stub(self) -> Any:
