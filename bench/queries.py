@@ -25,8 +25,8 @@ from streameval._counts.merge import merge_states
 from streameval._time.coverage import CoverageCell
 from streameval._time.effects import Effect
 from streameval._time.window import Window
-from streameval.v1 import query_pb2, types_pb2
-from streameval_server._model.stream_info import StreamCounters, StreamInfo
+from streameval.v1 import query_pb2, stream_pb2, types_pb2
+from streameval_server._model.stream_info import StreamInfo
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.selection import Last, Selection
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
@@ -81,7 +81,7 @@ def view(
         for at, pane, of_pane in zip(range(first, NOW, MINUTE), counts, covered, strict=True)
     )
     frozen = FrozenStream({0: (counts[0], COVERAGE)}, panes, {})
-    return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
+    return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, stream_pb2.StreamCounters())
 
 
 def encoded_snapshot(answers: QueryEngine, name: str) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
+from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.stream_info import StreamCounters
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
@@ -70,7 +70,7 @@ class View:
         self.revision = revision
         self.now_us = now_us
         self.alarms = None
-        self.counters = StreamCounters()
+        self.counters = stream_pb2.StreamCounters()
         self.info = Info(stream, now_us - 40 * DAY, 1, settings)
         self.grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), now_us)
         named = {None, *(("country", e.country) for e in events)}

@@ -11,7 +11,7 @@ from streameval.v1 import alarm_pb2, mark_pb2, stream_pb2
 from streameval_server._grpc.alarm_methods import AlarmMethods
 from streameval_server._grpc.mark_methods import MarkMethods
 from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
-from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
+from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._model.errors import RequestError, no_stream
 from streameval_server._model.names import check_stream_name
 from streameval_server._security.access import current_access
@@ -175,7 +175,7 @@ class StreamService:
         with runtime.calls.call():
             view = await runtime.answer(("stream", name), lambda: runtime.view(name))
         stream = info_message(view.info)
-        stream.counters.CopyFrom(counters_message(view.counters))
+        stream.counters.CopyFrom(view.counters)
         return stream_pb2.GetStreamResponse(
             stream=stream,
             revision=view.revision,

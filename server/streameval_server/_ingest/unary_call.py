@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -16,7 +15,7 @@ from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
 from streameval_server._model.request_ids import RequestMark, request_mark
-from streameval_server._model.stream_info import StreamCounters, StreamInfo
+from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import (
     StreamSettings,
     check,
@@ -314,8 +313,3 @@ def info_message(info: StreamInfo) -> stream_pb2.Stream:
         create_revision=info.create_revision,
         settings=info.settings.to_message(),
     )
-
-
-def counters_message(counters: StreamCounters) -> stream_pb2.StreamCounters:
-    """Return a stream's counters as a message."""
-    return stream_pb2.StreamCounters(**asdict(counters))

@@ -1,4 +1,4 @@
-"""A stream's description and counters, without its counts of cases."""
+"""A stream's description, without its counts of cases."""
 
 from __future__ import annotations
 
@@ -26,36 +26,3 @@ class StreamInfo:
     create_us: int
     create_revision: int
     settings: StreamSettings = DEFAULTS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCounters:
-    """How much a stream keeps, and how many rows had no effect; as the message of that name.
-
-    Attributes
-    ----------
-    duplicate_predictions, duplicate_labels, relabelled, unknown_retractions : int
-    retracted_early_labels, expired_early, forgotten_early : int
-        As in the library's `JoinCounts`.
-    other_values : int
-        Rows whose segment value has no slice of its own and shares the one for others.
-    beyond_retention : int
-        Rows that were added to no pane because theirs was past the retention.
-    kept_ids : int
-    panes : int
-        Panes of the whole stream and of its slices.
-    state_bytes : int
-    """
-
-    duplicate_predictions: int = 0
-    duplicate_labels: int = 0
-    relabelled: int = 0
-    unknown_retractions: int = 0
-    retracted_early_labels: int = 0
-    expired_early: int = 0
-    forgotten_early: int = 0
-    other_values: int = 0
-    beyond_retention: int = 0
-    kept_ids: int = 0
-    panes: int = 0
-    state_bytes: int = 0

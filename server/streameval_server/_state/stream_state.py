@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import UnsortedCases, groups_of, unless_one
+from streameval.v1 import stream_pb2
 from streameval_server._model.rows import (
     BY_ID,
     CaseRows,
@@ -23,7 +24,6 @@ from streameval_server._model.rows import (
     event_column,
     weighed_after,
 )
-from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
     from streameval_server._model.rows import Rows
+    from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.segments import SegmentColumns
     from streameval_server._state.views import FrozenStream
@@ -419,13 +420,13 @@ class StreamState:
             self._names = self.segments.names()
         return self.counts.frozen(self._names)
 
-    def _counters(self) -> StreamCounters:
+    def _counters(self) -> stream_pb2.StreamCounters:
         self.counts.flush()
         joined = {}
         if self.joins is not None:
             joined = asdict(self.joins.joiner.counts)
             del joined["beyond_retention"]
-        return StreamCounters(
+        return stream_pb2.StreamCounters(
             **joined,
             other_values=self.segments.overflowed,
             beyond_retention=self.counts.beyond_retention,

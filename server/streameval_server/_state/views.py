@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from streameval import Alarm
     from streameval.kernel import CodeArray, FloatArray, IdColumn, IntArray
+    from streameval.v1 import stream_pb2
     from streameval_server._model.mark import Mark
-    from streameval_server._model.stream_info import StreamCounters, StreamInfo
+    from streameval_server._model.stream_info import StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays
 
 
@@ -237,7 +238,7 @@ class StreamView:
     now_us : int
         The log's time, in microseconds since 1970.
     counts : FrozenStream
-    counters : StreamCounters
+    counters : StreamCounters message
         What the stream keeps, and which rows had no effect.
     alarms : AlarmsView or None
         The stream's detector; None where no alarms are declared.
@@ -249,7 +250,7 @@ class StreamView:
     revision: int
     now_us: int
     counts: FrozenStream
-    counters: StreamCounters
+    counters: stream_pb2.StreamCounters
     alarms: AlarmsView | None = None
     marks: tuple[Mark, ...] = ()
 
