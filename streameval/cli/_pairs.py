@@ -185,7 +185,7 @@ def _row(info: PairInfo) -> tuple[str, ...]:
     return (
         info.a,
         info.b,
-        f"{info.created_at:%Y-%m-%d %H:%M}",
+        f"{info.create_time:%Y-%m-%d %H:%M}",
         format_span(settings.pane),
         format_span(settings.retention),
         format_span(settings.label_ttl),
@@ -200,7 +200,7 @@ def _print(info: PairInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(info.to_dict())
         return
-    say(f"{info.a} and {info.b}, since {info.created_at:%Y-%m-%d %H:%M:%S} UTC")
+    say(f"{info.a} and {info.b}, since {info.create_time:%Y-%m-%d %H:%M:%S} UTC")
     print_values(_grouped(asdict(info.settings)))
     if info.counters is not None:
         out.print("so far", style="dim")

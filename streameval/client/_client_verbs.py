@@ -11,19 +11,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._time.times import to_us
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.routing import check_addresses
 from streameval.client._delivery.servers import Servers
 from streameval.client._delivery.spool import checked_spool
 from streameval.client._pair_verbs import PairVerbs
 from streameval.client._stream_verbs import StreamVerbs
-from streameval.client._wire import alarms, calls, marks, summaries
+from streameval.client._wire import alarms, calls, summaries
 from streameval.client._wire.answers import StreamInfo
+from streameval.client._wire.calls import Call, all_pages, new_request_id, set_prevalence
 from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.decode import read_comparison
+from streameval.client._wire.marks import StreamMark
 from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection
-from streameval.v1 import query_pb2, stream_pb2
+from streameval.v1 import alarm_pb2, mark_pb2, query_pb2, stream_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
     from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.alarms import AlarmStatus, StreamAlarm
     from streameval.client._wire.answers import StreamComparison
-    from streameval.client._wire.marks import StreamMark
     from streameval.client._wire.selection import Window
     from streameval.client._wire.settings import ChangedSettings, NewSettings
     from streameval.client._wire.summaries import StreamSummary
@@ -161,8 +165,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
             metric=metric,
             level=level,
         )
-        calls.set_prevalence(request, prevalence, default="common")
-        return await connection.ask(calls.Call(request, read_comparison))
+        set_prevalence(request, prevalence, default="common")
+        return await connection.ask(Call(request, read_comparison))
 
     @verb
     async def evaluator(
@@ -268,7 +272,7 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         A stream that is on several servers is listed once for each.
         """
         pages = await self._servers.ask_pages_of_all(
-            lambda: calls.all_pages(stream_pb2.ListStreamsRequest(prefix=prefix))
+            lambda: all_pages(stream_pb2.ListStreamsRequest(prefix=prefix))
         )
         found = [read(each, StreamInfo) for page in pages for each in page.streams]
         return sorted(found, key=lambda info: info.name)
@@ -336,8 +340,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no stream of that name.
         """
-        request = stream_pb2.DeleteStreamRequest(name=name, request_id=calls.new_request_id())
-        await self._servers.for_stream(name).change(calls.Call(request))
+        request = stream_pb2.DeleteStreamRequest(name=name, request_id=new_request_id())
+        await self._servers.for_stream(name).change(Call(request))
 
     # -- alarms ------------------------------------------------------------------
 
@@ -351,9 +355,10 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         open_only : bool
             Only streams with an open alarm, and only those alarms.
         """
-        found = await self._servers.ask_pages_of_all(
-            lambda: alarms.list_alarms("", prefix, open_only=open_only)
+        pages = await self._servers.ask_pages_of_all(
+            lambda: all_pages(alarm_pb2.ListAlarmsRequest(prefix=prefix, open_only=open_only))
         )
+        found = [alarms.read_status(each) for page in pages for each in page.statuses]
         return sorted(found, key=lambda status: status.stream)
 
     @verb
@@ -365,9 +370,11 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no stream of that name.
         """
-        connection = self._servers.for_stream(name)
-        found = await connection.ask_pages(alarms.list_alarms(name, "", open_only=False))
-        return found[0] if found else None
+        request = alarm_pb2.ListAlarmsRequest(stream=name, page_size=1)
+        response: alarm_pb2.ListAlarmsResponse = await self._servers.for_stream(name).ask(
+            Call(request)
+        )
+        return alarms.read_status(response.statuses[0]) if response.statuses else None
 
     @verb
     async def acknowledge_alarm(self, name: str, number: int) -> StreamAlarm:
@@ -380,7 +387,10 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no such stream, or no such alarm.
         """
-        return await self._servers.for_stream(name).ask(alarms.acknowledge_alarm(name, number))
+        _check_number(number, "an alarm's")
+        request = alarm_pb2.AcknowledgeAlarmRequest(stream=name, number=number)
+        call = Call(request, lambda response: alarms.read_alarm(response.alarm))
+        return await self._servers.for_stream(name).ask(call)
 
     # -- marks -------------------------------------------------------------------
 
@@ -405,7 +415,11 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         InvalidRequestError
             When the text is no such line.
         """
-        return await self._servers.for_stream(name).ask(marks.create_mark(name, text, at))
+        request = mark_pb2.CreateMarkRequest(stream=name, text=text)
+        if at is not None:
+            request.time.FromMicroseconds(to_us(at, field="at"))
+        call = Call(request, lambda response: read(response.mark, StreamMark))
+        return await self._servers.for_stream(name).ask(call)
 
     @verb
     async def list_marks(
@@ -418,7 +432,15 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no stream of that name.
         """
-        return await self._servers.for_stream(name).ask(marks.list_marks(name, start, end))
+        request = mark_pb2.ListMarksRequest(stream=name)
+        if start is not None:
+            request.start_time.FromMicroseconds(to_us(start, field="start"))
+        if end is not None:
+            request.end_time.FromMicroseconds(to_us(end, field="end"))
+        response: mark_pb2.ListMarksResponse = await self._servers.for_stream(name).ask(
+            Call(request)
+        )
+        return [read(each, StreamMark) for each in response.marks]
 
     @verb
     async def delete_mark(self, name: str, number: int) -> None:
@@ -429,7 +451,9 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         NotFoundError
             When there is no such stream, or no such mark.
         """
-        await self._servers.for_stream(name).ask(marks.delete_mark(name, number))
+        _check_number(number, "a mark's")
+        request = mark_pb2.DeleteMarkRequest(stream=name, number=number)
+        await self._servers.for_stream(name).ask(Call(request))
 
     # -- the whole client --------------------------------------------------------
 
@@ -489,3 +513,9 @@ def _selection_of(side: Selection | StreamVerbs[Any] | str) -> Selection:
     if isinstance(side, Selection):
         return side
     return side.select() if isinstance(side, StreamVerbs) else Selection(stream=side)
+
+
+def _check_number(number: object, whose: str) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**32:
+        message = f"number must be {whose} number, got {shown(number)}"
+        raise InvalidInputError(message, field="number")

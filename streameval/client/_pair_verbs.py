@@ -11,6 +11,8 @@ from streameval.client._buffer.checks import check_stream_name
 from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._wire import pairs
 from streameval.client._wire.calls import Call, all_pages, new_request_id, set_prevalence
+from streameval.client._wire.pair_answers import PairInfo
+from streameval.client._wire.reader import read
 from streameval.client._wire.selection import Selection, duration, time_range
 from streameval.client._wire.settings import NewPairSettings, set_settings
 from streameval.v1 import pair_pb2
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from streameval.client._delivery.servers import Servers
-    from streameval.client._wire.pair_answers import PairComparison, PairInfo
+    from streameval.client._wire.pair_answers import PairComparison
     from streameval.client._wire.selection import Window
     from streameval.v1 import types_pb2
 
@@ -70,7 +72,7 @@ class PairVerbs(Generic[C]):
         response: pair_pb2.CreatePairResponse = await self._connection_of(a, b).change(
             Call(request)
         )
-        return pairs.read_pair(response.pair)
+        return read(response.pair, PairInfo)
 
     @verb
     async def get_pair(self, a: str, b: str) -> PairInfo:
@@ -82,7 +84,7 @@ class PairVerbs(Generic[C]):
             When there is no such pair.
         """
         request = pair_pb2.GetPairRequest(a=a, b=b)
-        call = Call(request, lambda response: pairs.read_pair(response.pair))
+        call = Call(request, lambda response: read(response.pair, PairInfo))
         return await self._connection_of(a, b).ask(call)
 
     @verb
@@ -91,7 +93,7 @@ class PairVerbs(Generic[C]):
         pages = await self._servers.ask_pages_of_all(
             lambda: all_pages(pair_pb2.ListPairsRequest(stream=stream))
         )
-        found = [pairs.read_pair(each) for page in pages for each in page.pairs]
+        found = [read(each, PairInfo) for page in pages for each in page.pairs]
         return sorted(found, key=lambda pair: (pair.a, pair.b))
 
     @verb

@@ -1,4 +1,4 @@
-"""The calls for alarms, and their answers as objects."""
+"""Detectors and their alarms, and how they are read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal
 
-from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
-from streameval._common.values import shown
 from streameval._drift.alarm import Alarm, DriftedSegment
 from streameval._drift.change import LEVEL
 from streameval._uncertainty.interval import Interval
 from streameval.client._wire.answers import plain_values
-from streameval.client._wire.calls import Call, PagedCall, all_pages
 from streameval.client._wire.reader import read, reads
 from streameval.v1 import alarm_pb2
 
@@ -88,24 +85,9 @@ class AlarmStatus(Result):
         return plain_values(self)
 
 
-def list_alarms(stream: str, prefix: str, *, open_only: bool) -> PagedCall[list[AlarmStatus]]:
-    """Return the calls for the detectors of one stream or of all, page by page."""
-    request = alarm_pb2.ListAlarmsRequest(stream=stream, prefix=prefix, open_only=open_only)
-    pages = yield from all_pages(request)
-    return [_read_status(each) for page in pages for each in page.statuses]
-
-
-def acknowledge_alarm(stream: str, number: int) -> Call[StreamAlarm]:
-    """Return the call that acknowledges an alarm."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**32:
-        message = f"number must be an alarm's number, got {shown(number)}"
-        raise InvalidInputError(message, field="number")
-    request = alarm_pb2.AcknowledgeAlarmRequest(stream=stream, number=number)
-    return Call(request, lambda response: _read_alarm(response.alarm))
-
-
 @reads(alarm_pb2.Alarm)
-def _read_alarm(message: alarm_pb2.Alarm) -> StreamAlarm:
+def read_alarm(message: alarm_pb2.Alarm) -> StreamAlarm:
+    """Return an alarm."""
     limits = message.since_limits
     return read(
         message,
@@ -125,6 +107,7 @@ def _segment(message: alarm_pb2.DriftedSegment) -> DriftedSegment:
     return DriftedSegment(f"{message.segment.key}={message.segment.value}", message.e_value)
 
 
-def _read_status(message: alarm_pb2.AlarmStatus) -> AlarmStatus:
+def read_status(message: alarm_pb2.AlarmStatus) -> AlarmStatus:
+    """Return a stream's detector."""
     evidence = {each.watch: each.share for each in message.evidence}
     return read(message, AlarmStatus, evidence=evidence)

@@ -264,22 +264,18 @@ class StreamLabelSample(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold; infinite limits are None."""
-        return {
-            "revision": self.revision,
-            "window": _plain(self.window),
-            "metric": self.metric,
+        values = plain_values(self)
+        probabilities = values.pop("label_probabilities")
+        return values | {
             "size": self.size,
-            "seed": self.seed,
-            "is_proportional": self.is_proportional,
             "bands": [
                 {**_plain_band(band), "label_probability": band.label_probability}
                 for band in self.bands
             ],
             "ids": [
                 {"id": id_, "label_probability": probability}
-                for id_, probability in zip(self.ids, self.label_probabilities, strict=True)
+                for id_, probability in zip(self.ids, probabilities, strict=True)
             ],
-            "warnings": list(self.warnings),
         }
 
 
@@ -341,27 +337,16 @@ class StreamReliability(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold; no limits are None."""
-        intervals = {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.name in Place.CALIBRATION.names()
-        }
-        return {
-            "revision": self.revision,
-            "resolution": self.resolution,
+        values = plain_values(self)
+        del values["table"], values["limits"]
+        intervals = {name: values.pop(name) for name in Place.CALIBRATION.names()}
+        return values | {
             "bins": [{name: plain(value) for name, value in row.items()} for row in self.to_rows()],
-            "level": self.level,
-            "expected_positives": self.expected_positives,
-            "observed_positives": self.observed_positives,
-            **{name: plain(interval.estimate) for name, interval in intervals.items()},
+            **{name: each["estimate"] for name, each in intervals.items()},
             "intervals": {
-                name: {"lower": plain(interval.lower), "upper": plain(interval.upper)}
-                for name, interval in intervals.items()
+                name: {limit: each[limit] for limit in ("lower", "upper")}
+                for name, each in intervals.items()
             },
-            "brier_score": plain(self.brier_score),
-            "window": _plain(self.window),
-            "coverage": _plain(self.coverage),
-            "warnings": list(self.warnings),
         }
 
 

@@ -100,9 +100,9 @@ class PairInfo(Result):
     ----------
     a, b : str
         The streams; a is the champion as a rule.
-    created_at : datetime
+    create_time : datetime
         By the server's clock: what was predicted before is not counted.
-    created_revision : int
+    create_revision : int
     settings : PairSettings
     counters : PairCounters or None
         Only of `get_pair`.
@@ -110,8 +110,8 @@ class PairInfo(Result):
 
     a: str
     b: str
-    created_at: datetime
-    created_revision: int
+    create_time: datetime
+    create_revision: int
     settings: PairSettings
     counters: PairCounters | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC
 
 from streameval._uncertainty.interval import Interval
 from streameval.client._wire.decode import read_interval, read_limits
@@ -12,21 +11,10 @@ from streameval.client._wire.pair_answers import (
     PairComparison,
     PairCounters,
     PairCoverage,
-    PairInfo,
     PairSettings,
 )
 from streameval.client._wire.reader import becomes, label, read, reads
 from streameval.v1 import pair_pb2
-
-
-def read_pair(message: pair_pb2.Pair) -> PairInfo:
-    """Return a pair's description."""
-    return read(
-        message,
-        PairInfo,
-        created_at=message.create_time.ToDatetime(UTC),
-        created_revision=message.create_revision,
-    )
 
 
 @reads(pair_pb2.PairSettings)

@@ -133,7 +133,7 @@ def test_pairs_are_made_listed_and_deleted(served) -> None:
         "prevalence",
         "label_ttl",
     }
-    assert (made.a, made.b, made.created_at) == ("m/1", "m/2", NOON)
+    assert (made.a, made.b, made.create_time) == ("m/1", "m/2", NOON)
     assert (made.settings.label_ttl, made.settings.prevalence) == (timedelta(days=1), 0.02)
     service.known.insert(0, pair("z/1", "z/2"))
     assert [(each.a, each.b) for each in client.list_pairs()] == [
