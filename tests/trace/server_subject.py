@@ -14,7 +14,7 @@ from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import settings_in
 from streameval_server._core.recovery import open_core
 from streameval_server._grpc.pair_service import info_message as pair_info_message
-from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
+from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import Code, RequestError
@@ -238,7 +238,7 @@ class ServerSubject:
         view = self._view(stream)
         found = {
             "stream": info_message(view.info),
-            "counters": counters_message(view.counters),
+            "counters": view.counters,
             "annotations": [(each.number, each.time_us, each.text) for each in view.marks],
             "segments": {
                 key: view.segments(key) for key in sorted(view.info.settings.segment_keys)
