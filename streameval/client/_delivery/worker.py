@@ -1,7 +1,7 @@
 """The thread that moves a sender's messages; a thread that adds rows never waits for it.
 
 The worker's thread connects, reads answers and waits before it connects again.
-gRPC's own thread pulls the requests from `_Requests`, which waits for rows, for
+gRPC's own thread pulls the requests from `Worker._requests`, which waits for rows, for
 room in the window or for the end of the connection.
 
 Two locks, taken in this order: the worker's, which guards the sender, then the
@@ -23,6 +23,8 @@ from streameval.client._wire.rpc_errors import from_rpc_error, unanswered
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streameval.client._delivery.client_settings import ClientSettings
     from streameval.client._delivery.delivery import Delivery
     from streameval.client._wire.transport import Transport
@@ -56,6 +58,8 @@ class Worker:
         self._timeout_s = settings.timeout_s
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
+        self._stream = 0  # the number of the present stream, or of the next one
+        self._is_unanswered = False
         self._thread: threading.Thread | None = None
         self._call: grpc.RpcContext | None = None
 
@@ -97,25 +101,39 @@ class Worker:
 
     # --- Called by gRPC's thread ----------------------------------------------------------------
 
-    def next_message(self, requests: _Requests) -> ingest_pb2.IngestRequest | None:
+    def _requests(
+        self, stream: int, opening: ingest_pb2.IngestRequest
+    ) -> Iterator[ingest_pb2.IngestRequest]:
+        """Yield the requests of one Ingest stream until it is over."""
+        yield opening
+        while not self._is_over(stream):
+            message = self._next_message(stream)
+            if message is not None:
+                yield message
+            else:
+                self.buffer.wait(
+                    lambda: self._is_over(stream) or not self._sender.starved,
+                    linger_s=self.linger_s,
+                )
+
+    def _next_message(self, stream: int) -> ingest_pb2.IngestRequest | None:
         """Wait for room in the window; return the next batch, None without rows or at the end."""
         with self.lock:
-            while not requests.is_over:
+            while not self._is_over(stream):
                 message = self._delivery.next_message()
                 if message is not None or self._sender.starved:
                     return message
                 left_s = self._delivery.answer_left_s(time.monotonic(), self._timeout_s)
                 if left_s is not None and left_s <= 0 and self._call is not None:
-                    requests.unanswered = True
+                    self._is_unanswered = True
                     self._call.cancel()
                     break
                 self._changed.wait(left_s)
         return None
 
-    @property
-    def is_starved(self) -> bool:
-        """Whether the sender has room in its window but no rows."""
-        return self._sender.starved
+    def _is_over(self, stream: int) -> bool:
+        """Whether a stream has ended, or the worker is stopping."""
+        return self.stopping or self._stream != stream
 
     # --- The worker's thread --------------------------------------------------------------------
 
@@ -143,14 +161,17 @@ class Worker:
         with self.lock:
             if self.stopping:
                 return None
-            requests = _Requests(self, self._delivery.open(time.monotonic()))
+            self._stream += 1
+            self._is_unanswered = False
+            stream = self._stream
+            requests = self._requests(stream, self._delivery.open(time.monotonic()))
         try:
             try:
                 transport = self._transport
                 call = transport.ingest_stub.Ingest(requests, metadata=transport.metadata)
             except RuntimeError:
                 # A process that is ending starts no thread (Python 3.12), and gRPC needs one.
-                return self._send_without_stream(requests)
+                return self._send_without_stream(stream)
             self._call = call
             for response in call:
                 with self.lock:
@@ -160,12 +181,12 @@ class Worker:
                 if not is_open:
                     return self._sender.error
         except grpc.RpcError as error:
-            return unanswered(self._timeout_s) if requests.unanswered else from_rpc_error(error)
+            return unanswered(self._timeout_s) if self._is_unanswered else from_rpc_error(error)
         except ClientError as error:
             return error
         finally:
             with self.lock:
-                requests.ended = True
+                self._stream += 1
                 self._changed.notify_all()
                 ended, self._call = self._call, None
             self.buffer.wake()
@@ -173,13 +194,13 @@ class Worker:
                 ended.cancel()
         return UnavailableError("the server ended the stream")
 
-    def _send_without_stream(self, requests: _Requests) -> ClientError:
+    def _send_without_stream(self, stream: int) -> ClientError:
         """Send each batch by a unary call, for which gRPC needs no thread."""
         self._transport.abandon()
         sender = self._sender
         with self.lock:
             self._delivery.receive(ingest_pb2.IngestResponse(resume=sender.expected_resume()))
-        while (message := self.next_message(requests)) is not None:
+        while (message := self._next_message(stream)) is not None:
             answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
             with self.lock:
                 self._delivery.receive(answer)
@@ -198,35 +219,3 @@ class Worker:
         with self.lock:
             left = self._sender.retry_at - time.monotonic()
             self._changed.wait_for(lambda: self.stopping, max(0.0, left))
-
-
-class _Requests:
-    """The requests of one Ingest stream, which gRPC's thread iterates over."""
-
-    def __init__(self, worker: Worker, opening: ingest_pb2.IngestRequest) -> None:
-        self.ended = self.unanswered = False
-        self._worker = worker
-        self._opening: ingest_pb2.IngestRequest | None = opening
-
-    def __iter__(self) -> _Requests:
-        return self
-
-    def __next__(self) -> ingest_pb2.IngestRequest:
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            return opening
-        worker = self._worker
-        while not self.is_over:
-            message = worker.next_message(self)
-            if message is not None:
-                return message
-            worker.buffer.wait(self._must_look_again, linger_s=worker.linger_s)
-        raise StopIteration
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the connection has ended, or the worker is stopping."""
-        return self.ended or self._worker.stopping
-
-    def _must_look_again(self) -> bool:
-        return self.is_over or not self._worker.is_starved

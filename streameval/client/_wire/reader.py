@@ -12,6 +12,7 @@ import math
 from dataclasses import fields
 from datetime import UTC, timedelta
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def read(message: Message, kind: Callable[..., A], **given: Any) -> A:
     return kind(**{name: get(message) for name, get in getters}, **given)
 
 
+@cache
 def label(enum: EnumDescriptor, number: int) -> str:
     """Return the name of a value without the enumeration's prefix; "UNKNOWN" of a newer server."""
     prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
@@ -75,13 +77,13 @@ def _getters(
 
 
 def _getter(field: FieldDescriptor, *, may_lack: bool) -> Callable[[Message], Any]:
-    name, convert = field.name, _converter(field, may_lack=may_lack)
+    name, get, convert = field.name, attrgetter(field.name), _converter(field, may_lack=may_lack)
     if field.is_repeated:
-        return lambda message: tuple(map(convert, getattr(message, name)))
+        return lambda message: tuple(map(convert, get(message)))
     if not field.has_presence or (field.message_type is not None and not may_lack):
-        return lambda message: convert(getattr(message, name))
+        return get if convert is _same else lambda message: convert(get(message))
     absent = None if may_lack else math.nan
-    return lambda message: convert(getattr(message, name)) if message.HasField(name) else absent
+    return lambda message: convert(get(message)) if message.HasField(name) else absent
 
 
 def _converter(field: FieldDescriptor, *, may_lack: bool) -> Callable[[Any], Any]:
