@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from streameval.client import StreamSettings
+from streameval.client._wire.answers import plain_values
+from streameval.client._wire.decode import read_comparison
 from streameval.client._wire.reader import label, read
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 
@@ -53,3 +56,15 @@ def test_a_value_of_a_newer_server_is_unknown_and_not_taken_for_another() -> Non
     assert str(settings.orphans) == "unknown"
     assert label(types_pb2.UndefinedReason.DESCRIPTOR, 3) == "NO_NEGATIVES"
     assert label(types_pb2.UndefinedReason.DESCRIPTOR, 99) == "UNKNOWN"
+
+
+def test_a_comparison_of_sides_with_delays_is_json() -> None:
+    """As `streameval compare --json` prints it: delays are seconds, and nan is None."""
+    response = query_pb2.CompareStreamsResponse()
+    delay = response.coverage_a.delays.add(quantile=0.5).delay
+    delay.FromMicroseconds(1_500_000)
+    found = json.loads(json.dumps(plain_values(read_comparison(response)), allow_nan=False))
+
+    assert found["coverage_a"]["delays"] == {"0.5": 1.5}
+    assert found["coverage_b"] is None
+    assert found["p_value"] is None
