@@ -65,6 +65,23 @@ def partial_auc_roc_value(
     InvalidInputError
         A limit out of its range, or both limits.
     """
+    max_fpr, min_recall = _checked_region(max_fpr, min_recall)
+    if groups.P == 0 or groups.N == 0:
+        return math.nan
+    if max_fpr is not None and max_fpr < 1:
+        area_of, lost_of, width = _up_to_fpr, _lost_up_to_fpr, max_fpr
+    elif min_recall:
+        area_of, lost_of, width = _from_recall, _lost_from_recall, 1 - min_recall
+    else:
+        return auc_roc_value(groups)
+    area = area_of(groups, width)
+    return _standardized(area, lost_of(groups, width), width) if standardize else area
+
+
+def _checked_region(
+    max_fpr: float | None, min_recall: float | None
+) -> tuple[float | None, float | None]:
+    """Return the limits as numbers, or refuse them."""
     if max_fpr is not None and min_recall is not None:
         message = "give max_fpr or min_recall, not both: they limit different regions"
         raise InvalidInputError(message, field="min_recall")
@@ -76,20 +93,7 @@ def partial_auc_roc_value(
     if min_recall is not None and not 0 <= min_recall < 1:
         message = f"min_recall must be in [0, 1), got {min_recall}"
         raise InvalidInputError(message, field="min_recall")
-    if groups.P == 0 or groups.N == 0:
-        return math.nan
-    if max_fpr is not None and max_fpr < 1:
-        area = _up_to_fpr(groups, max_fpr)
-        if standardize:
-            return _standardized(area, _lost_up_to_fpr(groups, max_fpr), max_fpr)
-    elif min_recall:
-        width = 1 - min_recall
-        area = _from_recall(groups, width)
-        if standardize:
-            return _standardized(area, _lost_from_recall(groups, width), width)
-    else:
-        return auc_roc_value(groups)
-    return area
+    return max_fpr, min_recall
 
 
 def _standardized(area: float, lost: float, width: float) -> float:
@@ -104,9 +108,9 @@ def _standardized(area: float, lost: float, width: float) -> float:
     return value if value < 3 / 4 else 1 - lost / scale
 
 
-def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
+def _up_to_fpr(groups: Groups, width: float) -> float:
     """Integrate TPR over FPR from 0: each group adds p to TP at every higher FP."""
-    limit = max_fpr * groups.N
+    limit = width * groups.N
     begun = groups.fp < limit
     p, n, fp = groups.p[begun], groups.n[begun], groups.fp[begun]
     inside = np.minimum(limit - fp, n)  # the part of a tie below the limit
@@ -126,9 +130,9 @@ def _from_recall(groups: Groups, width: float) -> float:
     return dot(inside, above) / groups.P / groups.N
 
 
-def _lost_up_to_fpr(groups: Groups, max_fpr: float) -> float:
+def _lost_up_to_fpr(groups: Groups, width: float) -> float:
     """Integrate 1 - TPR over FPR from 0: each positive loses the FPR at which it is reached."""
-    limit = max_fpr * groups.N
+    limit = width * groups.N
     p, n, fp = groups.p, groups.n, np.minimum(groups.fp, limit)
     inside = np.minimum(limit - fp, n)  # the part of a tie below the limit
     reached = np.divide(inside, n, out=np.ones(n.size), where=n > 0)

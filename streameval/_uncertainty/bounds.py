@@ -142,25 +142,22 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
         message = f"bounds of {name} need a {missing}: bounds({name!r}, {missing}=10)"
         raise InvalidInputError(message, field=missing)
     arguments = {**arguments, **metric.arguments}
-    rule = metric.bounds
+    highest = view if view.resolution is None else _reordered(view, positives_first)
+    lower = _least_of(view, metric, metric.bounds.worst, arguments)
+    upper = value_of_view(highest, metric, **arguments)
+    # A part of an area rounds like the whole area, a difference like its terms.
+    is_part = any(arguments.get(name) for name in ("max_fpr", "min_recall"))
+    scale = 1.0 if is_part or metric.bounds.is_difference else 0.0
+    return _widened(lower, metric, -1, scale), _widened(upper, metric, 1, scale)
 
-    def at(order: View) -> Any:
-        return value_of_view(order, metric, **arguments)
 
-    if view.resolution is None:
-        lowest = highest = at(view)
-    else:
-        highest = at(_reordered(view, positives_first))
-        if rule.worst is WorstOrder.ANY:
-            lowest = at(view)
-        elif rule.worst is WorstOrder.NEGATIVES_FIRST:
-            lowest = at(_reordered(view, negatives_first))
-        else:  # one by one, which only average precision is
-            lowest = _least_average_precision(view, **arguments)
-    scale = 0.0
-    if arguments.get("max_fpr") or arguments.get("min_recall") or rule.is_difference:
-        scale = 1.0  # a part of an area rounds like the whole area, a difference like its terms
-    return _widened(lowest, metric, -1, scale), _widened(highest, metric, 1, scale)
+def _least_of(view: View, metric: Metric, worst: WorstOrder, arguments: dict[str, Any]) -> Any:
+    """Return the value at the order of the cells' cases that is worst for the metric."""
+    if view.resolution is not None and worst is WorstOrder.ONE_BY_ONE:
+        return _least_average_precision(view, **arguments)  # no other metric has this order
+    if view.resolution is not None and worst is WorstOrder.NEGATIVES_FIRST:
+        view = _reordered(view, negatives_first)
+    return value_of_view(view, metric, **arguments)
 
 
 def rounding_bounds(name: str, value: float) -> tuple[float, float]:

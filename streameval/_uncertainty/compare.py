@@ -162,8 +162,8 @@ def compare(
         the part with those.
     metric : str
         A metric that the table of metrics gives an interval: an area such as "auc_roc",
-        "prevalence", with a `threshold` a metric such as "recall", with costs
-        "expected_cost"; none of probabilities.
+        "prevalence", with a `threshold` a metric such as "recall", with costs what errors
+        cost; none of probabilities.
     level : float
         Nominal coverage of the interval.
     prevalence : float, "common" or "own"
@@ -344,9 +344,7 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
     """Return the largest alpha whose interval holds 0; computes some eight intervals.
 
     The limit on the side of 0 moves to the difference as alpha grows, about in proportion to
-    the normal quantile z of alpha. So the z at which it crosses 0 is bracketed, and found by
-    inverse quadratic interpolation with bisection where that is not safe (Chandrupatla 1997,
-    Advances in Engineering Software 28:145).
+    the normal quantile z of alpha. So the z at which it crosses 0 is found, and returned as alpha.
     """
     side = 0 if difference > 0 else 1
 
@@ -363,12 +361,24 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
         return 1.0
     if at_high > 0:
         return MIN_P_VALUE
+    z = _crossing(beyond, (0.0, at_low), (_MAX_Z, at_high))
+    return max(math.erfc(z / _ROOT_2), MIN_P_VALUE)
+
+
+def _crossing(
+    function: Callable[[float], float], above: tuple[float, float], below: tuple[float, float]
+) -> float:
+    """Return where a function crosses 0, just beyond, between two points with their values.
+
+    The crossing is bracketed, and found by inverse quadratic interpolation with bisection where
+    that is not safe (Chandrupatla 1997, Advances in Engineering Software 28:145).
+    """
     # The crossing lies between `a`, the newest, and `b`; `c` is the point before.
-    a, at_a, b, at_b = 0.0, at_low, _MAX_Z, at_high
+    (a, at_a), (b, at_b) = above, below
     share = at_a / (at_a - at_b)
     while True:
         z = a + share * (b - a)
-        at_z = beyond(z)
+        at_z = function(z)
         if (at_z > 0) == (at_a > 0):
             c, at_c = a, at_a
         else:
@@ -376,7 +386,7 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
         a, at_a = z, at_z
         least = _Z_TOLERANCE / 2 / abs(b - a)
         if least > 0.5:
-            return max(math.erfc((a if at_a <= 0 else b) / _ROOT_2), MIN_P_VALUE)
+            return a if at_a <= 0 else b
         xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
         share = 0.5
         if phi**2 < xi and (1 - phi) ** 2 < 1 - xi:

@@ -77,7 +77,7 @@ class UncertaintyQueries(BoundsQueries):
         metric : str
             A metric that the table of metrics gives an interval: an area such as
             "auc_roc", "prevalence", with a `threshold` a metric such as "recall", with
-            costs "expected_cost", of probabilities "calibration_error". Another name is
+            costs what errors cost, of probabilities "calibration_error". Another name is
             refused with the list of all. A hull and a
             maximum over thresholds have no interval: they are chosen on the data that
             they are scored on, so they are biased estimates for new data, and no

@@ -97,6 +97,11 @@ class PairCells:
         return len(self.counts)
 
     @property
+    def only_adds(self) -> bool:
+        """Whether it adds cases that weigh 1, and removes none. O(n)."""
+        return self.weights is None and not (self.counts < 1).any()
+
+    @property
     def total(self) -> int:
         """The number of cases."""
         return int(self.counts.sum())
@@ -159,9 +164,6 @@ def summed(parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
     InvalidInputError
         When it removes a case that was not added, unless `is_signed` keeps the entry.
     """
-    has_weights = any(part.weights is not None for part in parts)
-    if has_weights:
-        parts = [part.weighted() for part in parts]
     a, b, counts = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "counts")
     )
@@ -170,23 +172,31 @@ def summed(parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
     first = np.ones(len(a), dtype=np.bool_)
     first[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     starts = np.flatnonzero(first)
-    counts = np.add.reduceat(counts, starts) if len(starts) else counts
-    kept = counts != 0 if is_signed else counts > 0
-    possible = counts >= 0
-    weights = None
-    if has_weights:
-        columns = zip(*(part.weights for part in parts if part.weights is not None))
-        weights = PairWeights(*(np.concatenate(column)[order] for column in columns))
-        if len(starts):
-            weights = weights.summed(starts)
-        if is_signed:
-            kept |= weights.are_left()
-        possible &= (weights.units > 0) == kept
-        if weights.same(PairWeights.of_counts(counts)):
-            weights = None
-    if not is_signed and not possible.all():
-        raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
+    if len(starts):
+        counts = np.add.reduceat(counts, starts)
+    weights = _summed_weights(parts, order, starts, counts)
+    if is_signed:
+        kept = counts != 0 if weights is None else (counts != 0) | weights.are_left()
+    else:
+        kept = counts > 0
+        units = counts if weights is None else weights.units
+        if (counts < 0).any() or ((units > 0) != kept).any():
+            raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
     starts = starts[kept]
     if weights is not None:
         weights = weights.rows(np.flatnonzero(kept))
     return PairCells(a[starts], b[starts], counts[kept], weights)
+
+
+def _summed_weights(
+    parts: Sequence[PairCells], order: IntArray, starts: IntArray, counts: IntArray
+) -> PairWeights | None:
+    """Return the sums of weights; None where all cases of the `counts` weigh 1. O(n)."""
+    if all(part.weights is None for part in parts):
+        return None
+    each = (part.weighted().weights for part in parts)
+    columns = zip(*(weights for weights in each if weights is not None))
+    sums = PairWeights(*(np.concatenate(column)[order] for column in columns))
+    if len(starts):
+        sums = sums.summed(starts)
+    return None if sums.same(PairWeights.of_counts(counts)) else sums

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 from streameval._common.errors import InvalidInputError
 from streameval._counts.run import Run
-from streameval._uncertainty.pair_cells import PairCells
+from streameval._uncertainty.pair_cells import PairCells, summed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,15 +71,18 @@ class PairCuts:
         return replace(cells, a=self.a.cut(cells.a), b=self.b.cut(cells.b))
 
     def summed(self, parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
-        """Return the sum of signed counts without weights, in cells. O(n log K + K^2).
+        """Return the sum of signed counts, in cells. O(n log K + K^2), O(n log n) of weights.
 
-        As `pair_cells.summed` of the cut parts, but counted by cell instead of sorted.
+        As `pair_cells.summed` of the cut parts; without weights they are counted by cell
+        instead of sorted.
 
         Raises
         ------
         InvalidInputError
             When it removes a case that was not added, unless `is_signed` keeps the entry.
         """
+        if any(part.weights is not None for part in parts):
+            return summed([self.cut(part) for part in parts], is_signed=is_signed)
         columns = self.b.middles.size
         table = np.zeros(self.a.middles.size * columns)
         for part in parts:

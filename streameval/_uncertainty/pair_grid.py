@@ -52,6 +52,11 @@ class PairGrid:
         groups = 0 if self.groups is None else self.groups.nbytes
         return self.negatives.nbytes + self.positives.nbytes + groups
 
+    @property
+    def num_entries(self) -> int:
+        """The entries of the class that has more."""
+        return max(len(self.negatives), len(self.positives))
+
     def counted(self) -> PairGrid:
         """Return the grid without negative entries. O(n)."""
         groups = None if self.groups is None else self.groups.counted()
@@ -85,19 +90,16 @@ class PairGrid:
         known = [grid.cuts for grid in grids if grid.cuts is not None]
         if not known and max_cells is not None and _is_surely_above(grids, max_cells):
             return _summed(grids, _cuts_of(grids, max_cells, thresholds))
-        cuts = known[0] if known and all(known[0].same(each) for each in known) else None
-        has_cuts = is_signed and bool(known)
-        total = _summed(grids, cuts, is_signed=has_cuts)
-        if not (len(total.negatives) or len(total.positives)):
+        cuts, is_agreed = _agreed(known)
+        is_signed &= bool(known)
+        total = _summed(grids, cuts, is_signed=is_signed)
+        if not total.num_entries:
             return replace(PairGrid(), groups=total.groups)
-        if max_cells is None:
+        # Cells with different cuts are cut again.
+        if max_cells is None or (is_agreed and total.num_entries <= max_cells):
             return total
-        # Cells with different cuts have to be cut again.
-        is_refitted = bool(known) and cuts is None
-        if is_refitted or max(len(total.negatives), len(total.positives)) > max_cells:
-            cuts = _cuts_of((total,), max_cells, thresholds)
-            return _summed((total,), cuts, is_signed=has_cuts)
-        return total
+        cuts = _cuts_of((total,), max_cells, thresholds)
+        return _summed((total,), cuts, is_signed=is_signed)
 
     def _check(self, max_cells: int | None, *, is_signed: bool = False) -> None:
         """Assert all invariants. O(n log n)."""
@@ -112,19 +114,26 @@ class PairGrid:
                 assert (self.cuts.b.cut(cells.b) == cells.b).all()
 
 
+def _agreed(known: Sequence[PairCuts]) -> tuple[PairCuts | None, bool]:
+    """Return the cuts of all grids that have some, None without, and whether they agree. O(K)."""
+    if not known:
+        return None, True
+    is_agreed = all(known[0].same(each) for each in known)
+    return known[0] if is_agreed else None, is_agreed
+
+
 def _is_surely_above(grids: Sequence[PairGrid], max_cells: int) -> bool:
     """Whether the sum exceeds the cap by the scores of one model alone. O(n log n).
 
     Only of additions that weigh 1, of which none cancels another.
     """
-    for name in ("negatives", "positives"):
-        parts: list[PairCells] = [getattr(grid, name) for grid in grids]
-        if any(part.weights is not None or (part.counts < 1).any() for part in parts):
-            return False
+    by_class = [[grid.negatives for grid in grids], [grid.positives for grid in grids]]
+    if not all(part.only_adds for parts in by_class for part in parts):
+        return False
     return any(
         sum(map(len, parts)) > max_cells
         and len(Run.of(np.concatenate([part.a for part in parts]))) > max_cells
-        for parts in ([grid.negatives for grid in grids], [grid.positives for grid in grids])
+        for parts in by_class
     )
 
 
@@ -142,21 +151,12 @@ def _summed(
     grids: Sequence[PairGrid], cuts: PairCuts | None, *, is_signed: bool = False
 ) -> PairGrid:
     """Return the sum of signed grids, in the cells of `cuts` where there are any. O(n log n)."""
-    negatives = [grid.negatives for grid in grids]
-    positives = [grid.positives for grid in grids]
-    summed_cells = summed
-    if cuts is not None and not any(each.weights for each in (*negatives, *positives)):
-        summed_cells = cuts.summed
-    elif cuts is not None:
-        negatives = [cuts.cut(cells) for cells in negatives]
-        positives = [cuts.cut(cells) for cells in positives]
-    groups = [grid.groups for grid in grids if grid.groups is not None]
+    add, groups = summed, [grid.groups for grid in grids if grid.groups is not None]
     if cuts is not None:
-        groups = [each.cut(cuts) for each in groups]
-    whole = summed_groups(groups, is_signed=is_signed) if groups else None
+        add, groups = cuts.summed, [each.cut(cuts) for each in groups]
     return PairGrid(
-        summed_cells(negatives, is_signed=is_signed),
-        summed_cells(positives, is_signed=is_signed),
+        add([grid.negatives for grid in grids], is_signed=is_signed),
+        add([grid.positives for grid in grids], is_signed=is_signed),
         cuts,
-        whole,
+        summed_groups(groups, is_signed=is_signed) if groups else None,
     )

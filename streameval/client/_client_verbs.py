@@ -124,8 +124,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
             of b; any other overlap is refused.
         metric : str
             "auc_pr", "average_precision", "auc_roc"; if both streams declare a threshold
-            also a metric at one, such as "recall", and if they declare the same costs
-            "expected_cost". Another name is refused with the list of all.
+            also a metric at one, such as "recall", and if they declare the same costs what
+            errors cost. Another name is refused with the list of all.
         prevalence : float, "common" or "own"
             The prevalence at which figures of precision and recall are compared;
             "common" pools both sides for it, "own" keeps each side's own.

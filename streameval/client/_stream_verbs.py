@@ -442,8 +442,8 @@ class StreamVerbs(CaseVerbs, IdVerbs, Generic[W]):
             A declared segment key; all of them by default.
         metric : str
             "auc_pr", "average_precision", "auc_roc"; of streams that declare a threshold
-            also a metric at one, such as "recall", and where they declare costs
-            "expected_cost". Areas of precision and recall are compared at one common
+            also a metric at one, such as "recall", and where they declare costs what
+            errors cost. Areas of precision and recall are compared at one common
             prevalence.
         window, half_life, mature_after
             Which cases: see `Selection`.

@@ -214,8 +214,8 @@ class Metric(_message.Message):
     BOUNDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name of the table of metrics in the documentation, such as "auc_pr"; at the stream's
-    declared threshold such as "recall", at its declared costs "expected_cost". A request
-    with another name is refused with the list of all.
+    declared threshold such as "recall". A request with another name is refused with the
+    list of all.
     """
     value: _builtins.float
     """Absent when undefined."""

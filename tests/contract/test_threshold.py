@@ -58,7 +58,7 @@ def test_a_snapshot_has_the_declared_point(client: Client) -> None:
             expected = ev.interval(name, threshold=0.6)
             assert found.figures[name] == row[name] == plain[name] == expected.estimate
             assert tuple(found.intervals[name]) == tuple(expected)
-            assert found.intervals[name].method == "wilson"
+            assert found.intervals[name].method == expected.method
             assert (row[f"{name}_lower"], row[f"{name}_upper"]) == tuple(expected)
         text = str(found)
         assert f"Precision            {ev.confusion_at(0.6).precision:.6f}" in text
