@@ -14,7 +14,6 @@ from streameval.client._wire.async_transport import AsyncTransport
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
-    from types import TracebackType
 
     import grpc
 
@@ -111,12 +110,7 @@ class AsyncClient(ClientVerbs[AsyncConnection, AsyncStream], AsyncVerbs):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             await self.close()
         else:

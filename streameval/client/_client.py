@@ -13,7 +13,6 @@ from streameval.client._wire.transport import Transport
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
-    from types import TracebackType
 
     import grpc
 
@@ -140,12 +139,7 @@ class Client(ClientVerbs[Connection, Stream], BlockingVerbs):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING
 
 from streameval.client._buffer.columns import coalesce_cases
 from streameval.client._buffer.id_columns import IdRows, coalesce_id_rows
@@ -58,16 +59,26 @@ class StreamBuffer:
         self.case_pieces: list[CaseRows | MissRows] = []
         self.id_pieces: list[IdRows | IdRun] = []
 
-    def drain(self) -> DrainedRows | None:
-        """Remove and return all rows; None if there are none. O(1)."""
+    def drain(self) -> StreamBuffer | None:
+        """Remove all rows; return a buffer that holds them, None if there are none. O(1)."""
         self.close_id_run()
-        runs = (self.cases, self.segmented_cases, *self.sampled_cases.values())
-        cases = [run for run in runs if run.rows]
-        if not (cases or self.case_pieces or self.id_pieces):
+        if not (self.case_pieces or self.id_pieces or any(run.rows for run in self._case_runs())):
             return None
-        drained = DrainedRows(self.stream, cases, self.case_pieces, self.id_pieces)
+        drained = copy(self)
         self.clear()
         return drained
+
+    def rows(self) -> list[Rows]:
+        """Return drained rows as few pieces, rows by id in an equivalent order. O(rows)."""
+        runs = [run for run in self._case_runs() if run.rows]
+        rows = [*coalesce_cases([*self.case_pieces, *(run.columns(self.stream) for run in runs)])]
+        ids: list[IdRows] = []
+        for each in self.id_pieces:
+            ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
+        return [*rows, *coalesce_id_rows(ids)]
+
+    def _case_runs(self) -> tuple[CaseRun, ...]:
+        return (self.cases, self.segmented_cases, *self.sampled_cases.values())
 
     def sampled_run(self, sampling: Sampling, *, has_segments: bool) -> CaseRun:
         """Return the run of cases that have these columns."""
@@ -90,23 +101,3 @@ class StreamBuffer:
         if self.ids.rows:
             self.id_pieces.append(self.ids)
             self.ids = IdRun()
-
-
-class DrainedRows(NamedTuple):
-    """Rows that were drained from a stream's buffer. Never mutated."""
-
-    stream: str
-    cases: list[CaseRun]
-    case_pieces: list[CaseRows | MissRows]
-    id_pieces: list[IdRows | IdRun]
-
-    def rows(self) -> list[Rows]:
-        """Return the rows as few pieces, rows by id in an equivalent order. O(rows)."""
-        cases = [*self.case_pieces, *(run.columns(self.stream) for run in self.cases)]
-        rows = [*coalesce_cases(cases)]
-        if self.id_pieces:
-            ids: list[IdRows] = []
-            for each in self.id_pieces:
-                ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
-            rows += coalesce_id_rows(ids)
-        return rows
