@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from streameval._metrics.queries import MetricQueries, ViewQueries
-from streameval._uncertainty.bounds import BoundsQueries
 from streameval._uncertainty.intervals import UncertaintyQueries
 
 
-class EvaluatorQueries(MetricQueries, UncertaintyQueries, BoundsQueries):
+class EvaluatorQueries(MetricQueries, UncertaintyQueries):
     """Every query, over the view that `_view` returns."""
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from streameval._common.frame import Reader
     from streameval._drift.processes import Processes
+    from streameval._drift.side_table import PaneSums
 
 FRAME: Final = Frame(b"SEVD", 1, "a drift detector")
 _SETTINGS = struct.Struct("<qqqdBB")
@@ -61,21 +62,19 @@ def encode_engine(engine: DriftEngine) -> bytes:
         *(each.astype("<f8").tobytes() for each in (frozen.means, frozen.errors, frozen.thetas)),
         *(_NAME.pack(len(name.encode())) + name.encode() for name in frozen.segments),
         *(column.astype(dtype).tobytes() for _, column, dtype in _columns(processes)),
-        *(
-            part
-            for pane, sums in open_panes
-            for at in (np.flatnonzero(sums.counts),)
-            for part in (
-                _PANE.pack(pane, at.size),
-                at.astype("<u4").tobytes(),
-                *(
-                    column.ravel()[at].astype(dtype).tobytes()
-                    for column, dtype in zip(sums, ("<i8", "<i8", "<u8"), strict=True)
-                ),
-            )
-        ),
+        *(_pane_bytes(pane, sums) for pane, sums in open_panes),
         *(encode_alarm(alarm, places) for alarm in engine.alarms),
     )
+
+
+def _pane_bytes(pane: int, sums: PaneSums) -> bytes:
+    """Return the sums of an open pane where there are any. O(sums)."""
+    at = np.flatnonzero(sums.counts)
+    columns = (
+        column.ravel()[at].astype(dtype).tobytes()
+        for column, dtype in zip(sums, ("<i8", "<i8", "<u8"), strict=True)
+    )
+    return b"".join((_PANE.pack(pane, at.size), at.astype("<u4").tobytes(), *columns))
 
 
 def decode_engine(data: bytes | bytearray | memoryview) -> DriftEngine:

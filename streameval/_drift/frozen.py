@@ -64,22 +64,9 @@ def freeze(
     means = _means(reference, bands, settings)
     tolerances = _tolerances(settings)
     thetas = [_thetas(means, tolerances)]
-    for index, watch in enumerate(settings.watches):
+    for index in range(len(settings.watches)):
         if not thetas[0][settings.sides_of(index)].any():
-            mean = means[settings.sides_of(index)][0]
-            if mean.cases < MIN_CASES:  # of the threshold: of classes there are enough
-                message = (
-                    f"{watch.name} is of {mean.cases} cases of the reference at the threshold "
-                    f"{settings.flagged_from:g}, at least {MIN_CASES} are needed: take a lower "
-                    "threshold or a longer window"
-                )
-                raise InvalidInputError(message, field="threshold")
-            message = (
-                f"no change of {watch.name} could be seen: its mean in the reference is "
-                f"{mean.value:.4g} with a standard error of {mean.error:.2g} of {mean.cases} "
-                f"cases, and tolerance is {settings.tolerances[index]:.4g}: take a smaller one"
-            )
-            raise InvalidInputError(message, field="tolerance")
+            raise _unseen_error(index, means[settings.sides_of(index)][0], settings)
     for each in segments.values():
         if each.state.weighted is not None:
             check_reference(each.state, "a segment's reference")
@@ -91,6 +78,24 @@ def freeze(
         np.array(thetas),
         tuple(segments),
     )
+
+
+def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInputError:
+    """Return the error of a watch of which no change could be seen."""
+    watch = settings.watches[index]
+    if mean.cases < MIN_CASES:  # of the threshold: of classes there are enough
+        message = (
+            f"{watch.name} is of {mean.cases} cases of the reference at the threshold "
+            f"{settings.flagged_from:g}, at least {MIN_CASES} are needed: take a lower "
+            "threshold or a longer window"
+        )
+        return InvalidInputError(message, field="threshold")
+    message = (
+        f"no change of {watch.name} could be seen: its mean in the reference is "
+        f"{mean.value:.4g} with a standard error of {mean.error:.2g} of {mean.cases} "
+        f"cases, and tolerance is {settings.tolerances[index]:.4g}: take a smaller one"
+    )
+    return InvalidInputError(message, field="tolerance")
 
 
 def _means(reference: ReferenceCases, bands: Bands, settings: DriftSettings) -> list[Mean]:

@@ -21,7 +21,7 @@ bounded as in a bounded evaluator. O(K) for each number.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,10 @@ class PartlyLabelled:
         state = state_of_cells(self.cells, positives, negatives, self.scale)
         return replace(state, missed_positives=self.misses[0], missed_negatives=self.misses[1])
 
+    def labelled(self, extra: IntArray) -> State:
+        """Return the state where this many unlabelled of each cell are positive, no others."""
+        return self.state(self.positives + extra, self.negatives + self.unlabelled - extra)
+
     def positive_extra(self, number: int, *, best: bool) -> IntArray:
         """Return how many unlabelled of each cell are positive: the best or worst `number`."""
         order = slice(None, None, -1) if best else slice(None)
@@ -114,26 +118,39 @@ def label_limits(
     return max(lower - _ROUNDING, 0.0), min(upper + _ROUNDING, 1.0)
 
 
-def _spans(cases: PartlyLabelled, *, best: bool) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the extra positives at both ends of each span of their number."""
-    steps = [cases.positive_extra(number, best=best) for number in cases.steps()]
-    yield from zip(steps, steps[1:] or steps, strict=False)
+class _Span(NamedTuple):
+    """The extra positives of each cell at both ends of a span of their number."""
+
+    best: bool
+    fewer: IntArray
+    more: IntArray
+
+    @property
+    def added(self) -> int:
+        """How many labels the ends differ by."""
+        return int((self.more - self.fewer).sum())
+
+
+def _spans(cases: PartlyLabelled) -> Iterator[_Span]:
+    """Yield the spans of the worst labels, then of the best."""
+    for best in (False, True):
+        steps = [cases.positive_extra(number, best=best) for number in cases.steps()]
+        for fewer, more in zip(steps, steps[1:] or steps, strict=False):
+            yield _Span(best, fewer, more)
 
 
 def _roc_limits(cases: PartlyLabelled) -> Iterator[tuple[float, float]]:
     missed, missed_negatives = cases.misses
-    for best in (False, True):
-        for fewer, more in _spans(cases, best=best):
-            positives = cases.positives + fewer
-            negatives = cases.negatives + cases.unlabelled - more
-            P, N = int(positives.sum()) + missed, int(negatives.sum()) + missed_negatives
-            if not P or not N:
-                yield 0.0, 1.0
-                continue
-            added = int((more - fewer).sum())
-            share = P / (P + added) * (N / (N + added))
-            lower, upper = Window(cases.state(positives, negatives), 0, 1).bounds("auc_roc")
-            yield (1.0, 1 - (1 - upper) * share) if best else (lower * share, 0.0)
+    for span in _spans(cases):
+        positives = cases.positives + span.fewer
+        negatives = cases.negatives + cases.unlabelled - span.more
+        P, N = int(positives.sum()) + missed, int(negatives.sum()) + missed_negatives
+        if not P or not N:
+            yield 0.0, 1.0
+            continue
+        share = P / (P + span.added) * (N / (N + span.added))
+        lower, upper = Window(cases.state(positives, negatives), 0, 1).bounds("auc_roc")
+        yield (1.0, 1 - (1 - upper) * share) if span.best else (lower * share, 0.0)
 
 
 def _pr_limits(
@@ -141,30 +158,37 @@ def _pr_limits(
 ) -> Iterator[tuple[float, float]]:
     missed, missed_negatives = cases.misses
     odds = None if prevalence is None else prevalence / (1 - prevalence)
-    for best in (False, True):
-        for fewer, more in _spans(cases, best=best):
-            added = int((more - fewer).sum())
-            least = int((cases.positives + fewer).sum()) + missed
-            negatives = int((cases.negatives + cases.unlabelled - more).sum()) + missed_negatives
-            if not least or (odds is not None and not negatives):
-                yield 0.0, 1.0
-                continue
+    for span in _spans(cases):
+        P = int((cases.positives + span.fewer).sum()) + missed
+        N = int((cases.negatives + cases.unlabelled - span.more).sum()) + missed_negatives
+        if not P or (odds is not None and not N):
+            yield 0.0, 1.0
+        elif span.best:
             # At a prevalence a negative weighs P/(N odds): the least at the fewest positives.
-            weight = 1.0
-            if odds is not None:
-                ratio = least / (negatives + added) if best else (least + added) / negatives
-                weight = ratio / odds
-            counted = more if best else fewer
-            state = cases.state(
-                cases.positives + counted, cases.negatives + cases.unlabelled - counted
-            )
-            if best and metric == "average_precision":
-                yield 1.0, _greatest_sum(state, weight) / least
-                continue
-            own = None if odds is None else state.P / (state.P + state.N * weight)
-            arguments = {} if own is None else {"prevalence": own}
-            lower, upper = Window(state, 0, 1).bounds(metric, **arguments)
-            yield (1.0, upper * state.P / least) if best else (lower * state.P / (least + added), 0)
+            weight = 1.0 if odds is None else P / (N + span.added) / odds
+            yield 1.0, _greatest_area(cases, span.more, metric, weight, odds is not None) / P
+        else:
+            weight = 1.0 if odds is None else (P + span.added) / N / odds
+            state = cases.labelled(span.fewer)
+            lower, _ = _bounds_at(state, metric, weight, odds is not None)
+            yield lower * state.P / (P + span.added), 0
+
+
+def _greatest_area(
+    cases: PartlyLabelled, extra: IntArray, metric: str, weight: float, is_rescaled: bool
+) -> float:
+    """Return the most that the precisions at the positives sum to. O(G)."""
+    state = cases.labelled(extra)
+    if metric == "average_precision":
+        return _greatest_sum(state, weight)
+    _, upper = _bounds_at(state, metric, weight, is_rescaled)
+    return upper * state.P
+
+
+def _bounds_at(state: State, metric: str, weight: float, is_rescaled: bool) -> tuple[float, float]:
+    """Return the bounds of an area whose negatives have a weight. O(G)."""
+    arguments = {"prevalence": state.P / (state.P + state.N * weight)} if is_rescaled else {}
+    return Window(state, 0, 1).bounds(metric, **arguments)
 
 
 def _greatest_sum(state: State, weight: float) -> float:

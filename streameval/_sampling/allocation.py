@@ -28,6 +28,8 @@ from streameval._sampling.draw import CHUNK_ROWS, check_seed, draw_rows, readabl
 from streameval._sampling.neyman import apportion, best_cuts, label_shares, runs_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._metric_registry import Metric
@@ -167,24 +169,29 @@ class LabelAllocation(Result):
             return check_ids(ids(rows)) if keys is None else [keys[row] for row in rows.tolist()]
 
         number = check_seed(seed)
-        lowest = np.array([band.lower for band in self.bands])
-        bands = np.empty(values.size, dtype=np.int8)
-        for start in range(0, values.size, CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
-            bands[part] = np.searchsorted(lowest, values[part], side="right") - 1
-        found = [int(np.count_nonzero(bands == band)) for band in range(lowest.size)]
-        if found != [band.waiting for band in self.bands]:
-            message = (
-                f"the labels were allocated to {self.waiting} predictions, and these "
-                f"{values.size} scores are of others: give the scores given to allocate_labels"
-            )
-            raise InvalidInputError(message, field="scores")
+        bands = self._bands_of(values)
         to_label = np.array([band.to_label for band in self.bands])
         rows = draw_rows(ids_of, bands, to_label, number)
         probabilities = np.array([band.label_probability for band in self.bands])[bands[rows]]
         probabilities.flags.writeable = False
         chosen = tuple(map(readable, ids_of(rows)))
         return LabelSample(chosen, probabilities, number, self)
+
+    def _bands_of(self, scores: FloatArray) -> NDArray[np.int8]:
+        """Return the band of each score, or refuse other scores. O(n log bands)."""
+        lowest = np.array([band.lower for band in self.bands])
+        bands = np.empty(scores.size, dtype=np.int8)
+        for start in range(0, scores.size, CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            bands[part] = np.searchsorted(lowest, scores[part], side="right") - 1
+        found = [int(np.count_nonzero(bands == band)) for band in range(lowest.size)]
+        if found != [band.waiting for band in self.bands]:
+            message = (
+                f"the labels were allocated to {self.waiting} predictions, and these "
+                f"{scores.size} scores are of others: give the scores given to allocate_labels"
+            )
+            raise InvalidInputError(message, field="scores")
+        return bands
 
     def __str__(self) -> str:
         """Return a line for each band, the highest scores first."""
