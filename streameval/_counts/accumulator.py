@@ -1,9 +1,8 @@
-"""An evaluator's counts: one immutable state, and buffered changes.
+"""An evaluator's counts: one immutable state, and a tally of what came since.
 
-A mutation is checked and buffered. Buffered changes are sorted and merged into the
-state at the next query, or when they have grown to half of the state. So a merge
-costs O(log n) a case amortised, and the buffers take less memory than the state,
-or 0.8 MB.
+A mutation is checked and added to the tally. The tally is merged into the state at the next
+query, or when it has grown to half of the state. So a merge costs O(log n) a case amortised,
+and a tally takes less memory than its state, or 0.8 MB.
 
 Thread safety: one thread may write while any number read. Each reader gets the
 state of one moment, which includes a prefix of the writer's mutations. A mutation
@@ -13,19 +12,20 @@ which readers query change no answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.cluster_counts import ClusterCounts, ClusterRows, counts_of_rows
-from streameval._counts.cluster_keys import HashedClusters
+from streameval._counts.additions import weighted_counts
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.missing_cases import first_missing_case, first_missing_weight
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.pending_weights import PendingWeights, weighted_counts
-from streameval._counts.run import NegativeCountError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run
+from streameval._counts.tally import Tally
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
     WEIGHT_UNITS,
@@ -33,31 +33,62 @@ from streameval._counts.weights import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._counts.additions import Addition
+    from streameval._counts.cluster_keys import HashedClusters
     from streameval._counts.state import State
-
-    _Pending = tuple[
-        tuple[list[FloatArray], list[FloatArray]],
-        tuple[list[Run], list[Run]],
-        dict[tuple[bool, float], int],
-        list[int],
-        PendingWeights,
-        list[ClusterRows],
-    ]
-    """Columns and runs by class, removals, cases of all by class, weighted cases, and groups."""
-
-T = TypeVar("T")
-
-_NO_SCORES: FloatArray = np.empty(0)
-_NO_RUN = Run.of(_NO_SCORES)
 
 MAX_BUFFERED_SCORES = 8_192
 """Scores that the writer may append to the lists before it calls `renew_permits`."""
 
 _MIN_MERGE_ROWS = 65_536
-"""Fewer buffered rows and removals than this are merged only by a query."""
+"""Fewer pending rows and removals than this are merged only by a query."""
+
+_MAX_PIECES = 64
+"""Additions that may wait; more are joined, because each takes memory besides its rows."""
+
+
+class _Waiting(NamedTuple):
+    """How much is pending. It is replaced as one, so it always agrees with itself.
+
+    Attributes
+    ----------
+    negatives, positives : int
+        Cases, less the removals.
+    mutations, rows : int
+    weighted, units : int
+        Cases that were added with weights, and the sum of these.
+    """
+
+    negatives: int = 0
+    positives: int = 0
+    mutations: int = 0
+    rows: int = 0
+    weighted: int = 0
+    units: int = 0
+
+    def plus(
+        self,
+        negatives: int,
+        positives: int,
+        *,
+        mutations: int = 1,
+        rows: int = 0,
+        weighted: int = 0,
+        units: int = 0,
+    ) -> _Waiting:
+        """Return the sums with these."""
+        return _Waiting(
+            self.negatives + negatives,
+            self.positives + positives,
+            self.mutations + mutations,
+            self.rows + rows,
+            self.weighted + weighted,
+            self.units + units,
+        )
+
+
+_NOTHING = _Waiting()
 
 
 class CountsAccumulator:
@@ -76,19 +107,15 @@ class CountsAccumulator:
 
     Notes
     -----
-    A row moves from the lists to the pending columns, and from there into the
-    state. It is published to its next container before it leaves the previous one.
+    A row moves from the lists to the tally, and from there into the state. It is
+    published to its next container before it leaves the previous one.
     """
-
-    _pending_cases: list[int]
-    _pending_mutations: int
-    _pending_rows: int
 
     def __init__(self, state: State) -> None:
         self.positives: list[float] = []
         self.negatives: list[float] = []
         self._lock = Lock()
-        self._clear_pending(_no_changes())
+        self._waiting = _NOTHING
         self._set(state)
 
     def view(self) -> State:
@@ -96,7 +123,7 @@ class CountsAccumulator:
         # Lock-free fast path: a row is published to its next container before it
         # leaves the previous one, so a reader that finds all containers empty has
         # the complete state.
-        if self._has_additions() or self._pending_removals:
+        if self._has_additions() or self._waiting.mutations:
             with self._lock:
                 self._merge()
         return self.state
@@ -105,11 +132,11 @@ class CountsAccumulator:
         """Return the revision and the numbers of scored positives and negatives. O(1)."""
         with self._lock:
             positives, negatives = self._lengths()
-            scored = self.state.num_scored
+            scored, waiting = self.state.num_scored, self._waiting
             return (
-                self.state.revision + self._pending_mutations + positives + negatives,
-                scored[True] + self._pending_cases[True] + positives,
-                scored[False] + self._pending_cases[False] + negatives,
+                self.state.revision + waiting.mutations + positives + negatives,
+                scored[True] + waiting.positives + positives,
+                scored[False] + waiting.negatives + negatives,
             )
 
     def renew_permits(self, max_permits: int) -> int:
@@ -138,39 +165,17 @@ class CountsAccumulator:
         clusters: HashedClusters | None = None,
     ) -> None:
         """Add checked columns as one mutation, or refuse them if the total grows too large."""
-        rows = [np.flatnonzero(~labels), np.flatnonzero(labels)]  # by class, False first
-        columns = [scores[each] for each in rows]
-        runs = (
-            None
-            if counts is None
-            else [Run.of(*pair) for pair in zip(columns, (counts[each] for each in rows))]
-        )
-        added = [column.size for column in columns] if runs is None else [run.total for run in runs]
-        if not sum(added):
+        if counts is None:
+            positives = int(np.count_nonzero(labels))
+            negatives = labels.size - positives
+        else:
+            positives, negatives = int(counts[labels].sum()), int(counts[~labels].sum())
+        if not positives + negatives:
             return
-        # Copies: the columns may be the caller's own memory.
-        by_group = (
-            []
-            if clusters is None
-            else [ClusterRows.of(labels, scores.copy(), counts, clusters.groups)]
-        )
+        change = _cases(labels, scores, counts, clusters=clusters)
         with self._lock:
-            self._check_total(sum(added))
-            cases = [sum(pair) for pair in zip(self._pending_cases, added)]
-            mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
-            before = len(self._pending_clusters)
-            self._pending_clusters += by_group
-            try:
-                if runs is None:
-                    _append_both(self._pending_columns, columns, _NO_SCORES)
-                else:
-                    _append_both(self._pending_runs, runs, _NO_RUN)
-            except MemoryError:
-                del self._pending_clusters[before:]
-                raise
-            self._pending_cases = cases
-            self._pending_mutations, self._pending_rows = mutations, rows_after
-            self._merge_if_due()
+            self._check_total(positives + negatives)
+            self._add(change, self._waiting.plus(negatives, positives, rows=labels.size))
 
     def add_weighted_case(self, label: bool, score: float, units: int) -> None:
         """Add one checked case of a weight in units of 2**-16; of weight 0, change nothing."""
@@ -178,11 +183,9 @@ class CountsAccumulator:
             return
         with self._lock:
             self._check_weighted_total(1, units)
-            cases = self._pending_cases[label] + 1
-            mutations, rows = self._pending_mutations + 1, self._pending_rows + 1
-            self._pending_weights.add_case(label, score, units)
-            self._pending_cases[label] = cases
-            self._pending_mutations, self._pending_rows = mutations, rows
+            waiting = self._waiting.plus(not label, label, rows=1, weighted=1, units=units)
+            self._weighted_rows.append((label, score, units))
+            self._waiting = waiting
             self._merge_if_due()
 
     def add_weighted_columns(
@@ -190,18 +193,18 @@ class CountsAccumulator:
     ) -> None:
         """Add checked columns of weighted cases as one mutation, or refuse too large a total."""
         change = weighted_counts(labels, scores, units, counts)
-        added = [change.num_cases(label) for label in (False, True)]
-        if not sum(added):
+        negatives, positives = (change.num_cases(label) for label in (False, True))
+        added = negatives + positives
+        if not added:
             return
         total = sum(int(run.units.sum()) for run in (change.positives, change.negatives))
         with self._lock:
-            self._check_weighted_total(sum(added), total)
-            cases = [sum(pair) for pair in zip(self._pending_cases, added)]
-            mutations, rows_after = self._pending_mutations + 1, self._pending_rows + labels.size
-            self._pending_weights.add_columns(change, cases=sum(added), units=total)
-            self._pending_cases = cases
-            self._pending_mutations, self._pending_rows = mutations, rows_after
-            self._merge_if_due()
+            self._check_weighted_total(added, total)
+            before = self._waiting
+            self._add(
+                change,
+                before.plus(negatives, positives, rows=labels.size, weighted=added, units=total),
+            )
 
     def remove(self, label: bool, score: float) -> bool:
         """Remove one case of weight 1; return whether it was counted. O(log n) amortised.
@@ -209,12 +212,10 @@ class CountsAccumulator:
         O(n) where cases have weights.
         """
         with self._lock:
-            if self._pending_weights or self.state.weighted is not None:
+            if self._waiting.weighted or self.state.weighted is not None:
                 self._merge()
             if self.state.weighted is not None:
-                return self._remove_weighted(
-                    np.array([label]), np.array([score]), np.array([WEIGHT_UNITS]), None
-                )
+                return self._remove_merged(_cases(np.array([label]), np.array([score]), None))
             # With a cap on cells, additions are merged first. Otherwise the bits that
             # the cap drops would depend on the time of the last query.
             if self.state.max_cells is not None and self._has_additions():
@@ -238,27 +239,16 @@ class CountsAccumulator:
         """Remove checked columns as one mutation, or refuse the first row that is not counted."""
         if counts is None:
             counts = np.ones(scores.size, dtype=np.int64)
+        if not (counts if units is None else counts * (units > 0)).any():
+            return
+        change = _cases(labels, scores, counts, units=units, clusters=clusters)
         with self._lock:
             self._merge()
-            state = self.state
-            if units is not None or state.weighted is not None:
-                if units is None:
-                    units = np.full(scores.size, WEIGHT_UNITS)
-                if not self._remove_weighted(labels, scores, units, counts):
-                    raise first_missing_weight(state, labels, scores, counts, units)
+            if self._remove_merged(change):
                 return
-            positives, negatives = (
-                state.quantised(Run.of(scores[rows], counts[rows])) for rows in (labels, ~labels)
-            )
-            if not positives.total + negatives.total:
-                return
-            change = ScoreCounts(positives.negated(), negatives.negated())
-            by_group = [each.negated() for each in self._by_group(labels, scores, counts, clusters)]
-            try:
-                after = state.changed(change, revision=state.revision + 1, clusters=by_group)
-            except NegativeCountError:
-                raise first_missing_case(state, labels, scores, counts) from None
-            self._set(after)
+            if units is None and self.state.weighted is None:
+                raise first_missing_case(self.state, labels, scores, counts)
+            raise first_missing_weight(self.state, labels, scores, counts, change.unit_column())
 
     def add_misses(
         self, *, positives: int = 0, negatives: int = 0, clusters: HashedClusters | None = None
@@ -279,10 +269,15 @@ class CountsAccumulator:
                         f"count must be at most {counted}, the number of misses, got {-change}"
                     )
                     raise InvalidInputError(message, field="count")
-            missed = np.array([negatives, positives])
-            by_group = self._by_group(
-                np.array([False, True]), np.full(2, -np.inf), missed, _twice(clusters)
-            )
+            by_group = []
+            if state.clusters is not None and clusters is not None:
+                missed = UnsortedCases(
+                    np.array([False, True]),
+                    np.full(2, -np.inf),
+                    np.array([negatives, positives]),
+                    clusters=np.repeat(clusters.groups, 2).astype(np.uint16),
+                )
+                by_group = [missed.by_cluster(state.clusters.num_groups)]
             try:
                 after = state.changed(
                     ScoreCounts(),
@@ -301,42 +296,31 @@ class CountsAccumulator:
         with self._lock:
             self._set(state)
 
-    def _by_group(
-        self,
-        labels: BoolArray,
-        scores: FloatArray,
-        counts: IntArray | None,
-        clusters: HashedClusters | None,
-    ) -> list[ClusterCounts]:
-        """Return the rows by groups of clusters; none where no clusters are declared."""
-        declared = self.state.clusters
-        if declared is None or clusters is None:
-            return []
-        rows = ClusterRows.of(labels, scores, counts, clusters.groups)
-        return [counts_of_rows(declared.num_groups, [rows])]
-
     # The methods below require the lock.
 
-    def _set(self, state: State, pending: _Pending | None = None) -> None:
+    def _set(self, state: State) -> None:
+        """Take a state that has all changes."""
         # A merge is a pass over the state, so a larger state is merged less often.
         threshold = max(_MIN_MERGE_ROWS, state.counts.max_len // 2)
+        tally = Tally(state)
+        removals: dict[tuple[bool, float], int] = {}
+        rows: list[tuple[bool, float, int]] = []
         # From here on nothing is allocated, so nothing can fail half way.
         self._merge_threshold = threshold
         self.state = state
-        if pending is not None:
-            self._clear_pending(pending)
+        self._tally = tally
+        self._removals = removals
+        self._weighted_rows = rows
+        self._waiting = _NOTHING
 
-    def _clear_pending(self, pending: _Pending) -> None:
-        """Reset all buffers except the lists of scores."""
-        # Indexed by class: negatives first.
-        self._pending_columns, self._pending_runs, self._pending_removals = pending[:3]
-        self._pending_cases = pending[3]  # cases in all of these, less the removals
-        self._pending_weights, self._pending_clusters = pending[4:]
-        self._pending_mutations = 0
-        self._pending_rows = 0
+    def _add(self, change: Addition, waiting: _Waiting) -> None:
+        """Add a change, after which this much is pending; or change nothing."""
+        self._tally.add(change)
+        self._waiting = waiting
+        self._merge_if_due()
 
     def _has_additions(self) -> bool:
-        return bool(self.positives or self.negatives or self._pending_rows)
+        return bool(self.positives or self.negatives or self._waiting.rows)
 
     def _lengths(self) -> tuple[int, int]:
         """Return the lengths of both lists as they were at one moment.
@@ -352,17 +336,22 @@ class CountsAccumulator:
     def _check_total(self, added: int) -> None:
         """Refuse cases that would take the total beyond the range of int64 arithmetic."""
         if added > self._room():
-            weighted = self._pending_weights or self.state.weighted is not None
+            weighted = self._waiting.weighted or self.state.weighted is not None
             raise too_many_weighted() if weighted else too_many()
 
     def _room(self) -> int:
         """Return how many more cases of weight 1 can be counted."""
-        if self._pending_weights or self.state.weighted is not None:
+        if self._waiting.weighted or self.state.weighted is not None:
             cases, units = self._weighted_totals()
             room = (MAX_TOTAL - 1 - units) // WEIGHT_UNITS
             return min(room, MAX_WEIGHTED_CASES - 1 - cases)
-        waiting = sum(self._pending_cases) + len(self.positives) + len(self.negatives)
-        return MAX_TOTAL - 1 - self.state.total - waiting
+        return MAX_TOTAL - 1 - self.state.total - self._num_waiting()
+
+    def _num_waiting(self) -> int:
+        """Return how many cases are pending, less the removals."""
+        waiting = self._waiting
+        listed = len(self.positives) + len(self.negatives)
+        return waiting.positives + waiting.negatives + listed
 
     def _check_weighted_total(self, added: int, added_units: int) -> None:
         """Refuse cases that would make the sums of weights or of their squares too large."""
@@ -372,21 +361,29 @@ class CountsAccumulator:
 
     def _weighted_totals(self) -> tuple[int, int]:
         """Return the numbers of all cases, and of all units if every case is weighted."""
-        state, pending = self.state, self._pending_weights
-        plain = sum(self._pending_cases) - pending.cases
-        plain += len(self.positives) + len(self.negatives)
-        units = state.total * (WEIGHT_UNITS // state.unit) + plain * WEIGHT_UNITS + pending.units
-        return sum(state.num_scored) + plain + pending.cases, units
+        state, waiting = self.state, self._num_waiting()
+        units = state.total * (WEIGHT_UNITS // state.unit)
+        units += (waiting - self._waiting.weighted) * WEIGHT_UNITS + self._waiting.units
+        return sum(state.num_scored) + waiting, units
 
     def _merge_if_due(self) -> None:
         try:
-            if self._pending_rows + len(self._pending_removals) >= self._merge_threshold:
+            if self._waiting.rows + len(self._removals) >= self._merge_threshold:
                 self._merge()
+            elif self._tally.num_pieces > _MAX_PIECES:
+                self._tally.join()
         except MemoryError:
             # The mutation has happened. The next one, or a query, merges.
             return
 
     def _flush_scores(self) -> None:
+        """Move what the writer has listed to the tally; each list wholly, or not at all."""
+        if self._weighted_rows:
+            labels, scores, units = zip(*self._weighted_rows, strict=True)
+            rows: list[tuple[bool, float, int]] = []
+            columns = np.array(labels), np.array(scores, dtype=np.float64), None
+            self._tally.add(UnsortedCases(*columns, np.array(units, dtype=np.int64)))
+            self._weighted_rows = rows
         for label, buffer, length in zip(
             (True, False), (self.positives, self.negatives), self._lengths()
         ):
@@ -394,98 +391,72 @@ class CountsAccumulator:
                 self._flush_class(label, buffer, length)
 
     def _flush_class(self, label: bool, buffer: list[float], length: int) -> None:
-        """Move a prefix of one class's scores to its pending columns, or change nothing."""
-        columns = self._pending_columns[label]
-        cases = self._pending_cases[label]
-        before = self._pending_mutations, self._pending_rows
-        cases_after = cases + length
-        mutations, rows = before[0] + length, before[1] + length
-        columns.append(np.fromiter(buffer, np.float64, length))
+        """Move a prefix of one class's scores to the tally, or change nothing."""
+        labels = np.full(length, label)
+        change = UnsortedCases(labels, np.fromiter(buffer, np.float64, length), None)
+        before = self._waiting
+        numbers = (0, length) if label else (length, 0)
+        after = before.plus(*numbers, mutations=length, rows=length)
+        self._tally.add(change)
         # Published before the buffer is emptied: see `view`.
-        self._pending_cases[label] = cases_after
-        self._pending_mutations, self._pending_rows = mutations, rows
+        self._waiting = after
         try:
             del buffer[:length]
         except MemoryError:
-            columns[-1] = _NO_SCORES  # `pop` may allocate
-            self._pending_cases[label] = cases
-            self._pending_mutations, self._pending_rows = before
+            self._tally.take_back()
+            self._waiting = before
             raise
 
     def _merge(self) -> None:
         self._flush_scores()
-        if not self._pending_mutations:
+        waiting = self._waiting
+        if not waiting.mutations:
             return
-        state = self.state
-        change = ScoreCounts(self._change(True), self._change(False))
-        weighted, clusters = None, []
-        if self._pending_weights:
-            weighted = self._pending_weights.merged().at_resolution(state.resolution, state.scale)
-        if self._pending_clusters and state.clusters is not None:
-            clusters = [counts_of_rows(state.clusters.num_groups, self._pending_clusters)]
-        revision = state.revision + self._pending_mutations
-        after = state.changed(change, weighted=weighted, revision=revision, clusters=clusters)
-        self._set(after, _no_changes())
+        removed = [self._removed()] if self._removals else []
+        merged = self._tally.merged(*removed)
+        self._set(replace(merged, revision=self.state.revision + waiting.mutations))
 
-    def _change(self, label: bool) -> Run:
-        """Return one class's pending changes as a signed run at the state's resolution."""
-        columns = self._pending_columns[label]
-        runs = self._pending_runs[label]
-        if columns:
-            runs = [*runs, Run.of(columns[0] if len(columns) == 1 else np.concatenate(columns))]
-        change = self.state.quantised(merge_runs(runs))
-        removed = {s: -n for (each, s), n in self._pending_removals.items() if each is label}
-        if not removed:
-            return change
-        scores = np.fromiter(removed.keys(), dtype=np.float64, count=len(removed))
-        counts = np.fromiter(removed.values(), dtype=np.int64, count=len(removed))
-        return merge_runs([change, Run.of(scores, counts)])
+    def _removed(self) -> ScoreCounts:
+        """Return the recorded removals as signed counts."""
 
-    def _remove_weighted(
-        self, labels: BoolArray, scores: FloatArray, units: IntArray, counts: IntArray | None
-    ) -> bool:
-        """Remove cases with weights from the merged state; return whether all were counted."""
+        def run(label: bool) -> Run:
+            removed = {s: -n for (each, s), n in self._removals.items() if each is label}
+            scores = np.fromiter(removed.keys(), dtype=np.float64, count=len(removed))
+            return Run.of(scores, np.fromiter(removed.values(), np.int64, len(removed)))
+
+        return ScoreCounts(run(True), run(False))
+
+    def _remove_merged(self, change: UnsortedCases) -> bool:
+        """Remove cases from the merged state; return whether all were counted."""
         state = self.state
-        removed = weighted_counts(labels, scores, units, counts)
-        if not len(removed):
-            return True
-        change = removed.at_resolution(state.resolution, state.scale).negated()
+        after = Tally(state)
         try:
-            after = state.changed(ScoreCounts(), weighted=change, revision=state.revision + 1)
+            after.remove(change)
         except NegativeCountError:
             return False
-        self._set(after)
+        self._set(replace(after.merged(), revision=state.revision + 1))
         return True
 
     def _record_removal(self, label: bool, score: float) -> bool:
         """Record the removal of one merged case; return whether the state has such a case."""
         edge = self.state.edge(score)
-        noted = self._pending_removals.get((label, edge), 0)
+        noted = self._removals.get((label, edge), 0)
         if self.state.run(label).count_of(edge) <= noted:
             return False
-        cases, mutations = self._pending_cases[label] - 1, self._pending_mutations + 1
-        self._pending_removals[label, edge] = noted + 1
-        self._pending_cases[label] = cases
-        self._pending_mutations = mutations
+        waiting = self._waiting.plus(label - 1, -label)
+        self._removals[label, edge] = noted + 1
+        self._waiting = waiting
         return True
 
 
-def _no_changes() -> _Pending:
-    return ([], []), ([], []), {}, [0, 0], PendingWeights(), []
-
-
-def _twice(clusters: HashedClusters | None) -> HashedClusters | None:
-    """Return one cluster as a column of two rows."""
-    return None if clusters is None else HashedClusters(np.repeat(clusters.groups, 2))
-
-
-def _append_both(lists: tuple[list[T], list[T]], items: Sequence[T], empty: T) -> None:
-    """Append an item to each list, or nothing that counts: at most an `empty` item."""
-    first, second = lists
-    item, other = items
-    first.append(item)
-    try:
-        second.append(other)
-    except MemoryError:
-        first[-1] = empty  # `pop` may allocate
-        raise
+def _cases(
+    labels: BoolArray,
+    scores: FloatArray,
+    counts: IntArray | None,
+    *,
+    units: IntArray | None = None,
+    clusters: HashedClusters | None = None,
+) -> UnsortedCases:
+    """Return cases whose columns are copies: the given ones may be the caller's own memory."""
+    groups = None if clusters is None else clusters.groups.astype(np.uint16)
+    return UnsortedCases(labels, scores, counts, units, groups).copy()

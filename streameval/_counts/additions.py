@@ -11,21 +11,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from streameval._counts.cell_sums import CellSums
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.pending_weights import weighted_counts
 from streameval._counts.run import merge_runs
 from streameval._counts.unsorted_cases import UnsortedCases
+from streameval._counts.weights import WeightedCounts, WeightedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
-    from streameval._counts.weights import WeightedCounts
 
-Addition: TypeAlias = "ScoreCounts | UnsortedCases"
-"""Added cases: sorted already, which all weigh 1, or as they arrived."""
+Addition: TypeAlias = "ScoreCounts | UnsortedCases | WeightedCounts"
+"""Added cases: sorted already, which all weigh 1; as they arrived; or as sums of weights."""
 
 _MIN_INSERT_RATIO = 4
 """Changes that are at least this many times smaller than the state are inserted into it."""
@@ -42,7 +44,9 @@ _MAX_PIECES = 8
 
 def has_weights(addition: Addition) -> bool:
     """Return whether an addition has weights. O(1)."""
-    return isinstance(addition, UnsortedCases) and addition.units is not None
+    if isinstance(addition, UnsortedCases):
+        return addition.units is not None
+    return isinstance(addition, WeightedCounts)
 
 
 def has_clusters(addition: Addition) -> bool:
@@ -50,7 +54,7 @@ def has_clusters(addition: Addition) -> bool:
     return isinstance(addition, UnsortedCases) and addition.clusters is not None
 
 
-def sorted_cases(addition: Addition) -> ScoreCounts:
+def sorted_cases(addition: ScoreCounts | UnsortedCases) -> ScoreCounts:
     """Return an addition, all of weight 1, as sorted runs. O(n log n) if it is not sorted."""
     return addition.sorted() if isinstance(addition, UnsortedCases) else addition
 
@@ -58,12 +62,15 @@ def sorted_cases(addition: Addition) -> ScoreCounts:
 def merge_weighted(state: State, pending: Sequence[Addition]) -> State:
     """Return a state, of which cases may have weights, with changes added. O(n log n)."""
     plain = [each for each in pending if not has_weights(each)]
-    weighted = [each for each in pending if isinstance(each, UnsortedCases) and has_weights(each)]
-    sums = None
-    if weighted:
-        every = UnsortedCases.concat(weighted)
-        sums = weighted_sums(every).at_resolution(state.resolution, state.scale)
-    return state.changed(_sorted_sum(plain, state), weighted=sums, revision=0)
+    sums = [each for each in pending if isinstance(each, WeightedCounts)]
+    loose = [each for each in pending if isinstance(each, UnsortedCases) and has_weights(each)]
+    if loose:
+        sums.append(weighted_sums(UnsortedCases.concat(loose)))
+    weighted = None
+    if sums:
+        first, *rest = (each.at_resolution(state.resolution, state.scale) for each in sums)
+        weighted = first.merged(*rest)
+    return state.changed(_sorted_sum(plain, state), weighted=weighted, revision=0)
 
 
 def weighted_sums(cases: UnsortedCases) -> WeightedCounts:
@@ -99,7 +106,7 @@ def _counted_in_table(state: State, pending: Sequence[Addition]) -> State | None
     """Return a state with changes counted in a table; None where sorting does better. O(n)."""
     bits = state.resolution
     runs = [each for each in pending if isinstance(each, ScoreCounts)]
-    cases = [each for each in pending if isinstance(each, UnsortedCases)]
+    cases = [each for each in pending if isinstance(each, UnsortedCases) and len(each)]
     size = sum(map(len, pending))
     is_small = sum(map(len, cases)) <= _MAX_SORTED_CASES and size <= _MAX_SORTED_RUNS
     if bits is None or bits < 1 or is_small or size * _MIN_INSERT_RATIO <= len(state.counts):
@@ -130,3 +137,14 @@ def _sorted_sum(pending: Sequence[Addition], state: State) -> ScoreCounts:
         merge_runs([each.positives for each in quantised]),
         merge_runs([each.negatives for each in quantised]),
     )
+
+
+def weighted_counts(
+    labels: BoolArray, scores: FloatArray, units: IntArray, counts: IntArray | None = None
+) -> WeightedCounts:
+    """Return the sums of checked columns. O(n log n)."""
+
+    def run(rows: IntArray) -> WeightedRun:
+        return WeightedRun.of(scores[rows], units[rows], None if counts is None else counts[rows])
+
+    return WeightedCounts(run(np.flatnonzero(labels)), run(np.flatnonzero(~labels)))

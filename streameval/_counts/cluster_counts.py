@@ -8,11 +8,11 @@ Memory: 18 B for each cell, group and class that has cases.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.cluster_cells import cluster_edges, coarse_cells
+from streameval._counts.cluster_cells import cluster_edges
 from streameval._counts.groups import Groups
 from streameval._counts.run import NegativeCountError
 
@@ -129,37 +129,6 @@ class ClusterCounts:
         assert (self.counts > 0).all(), self.counts
 
 
-class ClusterRows(NamedTuple):
-    """Cases that are not sorted yet, with their clusters.
-
-    Attributes
-    ----------
-    scores : float64[n]
-        -inf of misses.
-    codes : uint16[n]
-        As of `ClusterCounts`.
-    counts : int64[n]
-    """
-
-    scores: FloatArray
-    codes: npt.NDArray[np.uint16]
-    counts: IntArray
-
-    @classmethod
-    def of(
-        cls, labels: BoolArray, scores: FloatArray, counts: IntArray | None, groups: IntArray
-    ) -> ClusterRows:
-        """Return rows of cases; all arrays but `scores` are new. O(n)."""
-        codes = (2 * groups + labels).astype(np.uint16)
-        return cls(scores, codes, np.ones(scores.size, np.int64) if counts is None else +counts)
-
-
-def counts_of_rows(num_groups: int, rows: Sequence[ClusterRows]) -> ClusterCounts:
-    """Return the counts of rows in any number of parts. O(n), O(n log n) of few or odd scores."""
-    scores, codes, counts = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return counts_of_cells(num_groups, *coarse_cells(scores), codes, counts)
-
-
 def counts_of_cells(
     num_groups: int,
     edges: FloatArray,
@@ -167,7 +136,7 @@ def counts_of_cells(
     codes: npt.NDArray[np.uint16],
     counts: IntArray | None,
 ) -> ClusterCounts:
-    """Return the counts of rows whose cells are known. As `counts_of_rows`.
+    """Return the counts of rows whose cells are known. O(n), O(n log n) of few or odd scores.
 
     Parameters
     ----------

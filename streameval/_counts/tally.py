@@ -19,6 +19,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from streameval._counts.additions import (
     Addition,
     has_weights,
@@ -32,6 +34,7 @@ from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
+from streameval._counts.weights import WeightedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,9 +84,8 @@ class Tally:
         "_pending",
         "_pending_bytes",
         "_pending_scores",
+        "_sizes",
         "_state",
-        "_state_bytes",
-        "_state_scores",
     )
 
     def __init__(self, state: State) -> None:
@@ -96,34 +98,65 @@ class Tally:
         self._state = state
         # Whether the state, or a pending change, has weights.
         self._has_weights = state.weighted is not None
-        self._state_scores = state.num_scores
-        self._state_bytes = state_bytes(state)
-        self._state_bytes += table_bytes(state.clusters)
+        # Distinct scores of the state, and its memory; None until they are asked for.
+        self._sizes: tuple[int, int] | None = None
         self._pending: list[Addition] = []
         self._pending_scores = self._pending_bytes = 0
+
+    def _state_sizes(self) -> tuple[int, int]:
+        if self._sizes is None:
+            state = self._state
+            self._sizes = state.num_scores, state_bytes(state) + table_bytes(state.clusters)
+        return self._sizes
 
     @property
     def size(self) -> int:
         """Distinct scores of the state, and pending ones. O(1)."""
-        return self._state_scores + self._pending_scores
+        return self._state_sizes()[0] + self._pending_scores
 
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound: it changes with a change only, not when a reader merges. O(1)."""
-        return self._state_bytes + self._pending_bytes
+        return self._state_sizes()[1] + self._pending_bytes
 
     def add(self, change: Addition) -> None:
-        """Add cases. Amortised O(cases)."""
+        """Add cases, or change nothing. Amortised O(cases)."""
         self._thaw()
-        if has_weights(change) and not self._has_weights:
+        scores = self._pending_scores + len(change)
+        memory_bytes = self._pending_bytes + piece_bytes(change)
+        is_weighted = has_weights(change) or self._has_weights
+        if is_weighted and not self._has_weights:
             # Merging gives each score of the state sums of weights.
-            self._has_weights = True
-            self._pending_bytes += _WEIGHTED_SCORE_BYTES * self._state_scores
-        self._pending.append(change)
-        self._pending_scores += len(change)
-        self._pending_bytes += piece_bytes(change)
+            memory_bytes += _WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
         if self._state.clusters is not None:
-            self._pending_bytes += CLUSTER_ROW_BYTES * len(change)
+            memory_bytes += CLUSTER_ROW_BYTES * len(change)
+        self._pending.append(change)
+        # From here on nothing is allocated, so nothing can fail half way.
+        self._has_weights = is_weighted
+        self._pending_scores = scores
+        self._pending_bytes = memory_bytes
+
+    @property
+    def num_pieces(self) -> int:
+        """How many additions wait. O(1)."""
+        return len(self._pending)
+
+    def join(self) -> None:
+        """Join the additions that are not sorted, each of which takes memory of its own. O(n)."""
+        self._thaw()
+        loose = [each for each in self._pending if isinstance(each, UnsortedCases)]
+        if loose:
+            others = [each for each in self._pending if not isinstance(each, UnsortedCases)]
+            self._pending = [*others, UnsortedCases.concat(loose)]
+
+    def take_back(self) -> None:
+        """Take back the last addition, which no reader has seen; allocates nothing. O(1)."""
+        self._pending[-1] = _NO_CASES  # `pop` may allocate
+
+    def merged(self, *more: Addition) -> State:
+        """Return the counts with all changes, and signed ones more, merged; changes nothing."""
+        self._thaw()
+        return merge_pending(self._state, [*self._pending, *more])
 
     def _thaw(self) -> None:
         """Before a change, take back what frozen counts hold, merged if a reader has merged it."""
@@ -141,10 +174,11 @@ class Tally:
     @property
     def is_due(self) -> bool:
         """Whether enough is pending that it should be merged. O(1)."""
-        if self._pending_scores > max(_MIN_PENDING_SCORES, _MAX_PENDING_RATIO * self._state_scores):
+        scores, memory_bytes = self._state_sizes()
+        if self._pending_scores > max(_MIN_PENDING_SCORES, _MAX_PENDING_RATIO * scores):
             return True
         pieces = len(self._pending)
-        return pieces > _MAX_PIECES and pieces * PIECE_BYTES > self._state_bytes
+        return pieces > _MAX_PIECES and pieces * PIECE_BYTES > memory_bytes
 
     def miss(self, positives: int, negatives: int) -> None:
         """Add references that were never scored. O(1)."""
@@ -156,7 +190,7 @@ class Tally:
             missed_negatives=state.missed_negatives + negatives * state.unit,
         )
 
-    def remove(self, change: Addition) -> None:
+    def remove(self, change: ScoreCounts | UnsortedCases) -> None:
         """Remove cases that were added before. O(n)."""
         state = self.state()
         self._frozen = None
@@ -174,7 +208,7 @@ class Tally:
             clusters = [change.by_cluster(state.clusters.num_groups).negated()]
         self._adopt(state.changed(removed, revision=0, clusters=clusters))
 
-    def exchange(self, added: UnsortedCases, removed: Addition) -> None:
+    def exchange(self, added: UnsortedCases, removed: ScoreCounts | UnsortedCases) -> None:
         """Add cases, then remove others that were there. O(n)."""
         state = self.state()
         is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
@@ -229,7 +263,7 @@ class Tally:
         """Keep the counts as bytes until the next change. O(n)."""
         state = self.state()
         state.pack()
-        self._state_bytes = state_bytes(state)
+        self._sizes = None
 
     def state(self) -> State:
         """Return the counts with all changes merged. O(n) when some are pending."""
@@ -242,6 +276,7 @@ class Tally:
     def frozen(self) -> LazyCounts:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
+            self._state_sizes()  # while the state is here
             source = _Source(self._state, tuple(self._pending))
             self._frozen = LazyCounts(source, _merged)
             # The frozen counts alone hold them, so they are in memory once after a merge.
@@ -265,6 +300,8 @@ def _is_as_fine(bits: int | None, least: int | None) -> bool:
     return bits is None or (least is not None and bits >= least)
 
 
+_NO_CASES = UnsortedCases(np.empty(0, dtype=np.bool_), np.empty(0), None)
+
 _THAWED = State()
 """Stands for the state of a tally whose frozen counts hold it."""
 
@@ -273,7 +310,7 @@ def piece_bytes(change: Addition) -> int:
     """Return the memory of an addition. O(1)."""
     if isinstance(change, ScoreCounts):
         return PIECE_BYTES + counts_bytes(change)
-    if change.units is not None:
+    if isinstance(change, WeightedCounts) or change.units is not None:
         # What it takes once it is merged, which no reader counts.
         return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         CodeArray,
         IntArray,
         LazyCounts,
+        ScoreCounts,
         State,
         Tally,
     )
@@ -520,7 +521,7 @@ class StreamCounts:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
         added = None if change.added is None else _unsorted(change.added).copy()
-        removed: Addition | None = None
+        removed: ScoreCounts | UnsortedCases | None = None
         if change.removed is not None:
             cases = _unsorted(change.removed)
             # Sorted once for all parts, unless some sum weights or count clusters.

@@ -291,9 +291,20 @@ def test_buffers_are_merged_unasked():
     scores = np.arange(1000.0)
     for _ in range(200):
         ev.add_cases(labels=scores > 500, scores=scores)
-    assert ev._accumulator._pending_rows < 100_000
+    assert ev._accumulator._waiting.rows < 100_000
     assert ev.num_cases == 220_000
     ev._check()
+
+
+def test_rows_of_clusters_are_joined_while_they_wait():
+    """A row that comes alone takes some 700 B, joined with others 11 B."""
+    one_by_one, together = Evaluator(cluster_groups=8), Evaluator(cluster_groups=8)
+    scores = np.random.default_rng(8).random(300).round(2)
+    for row, score in enumerate(scores.tolist()):
+        one_by_one.add_case(row % 3 == 0, score, cluster=row % 20)
+        assert one_by_one._accumulator._tally.num_pieces <= 64
+    together.add_cases(labels=np.arange(300) % 3 == 0, scores=scores, clusters=np.arange(300) % 20)
+    assert one_by_one == together
 
 
 def test_removal_of_what_waits_and_of_what_is_merged():
