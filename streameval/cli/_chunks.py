@@ -21,8 +21,20 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 """Bytes of text read at once, and the longest row of text."""
 
-PACKED = {".gz": "gzip", ".zst": "zstd"}
-"""Compression of text files by their last suffix."""
+PACKED = (".gz", ".zst")
+"""The last suffixes of text files that may be compressed."""
+
+_SIGNATURES = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""How compressed content begins: browsers unpack a file and leave its name as it was."""
+
+_NO_TEXT = {
+    b"PK\x03\x04": "a ZIP archive, or an Excel workbook: save the rows as CSV",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook: save the rows as CSV",
+    b"PAR1\x15": "a Parquet file: name it .parquet",
+    b"BZh91AY&SY": "packed by bzip2: unpack it",
+    b"\xfd7zXZ\x00": "packed by xz: unpack it",
+}
+"""What other content is, by how it begins."""
 
 _MAX_SHOWN_NAMES = 20
 
@@ -74,9 +86,20 @@ def check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
-    """Open a file that may be compressed; yield its content and the file itself."""
+    """Open a file of text that may be compressed; yield its content and the file itself.
+
+    Raises
+    ------
+    FileError
+        When it begins as a file of another kind does.
+    """
     # Arrow's files, not Python's: Arrow's read-ahead thread may still run when the process
     # exits, and reading a Python file without the interpreter would abort the process.
     with pa.OSFile(os.fsencode(path)) as raw:
-        codec = PACKED.get(path.suffix.lower())
+        head = raw.read(max(map(len, _NO_TEXT)))
+        raw.seek(0)
+        for signature, what in _NO_TEXT.items():
+            if head.startswith(signature):
+                raise FileError(f"{path}: it is {what}")
+        codec = next((_SIGNATURES[each] for each in _SIGNATURES if head.startswith(each)), None)
         yield pa.CompressedInputStream(raw, codec) if codec else raw, raw

@@ -53,6 +53,7 @@ def read_table(
     size = max(path.stat().st_size, 1)
     with unpacked(path) as (source, raw):
         header, text = _read_header(path, source, delimiter)
+        header = [each if each in names else each.strip() for each in header]
         _check_header(path, names, header, delimiter)
         places = {name: header.index(name) for name in names}
         before = 0

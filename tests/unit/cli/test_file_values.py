@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import json
+import lzma
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,9 @@ def read(path: Path, **options: Any) -> tuple[list[float], list[bool]]:
         ('score,label\n"0,512","1,0"\n"0,1","0"\n', {"decimal": ","}),
         ("score\tlabel\n0.512\t1\n+.1\t0\n", {"delimiter": "\t"}),
         ("label|score\ntrue|0.512\nFALSE|1e-1\n", {"delimiter": "|"}),
+        ("label , score\n1 , 0.512\n 0, 0.1\n", {}),
+        ("PK,score,label\nx,0.512,1\ny,0.1,0\n", {}),
+        (" score,score , label\n0.512,9,1\n0.1,9,0\n", {"score": " score"}),
     ],
 )
 def test_text_of_other_writers(tmp_path: Path, text: str, options: dict[str, str]) -> None:
@@ -59,6 +64,41 @@ def test_text_of_other_writers(tmp_path: Path, text: str, options: dict[str, str
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert read(path, **options) == ([0.512, 0.1], [True, False])
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("codec", [None, "gzip", "zstd"])
+@pytest.mark.parametrize("kind", [".csv", ".ndjson"])
+def test_content_is_unpacked_whatever_its_name(
+    tmp_path: Path, kind: str, codec: str | None, suffix: str
+) -> None:
+    """Browsers unpack what they download; a file that was packed may have lost its suffix."""
+    path = tmp_path / f"a{kind}{suffix}"
+    text = b"score,label\n0.512,1\n0.1,0\n"
+    if kind == ".ndjson":
+        text = b'{"score": 0.512, "label": 1}\n{"score": 0.1, "label": 0}\n'
+    path.write_bytes(text if codec is None else pa.compress(text, codec, asbytes=True))
+    assert read(path) == ([0.512, 0.1], [True, False])
+
+
+@pytest.mark.parametrize("kind", [".csv", ".ndjson", ".csv.gz"])
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"PK\x03\x04" + bytes(99), "a ZIP archive, or an Excel workbook: save the rows as CSV"),
+        (b"\xd0\xcf\x11\xe0" + bytes(99), "an Excel workbook: save the rows as CSV"),
+        (b"PAR1\x15" + bytes(99), "a Parquet file: name it .parquet"),
+        (bz2.compress(b"score,label\n1,1\n"), "packed by bzip2: unpack it"),
+        (lzma.compress(b"score,label\n1,1\n"), "packed by xz: unpack it"),
+    ],
+)
+def test_content_that_is_no_text_is_named(
+    tmp_path: Path, kind: str, data: bytes, told: str
+) -> None:
+    """Not as a wrong delimiter, or in the words of a decoder."""
+    path = tmp_path / f"a{kind}"
+    path.write_bytes(data)
+    assert f"it is {told}" in refusal(run("evaluate", path))
 
 
 @pytest.mark.parametrize(
