@@ -96,6 +96,8 @@ class Joiner:
     has_clusters : bool
         Whether each prediction carries the group of its cluster. The table keeps it as the
         first of the row's codes.
+    table : JoinTable or None
+        Where ids are kept; None makes a new one.
 
     Attributes
     ----------
@@ -112,14 +114,19 @@ class Joiner:
     """
 
     def __init__(
-        self, settings: JoinSettings, keys: int = 0, *, has_clusters: bool = False
+        self,
+        settings: JoinSettings,
+        keys: int = 0,
+        *,
+        has_clusters: bool = False,
+        table: JoinTable | None = None,
     ) -> None:
         self.settings = settings
         self.keys = keys
         self.has_clusters = has_clusters
         self.now_us = 0
         self.due_limit_us = MAX_TIME_US
-        self.table = JoinTable(keys + has_clusters)
+        self.table = JoinTable(keys + has_clusters) if table is None else table
         self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
         self._bucket_us = settings.bucket_us
@@ -261,9 +268,9 @@ class Joiner:
 
     def copy(self) -> Joiner:
         """Return an independent joiner. O(n)."""
-        other = Joiner(self.settings, self.keys, has_clusters=self.has_clusters)
+        table = self.table.copy()
+        other = Joiner(self.settings, self.keys, has_clusters=self.has_clusters, table=table)
         other.now_us = self.now_us
-        other.table = self.table.copy()
         other.tally = self.tally.copy()
         return other
 

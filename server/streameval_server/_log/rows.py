@@ -142,7 +142,7 @@ def crc32(data: bytes | memoryview, before: int = 0) -> int:
     zlib releases it above 5 KiB. A busy server's thread then waits for it longer than the
     checksum takes.
     """
-    if len(data) > _MAX_HELD_BYTES:
+    if not _PIECE_BYTES < len(data) <= _MAX_HELD_BYTES:
         return zlib.crc32(data, before)
     pieces = memoryview(data)
     for at in range(0, len(data), _PIECE_BYTES):

@@ -283,13 +283,12 @@ class Joins(IdSegments):
         return int(self.joiner.tally[_EXPIRED_EARLY])
 
     def _joiner(self, settings: StreamSettings) -> Joiner:
-        joiner = Joiner(
+        return Joiner(
             join_settings(settings),
             len(settings.segment_keys),
             has_clusters=settings.cluster_groups > 0,
+            table=self.table,
         )
-        joiner.table = self.table
-        return joiner
 
     @property
     def memory_bytes(self) -> int:
