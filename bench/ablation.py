@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -77,9 +78,14 @@ def patched(owner: object, **values: object) -> Patch:
     return enter
 
 
-def uncached(cache: object) -> Patch:
-    """Return a patch that makes one cache compute every time."""
-    return patched(cache, get=lambda _key, _parts, make: make())
+def uncached(cache: Any, kind: str | None = None) -> Patch:
+    """Return a patch that makes a cache compute every time, or only answers of one kind."""
+    get = cache.get
+
+    def compute(key: Any, parts: Any, make: Callable[[], Any]) -> Any:
+        return make() if kind in (None, key[0]) else get(key, parts, make)
+
+    return patched(cache, get=compute)
 
 
 BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
@@ -235,7 +241,7 @@ class Stream:
             patch = ExitStack()
             with patch:
                 if not shared:
-                    uncached(self.engine._snapshots)(patch)
+                    uncached(self.engine._answers, "snapshot")(patch)
                 begin = time.perf_counter()
                 await asyncio.gather(
                     *(threads.run(key, lambda: encoded_snapshot(self.engine, "s")) for key in keys)
@@ -321,7 +327,7 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
     stream, exact, projected = Stream(), Exact(), Projected()
     pair, seeds = pair_cost.Server(has_pair=True), iter(range(1_000_000))
     engine = stream.engine
-    messages, windows = uncached(engine._snapshots), uncached(engine._windows)
+    messages, windows = uncached(engine._answers, "snapshot"), uncached(engine._windows)
 
     def whole_sum(_cache: WindowCache[object], _key: object, states: list[State]) -> State:
         return window_cache.merge_states(states, revision=0)
@@ -361,9 +367,12 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
     found["projections, nothing changed"] = (
         "ms",
         lambda: (
-            projected.answer_ms(lambda each: [uncached(each._snapshots)]),
+            projected.answer_ms(lambda each: [uncached(each._answers, "snapshot")]),
             projected.answer_ms(
-                lambda each: [uncached(each._snapshots), uncached(each._projections)]
+                lambda each: [
+                    uncached(each._answers, "snapshot"),
+                    uncached(each._answers, "projection"),
+                ]
             ),
         ),
     )
@@ -400,7 +409,7 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         "ms",
         lambda: (
             stream.answer_ms([messages]),
-            stream.answer_ms([messages, uncached(engine._typical_delays)]),
+            stream.answer_ms([messages, uncached(engine._answers, "typical delay")]),
         ),
     )
     found[f"{CROWD} equal queries share a computation"] = (

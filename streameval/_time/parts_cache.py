@@ -31,7 +31,7 @@ _ENTRY_BYTES, _PART_BYTES = 512, 80
 class _Entry(NamedTuple, Generic[V]):
     parts: tuple[weakref.ref[object], ...]
     value: V
-    cost: int
+    memory_bytes: int
 
 
 class PartsCache(Generic[K, V]):
@@ -39,16 +39,22 @@ class PartsCache(Generic[K, V]):
 
     Parameters
     ----------
-    max_cost : int
-        The most that all values may cost together; the newest may exceed it alone.
-    cost : callable
-        Returns the cost of a value, for instance its bytes.
+    max_bytes : int
+        The most that all values may take, keys and references to parts included; the newest may
+        exceed it alone.
+    size : callable
+        Returns the memory of a value, in bytes.
+
+    Attributes
+    ----------
+    memory_bytes : int
+        Memory of all of it, an upper bound.
 
     Examples
     --------
     >>> class Pane:
     ...     pass
-    >>> cache = PartsCache(100, len)
+    >>> cache = PartsCache(10_000, len)
     >>> pane = Pane()
     >>> cache.get("a", [pane], lambda: "first"), cache.get("a", [pane], lambda: "not called")
     ('first', 'first')
@@ -56,27 +62,16 @@ class PartsCache(Generic[K, V]):
     'other parts'
     """
 
-    def __init__(self, max_cost: int, cost: Callable[[V], int]) -> None:
-        self._max_cost = max_cost
-        self._cost_of = cost
+    def __init__(self, max_bytes: int, size: Callable[[V], int]) -> None:
+        self.memory_bytes = 0
+        self._max_bytes = max_bytes
+        self._size = size
         self._entries: dict[K, _Entry[V]] = {}
-        self._cost = 0
-        self._num_parts = 0
         self._sweep_at = 1
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def cost(self) -> int:
-        """The cost of all values together. O(1)."""
-        return self._cost
-
-    @property
-    def overhead_bytes(self) -> int:
-        """Memory of keys and references to parts, an upper bound. O(1)."""
-        return _ENTRY_BYTES * len(self._entries) + _PART_BYTES * self._num_parts
 
     def get(self, key: K, parts: Iterable[object], make: Callable[[], V]) -> V:
         """Return the value of a key; call `make` unless its parts are the same objects."""
@@ -91,13 +86,12 @@ class PartsCache(Generic[K, V]):
                 self._entries[key] = self._entries.pop(key)
                 return entry.value
         value = make()
-        entry = _Entry(now, value, self._cost_of(value))
+        entry = _Entry(now, value, _ENTRY_BYTES + _PART_BYTES * len(now) + self._size(value))
         with self._lock:
             self._drop(key)
             self._entries[key] = entry
-            self._cost += entry.cost
-            self._num_parts += len(now)
-            while self._cost > self._max_cost and len(self._entries) > 1:
+            self.memory_bytes += entry.memory_bytes
+            while self.memory_bytes > self._max_bytes and len(self._entries) > 1:
                 self._drop(next(iter(self._entries)))
             if len(self._entries) > self._sweep_at:
                 self._sweep()
@@ -116,7 +110,7 @@ class PartsCache(Generic[K, V]):
         --------
         >>> class Pane:
         ...     pass
-        >>> cache, old, new = PartsCache(100, len), Pane(), Pane()
+        >>> cache, old, new = PartsCache(10_000, len), Pane(), Pane()
         >>> _ = cache.get("a", [old], lambda: "computed")
         >>> cache.unchanged_parts("a", [new, old]) == [old]
         True
@@ -138,8 +132,7 @@ class PartsCache(Generic[K, V]):
     def _drop(self, key: K) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._cost -= entry.cost
-            self._num_parts -= len(entry.parts)
+            self.memory_bytes -= entry.memory_bytes
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

@@ -38,27 +38,24 @@ class WindowCache(PartsCache[K, Window]):
 
     Parameters
     ----------
-    max_cells : int
-        The most distinct scores that all windows may have together; the same limit
-        applies to all partial sums.
+    max_bytes : int
+        The most that all windows may take, and the most that all partial sums may.
     knows_panes : bool
         Whether windows know their panes, and so a lower limit of the design effect.
+
+    Attributes
+    ----------
+    partial_sums : PartsCache
+        The sums of unchanged panes.
     """
 
-    def __init__(self, max_cells: int, *, knows_panes: bool = False) -> None:
-        super().__init__(max_cells, lambda window: _num_cells(window._view()))
-        self._merged_cells = max(max_cells, _MIN_MERGED_CELLS)
+    def __init__(self, max_bytes: int, *, knows_panes: bool = False) -> None:
+        super().__init__(max_bytes, lambda window: _CELL_BYTES * _num_cells(window._view()))
+        self._merged_cells = max(max_bytes // _CELL_BYTES, _MIN_MERGED_CELLS)
         self._knows_panes = knows_panes
-        self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
-            max_cells, lambda partial: partial.max_cells
+        self.partial_sums: PartsCache[K, _PartialSum] = PartsCache(
+            max_bytes, lambda partial: _CELL_BYTES * partial.max_cells
         )
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of windows and partial sums, an upper bound. O(1)."""
-        sums = self._partial_sums
-        cells = self.cost + sums.cost
-        return _CELL_BYTES * cells + self.overhead_bytes + sums.overhead_bytes
 
     def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
         """Return the sum of states as a window; the same object until a state changes.
@@ -79,7 +76,7 @@ class WindowCache(PartsCache[K, Window]):
     def _sum(self, key: K, states: Sequence[State]) -> State:
         same = self.unchanged_parts(key, states)
         if len(same) > 1:
-            partial = self._partial_sums.get(key, same, lambda: _PartialSum(same))
+            partial = self.partial_sums.get(key, same, lambda: _PartialSum(same))
             partial.num_uses += 1
             # Not summed on its first use: if other panes change each time, it has no second.
             if partial.num_uses > 1:

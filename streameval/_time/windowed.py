@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._time.panes import Pane
 
-_MAX_CACHED_CELLS = 1 << 18
+_MAX_CACHED_BYTES = 1 << 22
 """Distinct scores in all cached windows of one evaluator, and in all partial sums."""
 
 
@@ -142,7 +142,7 @@ class WindowedEvaluator:
         self._panes = panes
         self._empty = panes.empty
         self._windows: WindowCache[tuple[int, int]] = WindowCache(
-            _MAX_CACHED_CELLS, knows_panes=True
+            _MAX_CACHED_BYTES, knows_panes=True
         )
 
     @property

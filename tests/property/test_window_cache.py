@@ -40,7 +40,7 @@ def test_every_window_is_the_sum_of_its_panes(
 ) -> None:
     """Equal to the bit and at the same resolution, whichever panes change and how often."""
     states = [added(Evaluator(**settings)._view(), cases) for cases in first]
-    cache: WindowCache[str] = WindowCache(1_000)
+    cache: WindowCache[str] = WindowCache(16_000)
     for pane, cases in [(0, []), *changes]:
         states[pane] = added(states[pane], cases)
         for state in states[:pane]:
@@ -68,7 +68,7 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_unchanged_panes_are_merged_once(merges: list[int]) -> None:
     """From the third read on, a merge has the cached rest and the pane that changes."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
-    cache: WindowCache[str] = WindowCache(1_000)
+    cache: WindowCache[str] = WindowCache(16_000)
     for _ in range(5):
         states[4] = added(states[4], [(False, 0.5)])
         cache.sum("w", states, 0, 1)
@@ -78,7 +78,7 @@ def test_unchanged_panes_are_merged_once(merges: list[int]) -> None:
 def test_no_rest_is_merged_for_panes_that_change_in_turn(merges: list[int]) -> None:
     """A rest that would be used once is not kept."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
-    cache: WindowCache[str] = WindowCache(1_000)
+    cache: WindowCache[str] = WindowCache(16_000)
     for pane in range(6):
         states[pane] = added(states[pane], [(False, 0.5)])
         cache.sum("w", states, 0, 1)
@@ -88,7 +88,7 @@ def test_no_rest_is_merged_for_panes_that_change_in_turn(merges: list[int]) -> N
 def test_a_cached_rest_keeps_no_pane() -> None:
     """A pane without other references is released."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(4)]
-    cache: WindowCache[str] = WindowCache(1_000)
+    cache: WindowCache[str] = WindowCache(16_000)
     for _ in range(4):
         states[3] = added(states[3], [(False, 0.5)])
         cache.sum("w", states, 0, 1)

@@ -355,10 +355,10 @@ def test_an_exact_whole_without_a_bounded_part() -> None:
 
 def test_cached_windows_leave_when_their_panes_do() -> None:
     """A window is cached while no pane changes, and the cache keeps no pane in memory."""
-    cache: WindowCache[int] = WindowCache(5)
+    cache: WindowCache[int] = WindowCache(1_500)
     panes = [evaluator_of([(True, 0.5, 0), (False, 0.25, 0)])._view() for _ in range(3)]
     windows = [cache.get(i, [pane], lambda: Window(panes[0], 0, 1)) for i, pane in enumerate(panes)]
-    assert len(cache) == 2  # four cells of five
+    assert len(cache) == 2  # of some 620 bytes each
     assert cache.get(2, [panes[2]], lambda: pytest.fail("it was there")) is windows[2]
     assert cache.get(2, [panes[1]], lambda: Window(panes[1], 0, 1)) is not windows[2]
     gone = weakref.ref(panes.pop(1))

@@ -330,7 +330,7 @@ def test_answers_of_empty_windows_go_with_their_stream(monkeypatch) -> None:
         for _ in range(2):
             snapshot_of(answers)
         assert len(computed) == revision
-        assert 1 <= len(answers._snapshots) <= 5
+        assert 1 <= len(answers._answers) <= 5
 
 
 def test_a_stream_made_again_is_another(monkeypatch) -> None:

@@ -19,6 +19,8 @@ from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows
 from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._queries import query_engine
+from streameval_server._queries.projections import projection_message
 from streameval_server._queries.query_engine import (
     QueryEngine,
     parse_snapshot_request,
@@ -151,11 +153,18 @@ def test_rows_of_a_series_are_projected_as_windows_are(stream: Stream) -> None:
 
 def test_an_unchanged_window_is_projected_once_a_minute(stream: Stream, monkeypatch) -> None:
     """The answer is kept while the stream and the minute are the same."""
-    first = stream.queries.projection(*_arguments(stream))
-    assert stream.queries.projection(*_arguments(stream)) is first
-    monkeypatch.setattr(stream, "now_us", stream.now_us + 60_000_000)
-    later = stream.queries.projection(*_arguments(stream))
-    assert later is not first
+    computed: list[object] = []
+
+    def counted(*arguments, **names):
+        computed.append(arguments)
+        return projection_message(*arguments, **names)
+
+    monkeypatch.setattr(query_engine, "projection_message", counted)
+    queries = QueryEngine(lambda _: stream.engine.view("s"), lambda: stream.now_us)
+    for minutes, times in ((0, 1), (0, 1), (1, 2)):
+        monkeypatch.setattr(stream, "now_us", stream.now_us + minutes * 60_000_000)
+        queries.projection(*_arguments(stream))
+        assert len(computed) == times
 
 
 def _arguments(stream: Stream):

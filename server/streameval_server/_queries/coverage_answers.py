@@ -11,14 +11,15 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval.kernel import PartsCache
 from streameval.v1 import types_pb2
 from streameval_server._state.coverage import PaneCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
+    from typing import Any
 
     from streameval import Coverage
+    from streameval.kernel import PartsCache
 
 _MESSAGE_BYTES = 4_096
 """Memory of a cached answer, with ten bands, three quantiles and eleven buckets."""
@@ -56,7 +57,7 @@ class _Sum(NamedTuple):
     coverage: PaneCoverage
 
 
-class _Answer(NamedTuple):
+class CoverageAnswer(NamedTuple):
     """A message, the parts it was made of, and the sum of the parts that stayed the same."""
 
     message: types_pb2.Coverage | None
@@ -73,48 +74,33 @@ class _Answer(NamedTuple):
         return size + references + self.same.coverage.memory_bytes
 
 
-class CoverageAnswers:
-    """The messages of selections. Any thread may call.
+def coverage_of(
+    answers: PartsCache[Hashable, Any], key: Hashable, parts: Sequence[PaneCoverage]
+) -> types_pb2.Coverage | None:
+    """Return the message for all parts together; None without predictions. Never change it.
 
     Parameters
     ----------
-    max_bytes : int
-        The most that all may take, about; the newest may exceed it alone.
+    answers
+        The cache.
+    key
+        Of the selection in it.
+    parts : sequence of PaneCoverage
+        At least one.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._answers: PartsCache[Hashable, _Answer] = PartsCache(
-            max_bytes, lambda answer: answer.memory_bytes
-        )
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory, an upper bound. O(1)."""
-        return self._answers.cost + self._answers.overhead_bytes
-
-    def get(self, key: Hashable, parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-        """Return the message for all parts together; None without predictions. Never change it.
-
-        Parameters
-        ----------
-        key
-            The selection's key in the cache.
-        parts : sequence of PaneCoverage
-            At least one.
-        """
-        return self._answers.get(key, parts, lambda: self._answer(key, parts)).message
-
-    def _answer(self, key: Hashable, parts: Sequence[PaneCoverage]) -> _Answer:
+    def answer() -> CoverageAnswer:
         now = tuple(map(weakref.ref, parts))
-        before = self._answers.latest(key)
-        same = None
-        if before is not None:
-            same, parts = _shortened(before, parts, now)
-        return _Answer(coverage_message(parts), now, same)
+        before: CoverageAnswer | None = answers.latest(key)
+        same, summed = (None, parts) if before is None else _shortened(before, parts, now)
+        return CoverageAnswer(coverage_message(summed), now, same)
+
+    found: CoverageAnswer = answers.get(key, parts, answer)
+    return found.message
 
 
 def _shortened(
-    before: _Answer, parts: Sequence[PaneCoverage], now: Sequence[weakref.ref[PaneCoverage]]
+    before: CoverageAnswer, parts: Sequence[PaneCoverage], now: Sequence[weakref.ref[PaneCoverage]]
 ) -> tuple[_Sum | None, Sequence[PaneCoverage]]:
     """Return the sum of the unchanged parts, and the parts to add up in place of all parts.
 

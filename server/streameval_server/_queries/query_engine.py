@@ -20,7 +20,7 @@ from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
-from streameval_server._queries.coverage_answers import CoverageAnswers
+from streameval_server._queries.coverage_answers import coverage_of
 from streameval_server._queries.derived_answers import DerivedAnswers
 from streameval_server._queries.metrics import (
     MetricSelection,
@@ -43,26 +43,19 @@ from streameval_server._state.coverage import EMPTY_COVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from typing import Any
 
     from streameval.kernel import FloatArray, IntArray
+    from streameval_server._queries.coverage_answers import CoverageAnswer
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.warnings import Warned
     from streameval_server._state.views import StreamView, WaitingPredictions
 
 MAX_CACHE_BYTES = 224 << 20
 """Memory of all caches: of windows and their unchanged parts two eighths, of what states keep of
-answers two eighths, of snapshots two, of projections and coverages one each."""
+answers two eighths, of answers four."""
 
 _EIGHTHS = 8
-
-_CELL_BYTES = 16
-
-_ENTRY_BYTES = 1_024
-_BYTES_PER_ENCODED_BYTE = 6
-"""Memory of a snapshot besides its message, and of its message for each encoded byte."""
-
-_SHARE_BYTES_PER_TYPICAL_DELAY = 8_192
-"""One typical delay of a slice is kept for this much of the share of coverages."""
 
 TYPICAL_DELAY = 0.9
 """The quantile of label delays below which the age of a window counts as young."""
@@ -151,20 +144,9 @@ class QueryEngine:
         self.server_warnings = server_warnings
         self._waiting = waiting
         share = max(max_cache_bytes // _EIGHTHS, 1)
-        self._windows: WindowCache[Hashable] = WindowCache(
-            max(share // _CELL_BYTES, 1), knows_panes=knows_panes
-        )
+        self._windows: WindowCache[Hashable] = WindowCache(share, knows_panes=knows_panes)
         self._derived = DerivedAnswers(2 * share)
-        self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
-            2 * share, _memory_bytes
-        )
-        self._projections: PartsCache[Hashable, types_pb2.Projection] = PartsCache(
-            share, _memory_bytes
-        )
-        self._coverages = CoverageAnswers(share)
-        self._typical_delays: PartsCache[Hashable, float] = PartsCache(
-            max(share // _SHARE_BYTES_PER_TYPICAL_DELAY, 1), lambda _: 1
-        )
+        self._answers: PartsCache[Hashable, Any] = PartsCache(4 * share, _size)
 
     def view(self, stream: str) -> StreamView:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
@@ -200,15 +182,12 @@ class QueryEngine:
     @property
     def memory_bytes(self) -> int:
         """Memory of all caches and of open counts, an upper bound. O(1), from any thread."""
-        small = (self._snapshots, self._projections, self._typical_delays)
         return (
             self._windows.memory_bytes
+            + self._windows.partial_sums.memory_bytes
             + self._derived.memory_bytes
-            + self._snapshots.cost
-            + self._projections.cost
-            + self._coverages.memory_bytes
+            + self._answers.memory_bytes
             + OPENED.memory_bytes
-            + sum(cache.overhead_bytes for cache in small)
         )
 
     def window(self, resolved: ResolvedSelection) -> Window:
@@ -252,13 +231,12 @@ class QueryEngine:
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
         chosen = metrics.at(resolved.view.info.settings)
-        known = self._snapshots.get(
-            (resolved.key, chosen, hull),
+        known = self._answers.get(
+            ("snapshot", resolved.key, chosen, hull),
             resolved.parts,
-            lambda: self._compute(resolved, chosen, hull=hull),
+            lambda: self._compute(resolved, chosen, hull=hull).SerializeToString(),
         )
-        message = types_pb2.Snapshot()
-        message.CopyFrom(known)
+        message = types_pb2.Snapshot.FromString(known)
         message.revision = resolved.view.revision
         if resolved.view.alarms is not None:
             message.open_alarms = resolved.view.alarms.num_open
@@ -313,18 +291,20 @@ class QueryEngine:
         level: float,
         names: tuple[str, ...] = Place.PROJECTION.names(),
     ) -> types_pb2.Projection:
-        """Return what a selection will read once its labels are in. Never change it.
+        """Return what a selection will read once its labels are in.
 
         Cached while the panes, the delays and the minute stay the same.
         """
         age = source.now_us // AGE_STEP_US
         parts = [*resolved.parts, source.delays]
 
-        def compute() -> types_pb2.Projection:
+        def compute() -> bytes:
             window = self.window(resolved)
-            return projection_message(source, resolved, window, level=level, names=names)
+            found = projection_message(source, resolved, window, level=level, names=names)
+            return found.SerializeToString()
 
-        return self._projections.get((resolved.key, level, names, age), parts, compute)
+        key = ("projection", resolved.key, level, names, age)
+        return types_pb2.Projection.FromString(self._answers.get(key, parts, compute))
 
     def coverage(self, resolved: ResolvedSelection) -> types_pb2.Coverage | None:
         """Return how many predictions have their label; None without predictions by id."""
@@ -335,7 +315,7 @@ class QueryEngine:
         parts = [part for part in parts if part is not empty]
         if not parts:
             return None
-        return self._coverages.get(resolved.key, parts)
+        return coverage_of(self._answers, ("coverage", resolved.key), parts)
 
     def warnings(
         self,
@@ -355,8 +335,8 @@ class QueryEngine:
         """Return them with what each is about."""
         typical_us = None
         if coverage is not None and _many_pending(coverage):
-            typical_us = self._typical_delays.get(
-                (resolved.selection.stream, resolved.selection.segment),
+            typical_us = self._answers.get(
+                ("typical delay", resolved.selection.stream, resolved.selection.segment),
                 [resolved.slice.coverage],
                 lambda: next(iter(resolved.slice.coverage.delays.quantiles_us([TYPICAL_DELAY])), 0),
             )
@@ -364,9 +344,11 @@ class QueryEngine:
         return of_server + warnings_of(resolved, resolution, typical_us)
 
 
-def _memory_bytes(snapshot: types_pb2.Snapshot | types_pb2.Projection) -> int:
-    """Return its approximate memory."""
-    return _ENTRY_BYTES + _BYTES_PER_ENCODED_BYTE * snapshot.ByteSize()
+def _size(answer: bytes | CoverageAnswer | float) -> int:
+    """Return the memory of an answer."""
+    if isinstance(answer, bytes):
+        return len(answer)
+    return 0 if isinstance(answer, float | int) else answer.memory_bytes
 
 
 def _many_pending(coverage: types_pb2.Coverage) -> bool:

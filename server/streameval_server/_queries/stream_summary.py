@@ -137,10 +137,8 @@ def projection(
         engine.end()
     for metric in found.metrics:
         if not metric.HasField("prevalence"):
-            message = types_pb2.ProjectedMetric()
-            message.CopyFrom(metric)
-            message.ClearField("backtest")
-            return message
+            metric.ClearField("backtest")
+            return metric
     return None
 
 

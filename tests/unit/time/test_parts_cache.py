@@ -21,7 +21,9 @@ def test_values_go_some_time_after_their_parts() -> None:
         del passing
         most = max(most, len(cache))
     assert most <= 5
-    assert cache._cost == len("value") * len(cache) - 1
+    alone: PartsCache[int, str] = PartsCache(1, len)
+    alone.get(-1, [kept], lambda: "kept")
+    assert cache.memory_bytes < 3 * len(cache) * alone.memory_bytes
     assert cache.get(-1, [kept], lambda: "anew") == "kept"
 
 
@@ -36,7 +38,7 @@ def test_values_of_living_parts_stay() -> None:
 
 def test_unchanged_parts_are_the_same_objects() -> None:
     """They are in the order of the argument; there are none for a key without a value."""
-    cache: PartsCache[str, int] = PartsCache(10, lambda _: 1)
+    cache: PartsCache[str, int] = PartsCache(10_000, lambda _: 1)
     a, b, c = Part(), Part(), Part()
     assert cache.unchanged_parts("x", [a, b]) == []
     cache.get("x", [a, b, Part()], lambda: 0)
@@ -46,6 +48,18 @@ def test_unchanged_parts_are_the_same_objects() -> None:
 
 def test_a_value_without_parts_is_not_cached() -> None:
     """It would never be swept."""
-    cache: PartsCache[int, int] = PartsCache(100, lambda _: 1)
+    cache: PartsCache[int, int] = PartsCache(10_000, lambda _: 1)
     assert [cache.get(0, [], lambda each=each: each) for each in range(3)] == [0, 1, 2]
     assert len(cache) == 0
+
+
+def test_all_that_it_holds_is_within_the_limit() -> None:
+    """Values, keys and references; the newest value may be larger alone."""
+    parts = [Part() for _ in range(50)]
+    cache: PartsCache[int, bytes] = PartsCache(100_000, len)
+    for number in range(200):
+        cache.get(number, parts, lambda: bytes(1_000))
+        assert cache.memory_bytes <= 100_000
+    assert len(cache) == 100_000 // (cache.memory_bytes // len(cache))
+    cache.get(-1, parts, lambda: bytes(200_000))
+    assert (len(cache), cache.memory_bytes > 200_000) == (1, True)

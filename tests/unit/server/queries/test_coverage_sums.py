@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from streameval._time.coverage import CoverageCell
-from streameval_server._queries.coverage_answers import CoverageAnswers, coverage_message
+from streameval._time.parts_cache import PartsCache
+from streameval_server._queries.coverage_answers import (
+    CoverageAnswer,
+    coverage_message,
+    coverage_of,
+)
 from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
@@ -59,10 +64,12 @@ def test_an_answer_may_have_a_part_twice(seed: int) -> None:
     """Whichever parts come, go and repeat, the message is that of their sum."""
     rng = np.random.default_rng(seed)
     pool = [coverage(rng) for _ in range(5)]
-    answers = CoverageAnswers(1 << 20)
+    answers: PartsCache[object, CoverageAnswer] = PartsCache(
+        1 << 20, lambda each: each.memory_bytes
+    )
     for _ in range(60):
         parts = [pool[index] for index in rng.integers(0, 5, rng.integers(1, 8))]
-        assert answers.get("key", parts) == coverage_message(parts)
+        assert coverage_of(answers, "key", parts) == coverage_message(parts)
 
 
 def test_parts_that_stay_are_summed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,26 +85,28 @@ def test_parts_that_stay_are_summed_once(monkeypatch: pytest.MonkeyPatch) -> Non
         return merged(some)
 
     monkeypatch.setattr(PaneCoverage, "merged", noted)
-    answers = CoverageAnswers(1 << 20)
+    answers: PartsCache[object, CoverageAnswer] = PartsCache(
+        1 << 20, lambda each: each.memory_bytes
+    )
     for _ in range(4):
-        answers.get("key", parts)
+        coverage_of(answers, "key", parts)
         parts = [*parts[:-1], coverage(rng)]
     assert added == [30, 29, 2, 2, 2]
-    answers.get("key", [*parts[1:], coverage(rng)])  # the oldest left, and two are new
+    coverage_of(answers, "key", [*parts[1:], coverage(rng)])  # the oldest left, and two are new
     assert added[-2:] == [28, 3]
 
 
 def test_answers_keep_no_part_and_are_bounded() -> None:
     """A pane that changed is collected; the newest answers stay within the bound."""
     rng = np.random.default_rng(4)
-    answers = CoverageAnswers(40_000)
+    answers: PartsCache[object, CoverageAnswer] = PartsCache(40_000, lambda each: each.memory_bytes)
     parts = [coverage(rng) for _ in range(3)]
     changed = weakref.ref(parts[-1])
-    answers.get("key", parts)
+    coverage_of(answers, "key", parts)
     parts[-1] = coverage(rng)
-    answers.get("key", parts)
+    coverage_of(answers, "key", parts)
     gc.collect()
     assert changed() is None
     for number in range(100):
-        answers.get(number, parts)
+        coverage_of(answers, number, parts)
         assert answers.memory_bytes < 60_000
