@@ -80,11 +80,9 @@ class AreaRule(IntervalRule):
         figures: tuple[Figure, ...] = (figure,)
         if view.resolution is not None:
             bounds = counted.bounds(name, **given.keywords)
-            figures = tuple(replace(figure, estimate=bound) for bound in bounds)
-        if len(figures) > 1 and not math.isnan(figure.variance):
             figures = view.cached(
                 ("hidden figures", name, prevalence, effect.value),
-                lambda: self.hidden_figures(view, figure, figures, prevalence),
+                lambda: self._figures_between(view, figure, bounds, prevalence),
             )
         return UncertainMetric(self, figure.estimate, figures, figure, effect)
 
@@ -108,6 +106,15 @@ class AreaRule(IntervalRule):
             outermost, ordered[0], ordered[-1], self.unseen_error, alpha, anytime=anytime
         )
         return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
+
+    def _figures_between(
+        self, view: View, figure: Figure, bounds: Limits, prevalence: float | None
+    ) -> tuple[Figure, ...]:
+        """Return the figures at the bounds, and others between where an order is hidden. O(G)."""
+        ends = tuple(replace(figure, estimate=bound) for bound in bounds)
+        if math.isnan(figure.variance):
+            return ends
+        return self.hidden_figures(view, figure, ends, prevalence)
 
     @abstractmethod
     def hidden_figures(

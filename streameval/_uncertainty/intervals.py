@@ -154,7 +154,8 @@ class UncertaintyQueries(BoundsQueries):
         if method == "bootstrap":
             return self._bootstrap(metric, level, prevalence, resamples=resamples, seed=seed)
         found = rule.uncertain(self, metric, given).interval(level, anytime=anytime)
-        if threshold is not None:  # the share may be rounded, or undefined where the rate is not
+        if threshold is not None and given.costs is None:
+            # A share is rounded apart from its rate, and may be undefined where the rate is not.
             found = replace(found, estimate=self._value_given(metric, given))
         return self._with_least_effect(found, metric, given.arguments)
 
