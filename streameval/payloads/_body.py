@@ -57,6 +57,9 @@ _FRAMES = (
 """What serializers of Kafka write before a value: a first byte, and the schema's number. Apicurio
 may write a number of eight bytes, Glue a UUID."""
 
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4"))
+"""How packed bodies begin, of which their sender said nothing."""
+
 _MAX_DEPTH = 200
 _TOO_DEEP = '"nested too deeply"'
 
@@ -177,7 +180,22 @@ def load_json(body: bytes | str) -> Any:
             found = _load_framed(body)
             if found is not None:
                 return found
-        raise InvalidInputError(f"the body is not JSON: {error}", field="body") from None
+        message = f"the body is not JSON: {_other_content(body, error)}"
+        raise InvalidInputError(message, field="body") from None
+
+
+def _other_content(body: bytes | str, error: ValueError) -> str:
+    """Return what a body is that is not JSON; in a sender's words, where they are known."""
+    if isinstance(body, str):
+        return str(error)
+    if not body.strip():
+        return "it is empty"
+    for magic, name in _PACKED:
+        if body.startswith(magic):
+            return f"it is packed by {name}: pack with gzip, and send content-encoding: gzip"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte 0x{body[error.start]:02x} at {error.start})"
+    return str(error)
 
 
 def _load_framed(body: bytes) -> Any:

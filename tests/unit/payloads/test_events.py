@@ -182,3 +182,22 @@ def test_json_is_what_the_standard_library_reads(text: str, encoding: str) -> No
             load_json(body)
     else:
         assert repr(load_json(body)) == repr(wanted)  # NaN differs from itself
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (gzip.compress(b"{}"), "it is packed by gzip: pack with gzip, and send content-encoding: "),
+        (b"\x28\xb5\x2f\xfd\x04", "it is packed by zstd: pack with gzip, and send content-enc"),
+        (b"\x04\x22\x4d\x18\x64", "it is packed by lz4: pack with gzip, and send content-enco"),
+        (b'{"id": "\xfc"}', "it is not UTF-8 (byte 0xfc at 8)"),
+        (b"\x82\xa2id\xa1a", "it is not UTF-8 (byte 0x82 at 0)"),  # MessagePack
+    ],
+)
+def test_what_is_not_json_is_named(body: bytes, told: str) -> None:
+    """In a sender's words, not in a codec's."""
+    with pytest.raises(InvalidInputError) as caught:
+        load_json(body)
+    assert str(caught.value).startswith(f"the body is not JSON: {told}")
