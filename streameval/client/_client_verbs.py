@@ -144,6 +144,7 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
         Examples
         --------
         >>> from streameval_server.testing import running_server
+        >>> from streameval.client import Client
         >>> with running_server() as address, Client(address) as client:
         ...     for name, labels in (("m/1", [1, 0, 1, 0, 0, 1]), ("m/2", [1, 1, 1, 0, 0, 0])):
         ...         client.stream(name).add_cases(labels=labels, scores=[6, 5, 4, 3, 2, 1])
