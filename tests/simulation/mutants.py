@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from streameval._counts import additions
+from streameval._counts import tally
 from streameval._counts.tally import Tally
 from streameval._joining import joiner, rules
 from streameval._joining.joiner import Joiner
@@ -404,9 +404,9 @@ MUTANTS = [
     ),
     Mutant(
         "groups that wait are not merged",
-        additions,
-        "_merged_clusters",
-        "if clusters is None:",
-        "if clusters is None or len(pending) == 1:",
+        tally,
+        "_merged",
+        "merge_pending(*source)",
+        "replace(merge_pending(*source), clusters=source.state.clusters)",
     ),
 ]
