@@ -51,7 +51,7 @@ from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
-from streameval_server._state.usage import StreamUsage
+from streameval_server._state.memory import StreamUsage
 from streameval_server._state.views import StreamView
 
 Patch = Callable[[ExitStack], object]

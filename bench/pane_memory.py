@@ -37,9 +37,9 @@ from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._service.allocator import trim_heap
+from streameval_server._state.memory import StreamUsage
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import WHOLE
-from streameval_server._state.usage import StreamUsage
 
 if TYPE_CHECKING:
     from pathlib import Path

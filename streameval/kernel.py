@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
     from streameval._counts.exact import MAX_TOTAL
     from streameval._counts.lazy_counts import LazyCounts
+    from streameval._counts.memory import PIECE_BYTES, TABLE_BYTES, state_bytes, table_bytes
     from streameval._counts.merge import check_mergeable, merge_states
     from streameval._counts.multiset import ScoreCounts
     from streameval._counts.opened_counts import OPENED
@@ -34,13 +35,7 @@ if TYPE_CHECKING:
     from streameval._counts.scatter import rank_cells
     from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
     from streameval._counts.state_decoder import StateDecoder, closed_state
-    from streameval._counts.tally import (
-        PIECE_BYTES,
-        TABLE_BYTES,
-        Tally,
-        state_bytes,
-        table_bytes,
-    )
+    from streameval._counts.tally import Tally
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
     from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
@@ -163,6 +158,7 @@ _EXPORTS = {
     "streameval._counts.evaluator_codec": ["decode_evaluator", "encode_evaluator"],
     "streameval._counts.exact": ["MAX_TOTAL"],
     "streameval._counts.lazy_counts": ["LazyCounts"],
+    "streameval._counts.memory": ["PIECE_BYTES", "TABLE_BYTES", "state_bytes", "table_bytes"],
     "streameval._counts.merge": ["check_mergeable", "merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
     "streameval._counts.opened_counts": ["OPENED"],
@@ -171,13 +167,7 @@ _EXPORTS = {
     "streameval._counts.scatter": ["rank_cells"],
     "streameval._counts.state": ["MAX_UNPACKED_BYTES", "State", "empty_state"],
     "streameval._counts.state_decoder": ["StateDecoder", "closed_state"],
-    "streameval._counts.tally": [
-        "PIECE_BYTES",
-        "TABLE_BYTES",
-        "Tally",
-        "state_bytes",
-        "table_bytes",
-    ],
+    "streameval._counts.tally": ["Tally"],
     "streameval._counts.unsorted_cases": ["UnsortedCases"],
     "streameval._counts.weight_columns": ["check_weights_allowed"],
     "streameval._counts.weights": [

@@ -21,8 +21,8 @@ From the bottom up:
 - `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
   bytes.
 - `tally`, `unsorted_cases`, `additions`: a state, and the changes that are not merged yet;
-  `lazy_counts`: the same at one moment; `accumulator`: a tally as an evaluator has it.
-  `missing_cases`: which case of a removal is not counted.
+  `memory`: what both take; `lazy_counts`: the same at one moment; `accumulator`: a tally as an
+  evaluator has it. `missing_cases`: which case of a removal is not counted.
 - `columns`, `weight_columns`: the rules for the labels, scores, counts and weights that
   callers pass.
 """

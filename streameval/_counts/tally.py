@@ -30,40 +30,27 @@ from streameval._counts.additions import (
 )
 from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
 from streameval._counts.lazy_counts import LazyCounts
+from streameval._counts.memory import (
+    PIECE_BYTES,
+    WEIGHTED_SCORE_BYTES,
+    piece_bytes,
+    state_bytes,
+    table_bytes,
+)
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
 from streameval._counts.unsorted_cases import UnsortedCases
-from streameval._counts.weights import WeightedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.cluster_counts import ClusterCounts
 
 _MIN_PENDING_SCORES = 4_096
 """Pending scores that are always allowed, however small the state is."""
 
 _MAX_PENDING_RATIO = 2
 """Pending scores allowed for each distinct score of the state."""
-
-_PLAIN_SCORE_BYTES, _WEIGHTED_SCORE_BYTES = 8, 32
-"""Memory of a distinct score, and of its sums where cases have weights."""
-
-_KEY_BYTES = 8
-"""Memory of the key that counting in a table needs of a case."""
-
-PIECE_BYTES = 640
-"""Memory of one addition besides its rows: five objects and the heads of its arrays; measured."""
-
-_STATE_BYTES = 640
-"""Memory of a state besides its columns: its objects, and the heads of its arrays."""
-
-TABLE_BYTES = 512
-"""Memory of a state's counts by groups of clusters besides its rows."""
-
-_PACKED_STATE_BYTES = 400
-"""Memory of a packed state besides its packed counts; measured."""
 
 _MAX_PIECES = 8
 """Additions that may wait for a merge, however small: they take more than their rows."""
@@ -127,7 +114,7 @@ class Tally:
         is_weighted = has_weights(change) or self._has_weights
         if is_weighted and not self._has_weights:
             # Merging gives each score of the state sums of weights.
-            memory_bytes += _WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
+            memory_bytes += WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
         if self._state.clusters is not None:
             memory_bytes += CLUSTER_ROW_BYTES * len(change)
         self._pending.append(change)
@@ -285,7 +272,7 @@ class Tally:
 
 
 class _Source(NamedTuple):
-    """What an accumulator's counts are merged from."""
+    """What a tally's counts are merged from."""
 
     state: State
     pending: tuple[Addition, ...]
@@ -304,42 +291,3 @@ _NO_CASES = UnsortedCases(np.empty(0, dtype=np.bool_), np.empty(0), None)
 
 _THAWED = State()
 """Stands for the state of a tally whose frozen counts hold it."""
-
-
-def piece_bytes(change: Addition) -> int:
-    """Return the memory of an addition. O(1)."""
-    if isinstance(change, ScoreCounts):
-        return PIECE_BYTES + counts_bytes(change)
-    if isinstance(change, WeightedCounts) or change.units is not None:
-        # What it takes once it is merged, which no reader counts.
-        return PIECE_BYTES + (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(change)
-    return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
-
-
-def state_bytes(state: State) -> int:
-    """Return the memory of a state's counts. O(1)."""
-    if state.stored is not None:
-        return _PACKED_STATE_BYTES + state.stored.memory_bytes
-    return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
-
-
-def _columns_bytes(state: State) -> int:
-    """Return the memory of a state's columns. O(1)."""
-    if state.weighted is None:
-        return counts_bytes(state.counts)
-    # The counts are the sums of weights and have the same arrays.
-    return (_PLAIN_SCORE_BYTES + _WEIGHTED_SCORE_BYTES) * len(state.weighted)
-
-
-def table_bytes(table: ClusterCounts | None) -> int:
-    """Return the memory of a state's counts by groups of clusters. O(1)."""
-    return 0 if table is None else TABLE_BYTES + table.counts.size * CLUSTER_ROW_BYTES
-
-
-def counts_bytes(counts: ScoreCounts) -> int:
-    """Return the memory of the columns of sorted counts. O(1)."""
-    positives, negatives = counts.positives, counts.negatives
-    multiplicities = (
-        each.counts.nbytes for each in (positives, negatives) if each.counts is not None
-    )
-    return positives.scores.nbytes + negatives.scores.nbytes + sum(multiplicities)

@@ -44,7 +44,7 @@ from streameval_server._model.errors import (
     too_many_producers,
 )
 from streameval_server._model.rows import BATCH_KINDS, PredictionRows
-from streameval_server._state.row_growth import max_growth_bytes
+from streameval_server._state.memory import max_growth_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

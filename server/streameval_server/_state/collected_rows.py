@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import UnsortedCases
-from streameval_server._state.row_growth import growth_bytes, panes_in, span_of
+from streameval_server._state.memory import growth_bytes, panes_in, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.delays import Delays
+    from streameval_server._state.memory import StreamUsage
     from streameval_server._state.pane_content import PaneContent, Part
-    from streameval_server._state.usage import StreamUsage
     from streameval_server._state.views import FrozenStream
 
 

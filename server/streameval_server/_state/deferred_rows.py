@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from streameval.kernel import PIECE_BYTES, Effect, Effects, UnsortedCases
-from streameval_server._state.row_growth import slices_bytes
+from streameval_server._state.memory import slices_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streameval.kernel import Effects, Scale
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.usage import StreamUsage
+    from streameval_server._state.memory import StreamUsage
 
 PANE_BYTES = 900
 """Memory of a pane besides its rows: its place in the panes, its counts and its share of a

@@ -25,8 +25,8 @@ from streameval.kernel import (
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.deferred_rows import NONE_DEFERRED, DeferredRows
 from streameval_server._state.delays import Delays
+from streameval_server._state.memory import OVERHEAD_BYTES, encoded_bytes, resting_bytes
 from streameval_server._state.segments import WHOLE
-from streameval_server._state.usage import OVERHEAD_BYTES, encoded_bytes, resting_bytes
 from streameval_server._state.views import PaneView
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streameval.kernel import Effects, LazyCounts, Scale, StateDecoder
     from streameval_server._state.deferred_rows import CodedCases
-    from streameval_server._state.usage import StreamUsage
+    from streameval_server._state.memory import StreamUsage
     from streameval_server._state.views import PaneSlices
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]

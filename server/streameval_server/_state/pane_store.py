@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.kernel import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.usage import StreamUsage
+    from streameval_server._state.memory import StreamUsage
 
 _MAX_OPEN_PANES = 2
 

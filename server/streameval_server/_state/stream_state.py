@@ -27,10 +27,10 @@ from streameval_server._model.rows import (
 from streameval_server._state.collected_rows import TimedCases
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.join_table import Joins
+from streameval_server._state.memory import StreamUsage
 from streameval_server._state.segments import Segments, segment_codes
 from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_marks import StreamMarks
-from streameval_server._state.usage import StreamUsage
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:

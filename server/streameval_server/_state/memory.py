@@ -1,18 +1,27 @@
-"""By how much a stream's memory grows when rows are applied, and later counted: upper bounds.
+"""The memory of a stream's counts, and by how much rows that are applied make it grow.
 
-The stream counts this when rows arrive, so that counting them grows nothing. The committer asks
-before it commits, because rows that are durable cannot be refused any more; it has no counts, so
-slices and panes of a batch count as new.
+All are upper bounds. The stream counts the growth when rows arrive, so that counting them grows
+nothing. The committer asks before it commits, because rows that are durable cannot be refused any
+more; it has no counts, so slices and panes of a batch count as new.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import CLUSTER_ROW_BYTES, PIECE_BYTES, TABLE_BYTES
+from streameval.kernel import (
+    CLUSTER_ROW_BYTES,
+    PIECE_BYTES,
+    TABLE_BYTES,
+    EncodedCounts,
+    state_bytes,
+    table_bytes,
+)
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
     CaseRows,
@@ -23,14 +32,30 @@ from streameval_server._model.rows import (
     memory_of,
 )
 from streameval_server._state.coverage import COVERAGE_BYTES
-from streameval_server._state.usage import OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from typing import Protocol
 
+    from streameval.kernel import State
     from streameval.wire import EventTimes
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
+
+    class Holder(Protocol):
+        """What takes memory."""
+
+        @property
+        def memory_bytes(self) -> int: ...
+
+
+OVERHEAD_BYTES = 1_344
+"""Memory of a tally besides its scores, with its part, its places in dicts and its
+share of a view; measured."""
+
+RESTING_BYTES = 512
+"""Memory of a pane at rest besides its scores: its objects, its place and share of a view;
+measured."""
 
 _STREAM_BYTES = 9_216
 """Memory of a stream that a batch may create."""
@@ -49,6 +74,48 @@ _ROW_BYTES = 26
 
 _CLUSTER_BYTES = 2 + CLUSTER_ROW_BYTES
 """Memory of a row's group of clusters, and of what it adds to the counts by groups."""
+
+
+@dataclass(slots=True)
+class StreamUsage:
+    """The revision and the memory of one stream, shared by its parts.
+
+    The parts refer to this record and not to the stream, so that a stream is in no reference
+    cycle: a deleted stream leaves memory at once, not when the collector runs.
+
+    Attributes
+    ----------
+    revision : int
+        Log revision that is being applied.
+    memory_bytes : int
+        Approximate upper bound of the memory of what has been counted. Code that changes a
+        holder of counts does so within `measuring`.
+    num_slices : int
+        Slices that rows may be in, besides the whole.
+    """
+
+    revision: int
+    memory_bytes: int = 0
+    num_slices: int = 0
+
+    @contextmanager
+    def measuring(self, holder: Holder) -> Iterator[None]:
+        """Add to the memory by how much a holder grows; contexts of one holder may not nest."""
+        before = holder.memory_bytes
+        yield
+        self.memory_bytes += holder.memory_bytes - before
+
+
+def encoded_bytes(data: bytes) -> int:
+    """Return the memory of a pane at rest whose counts are kept as these bytes. O(1)."""
+    return RESTING_BYTES + EncodedCounts.memory_of(data)
+
+
+def resting_bytes(state: State) -> int:
+    """Return the memory of a pane at rest. O(1)."""
+    if state.stored is not None:
+        return RESTING_BYTES + state.stored.memory_bytes + table_bytes(state.clusters)
+    return RESTING_BYTES + state_bytes(state) + table_bytes(state.clusters)
 
 
 def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:

@@ -1,0 +1,71 @@
+"""The memory of states and of additions that wait: upper bounds, without what Python shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.weights import WeightedCounts
+
+if TYPE_CHECKING:
+    from streameval._counts.additions import Addition
+    from streameval._counts.cluster_counts import ClusterCounts
+    from streameval._counts.state import State
+
+_PLAIN_SCORE_BYTES, WEIGHTED_SCORE_BYTES = 8, 32
+"""Memory of a distinct score, and of its sums where cases have weights."""
+
+_KEY_BYTES = 8
+"""Memory of the key that counting in a table needs of a case."""
+
+PIECE_BYTES = 640
+"""Memory of one addition besides its rows: five objects and the heads of its arrays; measured."""
+
+_STATE_BYTES = 640
+"""Memory of a state besides its columns: its objects, and the heads of its arrays."""
+
+TABLE_BYTES = 512
+"""Memory of a state's counts by groups of clusters besides its rows."""
+
+_PACKED_STATE_BYTES = 400
+"""Memory of a packed state besides its packed counts; measured."""
+
+
+def piece_bytes(change: Addition) -> int:
+    """Return the memory of an addition. O(1)."""
+    if isinstance(change, ScoreCounts):
+        return PIECE_BYTES + counts_bytes(change)
+    if isinstance(change, WeightedCounts) or change.units is not None:
+        # What it takes once it is merged, which no reader counts.
+        return PIECE_BYTES + (_PLAIN_SCORE_BYTES + WEIGHTED_SCORE_BYTES) * len(change)
+    return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
+
+
+def state_bytes(state: State) -> int:
+    """Return the memory of a state's counts. O(1)."""
+    if state.stored is not None:
+        return _PACKED_STATE_BYTES + state.stored.memory_bytes
+    return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
+
+
+def _columns_bytes(state: State) -> int:
+    """Return the memory of a state's columns. O(1)."""
+    if state.weighted is None:
+        return counts_bytes(state.counts)
+    # The counts are the sums of weights and have the same arrays.
+    return (_PLAIN_SCORE_BYTES + WEIGHTED_SCORE_BYTES) * len(state.weighted)
+
+
+def table_bytes(table: ClusterCounts | None) -> int:
+    """Return the memory of a state's counts by groups of clusters. O(1)."""
+    return 0 if table is None else TABLE_BYTES + table.counts.size * CLUSTER_ROW_BYTES
+
+
+def counts_bytes(counts: ScoreCounts) -> int:
+    """Return the memory of the columns of sorted counts. O(1)."""
+    positives, negatives = counts.positives, counts.negatives
+    multiplicities = (
+        each.counts.nbytes for each in (positives, negatives) if each.counts is not None
+    )
+    return positives.scores.nbytes + negatives.scores.nbytes + sum(multiplicities)
