@@ -16,10 +16,11 @@ from streameval.v1 import overview_pb2
 from streameval_server._queries.summary_order import encode_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Iterable
 
     from streameval_server._queries.stream_list_request import ListRequest
     from streameval_server._queries.stream_summaries import StreamSummaries
+    from streameval_server._queries.summary_order import Row
 
 MAX_REFRESH_S = 0.3
 """How long summaries are computed for an answer; one that was begun is completed."""
@@ -86,22 +87,31 @@ def _stream_list(
         response.num_outdated = sum(
             each.name in outdated and not each.is_pending for each in ranked.entries
         )
+    _add_rows(response, rows, request.open_groups or (), outdated, evidence.names)
+    return response
+
+
+def _add_rows(
+    response: overview_pb2.ListStreamSummariesResponse,
+    rows: Iterable[Row],
+    open_groups: Container[str],
+    outdated: frozenset[str],
+    evident: frozenset[str],
+) -> None:
+    """Add the streams of a page, and each group of theirs once."""
     for row in rows:
-        if row.group is not None and (
-            not response.groups or response.groups[-1].name != row.group.name
-        ):
-            group = row.group
+        group, entry = row.group, row.entry
+        if group is not None and (not response.groups or response.groups[-1].name != group.name):
             response.groups.add(
                 name=group.name,
                 num_streams=len(group.entries),
                 num_alarms=group.num_alarms,
                 num_fallen=group.num_fallen,
-                open=group.name in (request.open_groups or ()),
+                open=group.name in open_groups,
             )
-        if row.entry is not None:
-            message = row.entry.message()
-            message.outdated = row.entry.name in outdated
+        if entry is not None:
+            message = entry.message()
+            message.outdated = entry.name in outdated
             if message.HasField("change"):
-                message.change.evident = row.entry.name in evidence.names
+                message.change.evident = entry.name in evident
             response.summaries.append(message)
-    return response

@@ -149,6 +149,7 @@ def test_the_switch_as_a_variable_is_left_to_the_complete_one(
             ["admin", "token", "a", "--tokens", "t", "--scope", "query"],
             "server",
         ),
+        ("matplotlib", ["report", "127.0.0.1:1", "a", "--output", "a.html"], "plot"),
         ("pyarrow", ["evaluate", __file__], "files"),
         ("pyarrow", ["push", __file__, "--to", "127.0.0.1:1", "--stream", "a"], "files"),
     ],
