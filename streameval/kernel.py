@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, Counts, FloatArray, IntArray
     from streameval._common.frame import Frame, Reader, raise_corrupt
     from streameval._counts.additions import Addition, has_clusters, has_weights
     from streameval._counts.cell_layout import cell_edges
     from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
     from streameval._counts.cluster_keys import (
         DEFAULT_CLUSTER_GROUPS,
-        ClusterChecksums,
         check_cluster_groups,
         cluster_checksums,
         groups_of,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from streameval._counts.weight_columns import check_weights_allowed
     from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
     from streameval._joining.codec import encode_joiner, held_units, read_units
-    from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
+    from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET
     from streameval._joining.id_column import IdColumn
     from streameval._joining.joiner import Joiner
     from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from streameval._time.coverage import CoverageCell
     from streameval._time.decay import decayed_window
     from streameval._time.distinct import distinct_values
-    from streameval._time.effects import CodeArray, Effect, Effects
+    from streameval._time.effects import Effect, Effects
     from streameval._time.panes import Grid, Panes, tiers_of
     from streameval._time.parts_cache import PartsCache
     from streameval._time.times import MAX_TIME_US, to_datetime
@@ -76,21 +74,15 @@ __all__ = [
     "UNLISTED_BUCKET",
     "WEIGHT_UNITS",
     "Addition",
-    "BoolArray",
     "Cases",
     "Change",
-    "ClusterChecksums",
-    "CodeArray",
-    "Counts",
     "CoverageCell",
     "Effect",
     "Effects",
     "EncodedCounts",
-    "FloatArray",
     "Frame",
     "Grid",
     "IdColumn",
-    "IntArray",
     "JoinSettings",
     "JoinTable",
     "Joiner",
@@ -102,7 +94,6 @@ __all__ = [
     "Run",
     "Scale",
     "ScoreCounts",
-    "SlotArray",
     "State",
     "StateDecoder",
     "Tally",
@@ -141,14 +132,12 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "streameval._common.arrays": ["BoolArray", "Counts", "FloatArray", "IntArray"],
     "streameval._common.frame": ["Frame", "Reader", "raise_corrupt"],
     "streameval._counts.additions": ["Addition", "has_clusters", "has_weights"],
     "streameval._counts.cell_layout": ["cell_edges"],
     "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES"],
     "streameval._counts.cluster_keys": [
         "DEFAULT_CLUSTER_GROUPS",
-        "ClusterChecksums",
         "check_cluster_groups",
         "cluster_checksums",
         "groups_of",
@@ -177,7 +166,7 @@ _EXPORTS = {
         "unless_one",
     ],
     "streameval._joining.codec": ["encode_joiner", "held_units", "read_units"],
-    "streameval._joining.expiry_index": ["LAST_BUCKET", "UNLISTED_BUCKET", "SlotArray"],
+    "streameval._joining.expiry_index": ["LAST_BUCKET", "UNLISTED_BUCKET"],
     "streameval._joining.id_column": ["IdColumn"],
     "streameval._joining.joiner": ["Joiner"],
     "streameval._joining.rules": ["EARLY_POSITIVE", "JOIN_COUNTERS", "JoinSettings"],
@@ -186,7 +175,7 @@ _EXPORTS = {
     "streameval._time.coverage": ["CoverageCell"],
     "streameval._time.decay": ["decayed_window"],
     "streameval._time.distinct": ["distinct_values"],
-    "streameval._time.effects": ["CodeArray", "Effect", "Effects"],
+    "streameval._time.effects": ["Effect", "Effects"],
     "streameval._time.panes": ["Grid", "Panes", "tiers_of"],
     "streameval._time.parts_cache": ["PartsCache"],
     "streameval._time.times": ["MAX_TIME_US", "to_datetime"],

@@ -131,6 +131,7 @@ _EXPORTS = {
         "Place",
         "reason_of",
     ],
+    "streameval._metrics.costs": ["ErrorCosts"],
     "streameval._projection.delay_counts": [
         "DelayCounts",
         "DelayRows",
@@ -142,7 +143,6 @@ _EXPORTS = {
     "streameval._projection.label_table": ["LabelTable"],
     "streameval._projection.projection": ["ASSUMPTION"],
     "streameval._uncertainty.compare": ["pooled_prevalence"],
-    "streameval._metrics.costs": ["ErrorCosts"],
     "streameval._uncertainty.interval": ["dependence_warning"],
     "streameval._uncertainty.limits": ["MIN_ANYTIME_POSITIVES"],
     "streameval._uncertainty.pair_codec": ["decode_pair", "encode_pair"],

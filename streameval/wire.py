@@ -13,7 +13,6 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 if TYPE_CHECKING:
     from streameval._row_codec.clusters import decode_clusters, encode_clusters
     from streameval._row_codec.rows import (
-        EventTimes,
         decode_cases,
         decode_labels,
         decode_misses,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchCodes",
-    "EventTimes",
     "SegmentCodes",
     "Segments",
     "check_distinct",
@@ -53,7 +51,6 @@ __all__ = [
 _EXPORTS = {
     "streameval._row_codec.clusters": ["decode_clusters", "encode_clusters"],
     "streameval._row_codec.rows": [
-        "EventTimes",
         "decode_cases",
         "decode_labels",
         "decode_misses",

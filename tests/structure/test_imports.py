@@ -73,6 +73,7 @@ ORDER = (
     "streameval.adapters",
     "streameval.spark",
     "streameval.kafka",
+    "streameval_server._model.arrays",
     "streameval_server._model.limits",
     "streameval_server._model.errors",
     "streameval_server._model.threads",

@@ -61,7 +61,7 @@ from streameval_server._model.rows import (
 from streameval_server._model.stream_settings import DEFAULTS, first_settings
 
 if TYPE_CHECKING:
-    from streameval.kernel import IntArray
+    from streameval_server._model.arrays import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.kernel import ClusterChecksums, IntArray, State
-    from streameval.wire import EventTimes, Segments
+    from streameval.kernel import State
+    from streameval.wire import Segments
+    from streameval_server._model.arrays import ClusterChecksums, EventTimes, IntArray
 
 
 @dataclass(slots=True, eq=False)

@@ -16,16 +16,16 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval.kernel import Counts, FloatArray, IntArray
     from streameval.statistics import EvaluatorQueries
+    from streameval_server._model.arrays import FloatArray, IntArray
 
     class CountCurve(Protocol):
         """The columns that operating points and hulls have in common."""
 
         @property
-        def fp(self) -> Counts: ...
+        def fp(self) -> IntArray | FloatArray: ...
         @property
-        def tp(self) -> Counts: ...
+        def tp(self) -> IntArray | FloatArray: ...
         @property
         def thresholds(self) -> FloatArray: ...
 
@@ -54,7 +54,7 @@ def curve_message(curve: CountCurve, keep: IntArray | None = None) -> types_pb2.
     return types_pb2.Curve(fp=fp, tp=tp, thresholds=thresholds)
 
 
-def thinned(points: CountCurve, vertices: Counts, *, max_points: int) -> IntArray:
+def thinned(points: CountCurve, vertices: IntArray | FloatArray, *, max_points: int) -> IntArray:
     """Return the indices of about `max_points` points that keep the curve's shape.
 
     O(points + max_points log(points)).

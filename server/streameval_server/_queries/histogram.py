@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval import Window
-    from streameval.kernel import FloatArray, IntArray
+    from streameval_server._model.arrays import FloatArray, IntArray
     from streameval_server._queries.query_engine import QueryEngine
 
 DEFAULT_BINS = 40

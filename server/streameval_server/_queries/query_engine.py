@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Any
 
-    from streameval.kernel import FloatArray, IntArray
+    from streameval_server._model.arrays import FloatArray, IntArray
     from streameval_server._queries.coverage_answers import CoverageAnswer
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.warnings import Warned

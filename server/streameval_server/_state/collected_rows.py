@@ -14,8 +14,7 @@ from streameval_server._state.memory import growth_bytes, panes_in, span_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.kernel import IntArray
-    from streameval.wire import EventTimes
+    from streameval_server._model.arrays import EventTimes, IntArray
     from streameval_server._state.pane_store import PaneStore
     from streameval_server._state.segments import SegmentColumns
 

@@ -46,18 +46,8 @@ from streameval_server._state.weighted_slices import slices_of_weighted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import (
-        Addition,
-        BoolArray,
-        Cases,
-        Change,
-        CodeArray,
-        IntArray,
-        LazyCounts,
-        ScoreCounts,
-        State,
-        Tally,
-    )
+    from streameval.kernel import Addition, Cases, Change, LazyCounts, ScoreCounts, State, Tally
+    from streameval_server._model.arrays import BoolArray, CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.delays import Delays

@@ -19,7 +19,8 @@ from streameval_server._state.memory import slices_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from streameval.kernel import CodeArray, Tally
+    from streameval.kernel import Tally
+    from streameval_server._model.arrays import CodeArray
 
 REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
 """Whether each kind of effect removes a case."""

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.kernel import Effects, IntArray
+    from streameval.kernel import Effects
+    from streameval_server._model.arrays import IntArray
 
 RELATIVE_ACCURACY = 0.01
 """alpha of the paper."""

@@ -28,14 +28,15 @@ from streameval_server._state.segments import ABSENT
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streameval.kernel import Reader, SlotArray
+    from streameval.kernel import Reader
+    from streameval_server._model.arrays import IntArray
 
 FRAME = Frame(b"SEVS", 1, "a join segment", newest=2)
 _WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
 _HEADER = struct.Struct("<qqH")
 
 
-def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> bytes:
+def encode_segment(table: JoinTable, slots: IntArray, removed: list[bytes]) -> bytes:
     """Return a join segment. O(rows)."""
     units = held_units(table, slots)
     weights = [] if units is None else [units.astype("<i8").tobytes()]

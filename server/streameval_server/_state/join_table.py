@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from streameval.kernel import Effects, SlotArray
+    from streameval.kernel import Effects
+    from streameval_server._model.arrays import IntArray
     from streameval_server._model.stream_settings import StreamSettings
 
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
@@ -54,7 +55,7 @@ _REMOVED_BYTES = 72
 class DerivedSlots(Protocol):
     """Data derived from the slots of a table, which the table invalidates."""
 
-    def forget(self, slots: SlotArray) -> None:
+    def forget(self, slots: IntArray) -> None:
         """Clear the data of slots that the table gives to new ids."""
 
 
@@ -79,7 +80,7 @@ class TrackedTable(JoinTable):
         self.budget: int | None = None
         self.removed: list[bytes] = []
         self.links: list[DerivedSlots] = []
-        self.last_found: tuple[Sequence[bytes], SlotArray] | None = None
+        self.last_found: tuple[Sequence[bytes], IntArray] | None = None
         self._changed = np.zeros(0, dtype=np.bool_)
         self._in_checkpoint = np.zeros(0, dtype=np.bool_)
 
@@ -96,7 +97,7 @@ class TrackedTable(JoinTable):
         row_bytes += 0 if self.units is None else self.units.itemsize
         return 2 * (self.id_bytes + len(self) * row_bytes)
 
-    def find(self, ids: Sequence[bytes]) -> SlotArray:
+    def find(self, ids: Sequence[bytes]) -> IntArray:
         """Find slots, and mark them as changed: a caller that finds an id may change it."""
         slots = super().find(ids)
         known = slots[slots >= 0]
@@ -113,7 +114,7 @@ class TrackedTable(JoinTable):
             self._changed[slot] = True
         return slot
 
-    def add(self, ids: Sequence[bytes]) -> SlotArray:
+    def add(self, ids: Sequence[bytes]) -> IntArray:
         """Add ids, and mark them as changed."""
         slots = super().add(ids)
         self._changed[slots] = True
@@ -121,13 +122,13 @@ class TrackedTable(JoinTable):
             links.forget(slots)
         return slots
 
-    def drop(self, slots: SlotArray) -> None:
+    def drop(self, slots: IntArray) -> None:
         """Remove slots, and record the ids that the last checkpoint has."""
         self.removed += self.ids(slots[self._in_checkpoint[slots]])
         self._in_checkpoint[slots] = self._changed[slots] = False
         super().drop(slots)
 
-    def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
+    def pop_due(self, before: int, most: int = sys.maxsize) -> IntArray:
         """Remove and return due ids, at most `budget`: the last bucket may be split.
 
         A bucket is sorted once, when it is split for the first time; after that a call takes
@@ -152,11 +153,11 @@ class TrackedTable(JoinTable):
             self._pop_bucket()
         return taken
 
-    def changed(self) -> SlotArray:
+    def changed(self) -> IntArray:
         """Return the slots that were added or changed since `mark_saved`. O(capacity)."""
         return np.flatnonzero(self._changed)
 
-    def used(self) -> SlotArray:
+    def used(self) -> IntArray:
         """Return all slots in use. O(capacity)."""
         return np.flatnonzero(self.state != FREE_SLOT)
 
@@ -209,7 +210,7 @@ class IdSegments(ABC):
         return len(self.table)
 
     @abstractmethod
-    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+    def encode(self, slots: IntArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
 
     @abstractmethod
@@ -344,7 +345,7 @@ class Joins(IdSegments):
 
     # -- checkpoints
 
-    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+    def encode(self, slots: IntArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
         return encode_segment(self.table, slots, removed)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from streameval.kernel import State
-    from streameval.wire import EventTimes
+    from streameval_server._model.arrays import EventTimes
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
 

@@ -29,7 +29,7 @@ from streameval_server._state.pair_table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.kernel import BoolArray, CodeArray, FloatArray, IntArray, SlotArray
+    from streameval_server._model.arrays import BoolArray, CodeArray, FloatArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_links import StreamSlots
 
@@ -372,7 +372,7 @@ class PairJoiner:
             expired += self._expire(slots)
         return expired
 
-    def _expire(self, slots: SlotArray) -> int:
+    def _expire(self, slots: IntArray) -> int:
         """Count slots that were removed from the index as expired, and drop them."""
         table = self.ids.table
         states = table.state[slots]
@@ -387,7 +387,7 @@ class PairJoiner:
 
     def _of_predictions(
         self, ids: Sequence[bytes], event_us: IntArray, found: StreamSlots | None
-    ) -> SlotArray:
+    ) -> IntArray:
         """Return the slots of distinct ids, and link the stream's to them."""
         table = self.ids.table
         slots = self._with_new(ids, event_us, table.find(ids))
@@ -395,7 +395,7 @@ class PairJoiner:
             found.links.put(found.slots, slots, table)
         return slots
 
-    def _of_labels(self, ids: Sequence[bytes], now_us: int, found: StreamSlots | None) -> SlotArray:
+    def _of_labels(self, ids: Sequence[bytes], now_us: int, found: StreamSlots | None) -> IntArray:
         """Return the slots of distinct ids, by the stream's links where they are known."""
         table = self.ids.table
         if found is None or found.ids is not ids:  # some of a batch's rows
@@ -404,7 +404,7 @@ class PairJoiner:
             slots = table.find_linked(ids, found.links.pair_slots(found.slots, table))
         return self._with_new(ids, np.full(len(ids), now_us, dtype=np.int64), slots)
 
-    def _with_new(self, ids: Sequence[bytes], event_us: IntArray, slots: SlotArray) -> SlotArray:
+    def _with_new(self, ids: Sequence[bytes], event_us: IntArray, slots: IntArray) -> IntArray:
         """Return the slots found; new ids are added, with an empty state, and scheduled."""
         table = self.ids.table
         new = np.flatnonzero(slots < 0)
@@ -418,7 +418,7 @@ class PairJoiner:
             self._schedule(added, event_us[new] + self._ttl_us)
         return slots
 
-    def _count(self, slots: SlotArray, sign: int) -> None:
+    def _count(self, slots: IntArray, sign: int) -> None:
         """Start or stop counting ids that have everything; ids of weight 0 never count."""
         table = self.ids.table
         units: IntArray | None = None
@@ -438,12 +438,12 @@ class PairJoiner:
                 )
             )
 
-    def _schedule_all(self, slots: SlotArray, due_us: int) -> None:
+    def _schedule_all(self, slots: IntArray, due_us: int) -> None:
         """Let all of these slots fall due at one time."""
         bucket = min(max(due_us // self.bucket_us, 0), LAST_BUCKET)
         self.ids.table.schedule(slots, bucket)
 
-    def _schedule(self, slots: SlotArray, due_us: IntArray) -> None:
+    def _schedule(self, slots: IntArray, due_us: IntArray) -> None:
         if slots.size:
             buckets = np.clip(due_us // self.bucket_us, 0, LAST_BUCKET).astype(np.uint32)
             self.ids.table.schedule(slots, buckets)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.kernel import IntArray, SlotArray
+    from streameval_server._model.arrays import IntArray
     from streameval_server._state.join_table import TrackedTable
     from streameval_server._state.pair_table import PairTable
 
@@ -38,7 +38,7 @@ class StreamSlots(NamedTuple):
     """
 
     ids: Sequence[bytes]
-    slots: SlotArray
+    slots: IntArray
     links: SlotLinks
 
 
@@ -71,12 +71,12 @@ class SlotLinks:
         self.table = None
         self._slots, self._serials = _no_links()
 
-    def forget(self, slots: SlotArray) -> None:
+    def forget(self, slots: IntArray) -> None:
         """Clear the links of slots that are given to new ids. O(n)."""
         if self._serials.size:
             self._serials[slots[slots < self._serials.size]] = 0
 
-    def pair_slots(self, slots: SlotArray, pair: PairTable) -> SlotArray:
+    def pair_slots(self, slots: IntArray, pair: PairTable) -> IntArray:
         """Return the pair's slots; -1 where there is no link. O(n)."""
         if not self._serials.size:
             return np.full(slots.size, -1, dtype=np.int64)
@@ -87,7 +87,7 @@ class SlotLinks:
         holds &= pair.serial[linked] == self._serials[at]
         return np.where(holds, linked, -1)
 
-    def put(self, slots: SlotArray, linked: SlotArray, pair: PairTable) -> None:
+    def put(self, slots: IntArray, linked: IntArray, pair: PairTable) -> None:
         """Link each stream's slot to the pair's slot of the same id, unless one is -1. O(n)."""
         assert self.table is not None
         capacity = self.table.state.size

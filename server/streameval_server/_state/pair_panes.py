@@ -21,7 +21,7 @@ from streameval_server._state.segments import WHOLE, slices_by_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.kernel import CodeArray, IntArray
+    from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
     from streameval_server._state.pair_joiner import PairEffects
 

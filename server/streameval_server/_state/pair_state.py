@@ -37,7 +37,7 @@ from streameval_server._state.pair_view import Evidence, PairView
 from streameval_server._state.segments import Segments, segment_codes
 
 if TYPE_CHECKING:
-    from streameval.kernel import CodeArray, IntArray
+    from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows

@@ -18,7 +18,7 @@ from streameval_server._state.join_table import IdSegments, TrackedTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.kernel import CodeArray, IntArray, SlotArray
+    from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
 
 BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8
@@ -57,7 +57,7 @@ class PairTable(TrackedTable):
         """Memory, with the second score. O(1)."""
         return super().memory_bytes + self.score_b.nbytes + self.serial.nbytes
 
-    def find_linked(self, ids: Sequence[bytes], linked: SlotArray) -> SlotArray:
+    def find_linked(self, ids: Sequence[bytes], linked: IntArray) -> IntArray:
         """Return each id's slot, where `linked` has it or else as `find`; mark them. O(n)."""
         missing = np.flatnonzero(linked < 0)
         if missing.size == linked.size:
@@ -67,14 +67,14 @@ class PairTable(TrackedTable):
         self._changed[linked[linked >= 0]] = True
         return linked
 
-    def add(self, ids: Sequence[bytes]) -> SlotArray:
+    def add(self, ids: Sequence[bytes]) -> IntArray:
         """Add ids, each with a serial number."""
         slots = super().add(ids)
         self.serial[slots] = np.arange(1, slots.size + 1) + self._last_serial
         self._last_serial += slots.size
         return slots
 
-    def drop(self, slots: SlotArray) -> None:
+    def drop(self, slots: IntArray) -> None:
         """Remove slots."""
         self.serial[slots] = 0
         super().drop(slots)
@@ -117,7 +117,7 @@ class PairIds(IdSegments):
         """Memory of the ids, and of a checkpoint's segment of all of them. O(1)."""
         return self.table.memory_bytes + self.table.encoded_bytes + 2 * 8 * len(self.table)
 
-    def encode(self, slots: SlotArray, removed: list[bytes]) -> bytes:
+    def encode(self, slots: IntArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
         table = self.table
         units = held_units(table, slots)

@@ -22,7 +22,7 @@ from streameval_server._state.views import FrozenStream
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from streameval.kernel import IntArray
+    from streameval_server._model.arrays import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.memory import StreamUsage

@@ -20,8 +20,8 @@ from streameval_server._model.crossed_keys import crossed_column, parents_of, wi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.kernel import CodeArray, IntArray
     from streameval.wire import BatchCodes, SegmentCodes
+    from streameval_server._model.arrays import CodeArray, IntArray
 
 NONE = 0
 """The code of no value."""

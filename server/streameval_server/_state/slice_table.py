@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.kernel import CodeArray, FloatArray, IntArray, Scale
+    from streameval.kernel import Scale
+    from streameval_server._model.arrays import CodeArray, FloatArray, IntArray
 
     Numbers = npt.NDArray[np.int32]
 

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval import Alarm
-    from streameval.kernel import CodeArray, IntArray, UnsortedCases
+    from streameval.kernel import UnsortedCases
     from streameval.statistics import DriftRows
     from streameval_server._model.alarm_change import AlarmChange
+    from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.collected_rows import TimedCases
     from streameval_server._state.views import FrozenStream

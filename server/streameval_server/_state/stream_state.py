@@ -36,8 +36,9 @@ from streameval_server._state.views import StreamView, WaitingPredictions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval.kernel import CodeArray, Effects
+    from streameval.kernel import Effects
     from streameval_server._model.alarm_change import AlarmChange
+    from streameval_server._model.arrays import CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
     from streameval_server._model.rows import Rows

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streameval import Alarm
-    from streameval.kernel import CodeArray, FloatArray, IdColumn, IntArray
+    from streameval.kernel import IdColumn
     from streameval.v1 import stream_pb2
+    from streameval_server._model.arrays import CodeArray, FloatArray, IntArray
     from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._state.frozen_delays import FrozenDelays

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval.kernel import CodeArray, Effects, IntArray, State
+    from streameval.kernel import Effects, State
+    from streameval_server._model.arrays import CodeArray, IntArray
 
 _NONE: Final = 255
 _RUN_BYTES: Final = 128

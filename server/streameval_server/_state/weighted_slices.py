@@ -16,7 +16,8 @@ from streameval_server._state.segments import slices_by_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.kernel import CodeArray, UnsortedCases
+    from streameval.kernel import UnsortedCases
+    from streameval_server._model.arrays import CodeArray
 
 
 def slices_of_weighted(

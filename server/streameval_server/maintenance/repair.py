@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streameval.kernel import IntArray
     from streameval_server._log.checkpoint import Manifest
     from streameval_server._log.storage import Storage
+    from streameval_server._model.arrays import IntArray
     from streameval_server._model.limits import Limits
 
 _ROWS_PER_COMMIT = 256

@@ -1,0 +1,15 @@
+"""The types of the server's columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+CodeArray = npt.NDArray[np.uint16]
+"""Codes of segments, and groups of clusters."""
+ClusterChecksums = npt.NDArray[np.uint32]
+EventTimes = int | IntArray | None
+"""In microseconds since 1970: one for all rows, one for each, or none."""
