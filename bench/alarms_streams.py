@@ -16,9 +16,9 @@ from scipy import stats
 
 from streameval import WindowedEvaluator
 from streameval._drift.evidence import FRACTIONS, advanced, bet_of
-from streameval._drift.frozen import FrozenReference, freeze
+from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import ReferenceCases
-from streameval._drift.settings import DriftSettings, check_settings
+from streameval._drift.settings import DriftSettings
 from streameval._drift.watches import UNITS, Rows, side_values
 
 Rng = np.random.Generator
@@ -112,7 +112,7 @@ def settings_of(
 ) -> DriftSettings:
     """Return the settings of every simulated detector."""
     needing = {"precision", "recall", "flagged"} & set(watches)
-    return check_settings(
+    return DriftSettings.of(
         watch=watches,
         tolerance=TOLERANCE,
         mean_time_to_false_alarm=timedelta(days=mean_days),
@@ -147,7 +147,7 @@ def frozen_of(traffic: Traffic, rng: Rng, settings: DriftSettings) -> FrozenRefe
     before = replace(traffic, auc=AUC, prevalence=PREVALENCE, shift=0.0)
     window = reference_window(before, rng).last(timedelta(days=REFERENCE_DAYS))
     cases = ReferenceCases(window._view(), window._panes_as_blocks())
-    return freeze(cases, {}, settings)
+    return FrozenReference.of(cases, {}, settings)
 
 
 class Arrivals:

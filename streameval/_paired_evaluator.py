@@ -38,7 +38,7 @@ from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._evaluator import Evaluator
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import PairGroups
-from streameval._uncertainty.pair_comparison import ComparedPair, check_compared
+from streameval._uncertainty.pair_comparison import ComparedPair
 from streameval._uncertainty.pair_grid import PairGrid
 from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
 from streameval._uncertainty.pair_verdict import verdict_of
@@ -424,7 +424,7 @@ class PairedEvaluator:
         self, metric: str, level: float, prevalence: float | None, *, anytime: bool
     ) -> tuple[Comparison, Difference]:
         """Return the answer of `compare`, and the difference that it is made of."""
-        check_compared(metric, level, prevalence)
+        ComparedPair.check(metric, level, prevalence)
         found = ComparedPair.of(self._grid, self._models, metric, prevalence)
         return found.comparison(level, anytime=anytime), found.difference
 

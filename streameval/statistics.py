@@ -17,58 +17,29 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 if TYPE_CHECKING:
     from streameval._drift.codec import decode_engine, encode_engine
     from streameval._drift.engine import DriftEngine
-    from streameval._drift.frozen import FrozenReference, freeze
-    from streameval._drift.reference import ReferenceCases, cells_of_state
-    from streameval._drift.settings import DriftSettings, check_settings
-    from streameval._drift.side_table import (
-        CLUSTER_GROUPS,
-        MAX_MULTIPLICITY,
-        CellCases,
-        DriftRows,
-        RowKind,
-    )
+    from streameval._drift.frozen import FrozenReference
+    from streameval._drift.reference import ReferenceCases
+    from streameval._drift.settings import DriftSettings
+    from streameval._drift.side_table import CellCases, DriftRows, RowKind
     from streameval._drift.watches import WATCHES
-    from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
-    from streameval._metric_registry import (
-        BY_NAME,
-        HEADLINE,
-        METRICS,
-        Better,
-        Metric,
-        Place,
-        reason_of,
-    )
+    from streameval._evaluator_queries import RevisionQueries
+    from streameval._metric_registry import BY_NAME, HEADLINE, Metric, Place, reason_of
     from streameval._metrics.costs import ErrorCosts
-    from streameval._projection.delay_counts import DelayCounts, DelayRows, encode_rows, sum_of_rows
+    from streameval._projection.delay_counts import DelayCounts, DelayRows
     from streameval._projection.delay_panes import rows_by_pane
     from streameval._projection.label_history import LabelHistory
     from streameval._projection.label_table import LabelTable
-    from streameval._projection.projection import ASSUMPTION
     from streameval._uncertainty.compare import pooled_prevalence
     from streameval._uncertainty.interval import dependence_warning
-    from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
     from streameval._uncertainty.pair_codec import decode_pair, encode_pair
-    from streameval._uncertainty.pair_comparison import (
-        DECIDING_E_VALUE,
-        ComparedPair,
-        check_compared,
-        flags_of,
-    )
+    from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
     from streameval._uncertainty.pair_rows import PairRows
-    from streameval._uncertainty.pair_verdict import verdict_of
 
 __all__ = [
-    "ASSUMPTION",
     "BY_NAME",
-    "CLUSTER_GROUPS",
-    "DECIDING_E_VALUE",
     "HEADLINE",
-    "MAX_MULTIPLICITY",
-    "METRICS",
-    "MIN_ANYTIME_POSITIVES",
     "WATCHES",
-    "Better",
     "CellCases",
     "ComparedPair",
     "DelayCounts",
@@ -77,7 +48,6 @@ __all__ = [
     "DriftRows",
     "DriftSettings",
     "ErrorCosts",
-    "EvaluatorQueries",
     "FrozenReference",
     "LabelHistory",
     "LabelTable",
@@ -89,72 +59,37 @@ __all__ = [
     "ReferenceCases",
     "RevisionQueries",
     "RowKind",
-    "cells_of_state",
-    "check_compared",
-    "check_settings",
     "decode_engine",
     "decode_pair",
     "dependence_warning",
     "encode_engine",
     "encode_pair",
-    "encode_rows",
-    "flags_of",
-    "freeze",
     "pooled_prevalence",
     "reason_of",
     "rows_by_pane",
-    "sum_of_rows",
-    "verdict_of",
 ]
 
 _EXPORTS = {
     "streameval._drift.codec": ["decode_engine", "encode_engine"],
     "streameval._drift.engine": ["DriftEngine"],
-    "streameval._drift.frozen": ["FrozenReference", "freeze"],
-    "streameval._drift.reference": ["ReferenceCases", "cells_of_state"],
-    "streameval._drift.settings": ["DriftSettings", "check_settings"],
-    "streameval._drift.side_table": [
-        "CLUSTER_GROUPS",
-        "MAX_MULTIPLICITY",
-        "CellCases",
-        "DriftRows",
-        "RowKind",
-    ],
+    "streameval._drift.frozen": ["FrozenReference"],
+    "streameval._drift.reference": ["ReferenceCases"],
+    "streameval._drift.settings": ["DriftSettings"],
+    "streameval._drift.side_table": ["CellCases", "DriftRows", "RowKind"],
     "streameval._drift.watches": ["WATCHES"],
-    "streameval._evaluator_queries": ["EvaluatorQueries", "RevisionQueries"],
-    "streameval._metric_registry": [
-        "BY_NAME",
-        "HEADLINE",
-        "METRICS",
-        "Better",
-        "Metric",
-        "Place",
-        "reason_of",
-    ],
+    "streameval._evaluator_queries": ["RevisionQueries"],
+    "streameval._metric_registry": ["BY_NAME", "HEADLINE", "Metric", "Place", "reason_of"],
     "streameval._metrics.costs": ["ErrorCosts"],
-    "streameval._projection.delay_counts": [
-        "DelayCounts",
-        "DelayRows",
-        "encode_rows",
-        "sum_of_rows",
-    ],
+    "streameval._projection.delay_counts": ["DelayCounts", "DelayRows"],
     "streameval._projection.delay_panes": ["rows_by_pane"],
     "streameval._projection.label_history": ["LabelHistory"],
     "streameval._projection.label_table": ["LabelTable"],
-    "streameval._projection.projection": ["ASSUMPTION"],
     "streameval._uncertainty.compare": ["pooled_prevalence"],
     "streameval._uncertainty.interval": ["dependence_warning"],
-    "streameval._uncertainty.limits": ["MIN_ANYTIME_POSITIVES"],
     "streameval._uncertainty.pair_codec": ["decode_pair", "encode_pair"],
-    "streameval._uncertainty.pair_comparison": [
-        "DECIDING_E_VALUE",
-        "ComparedPair",
-        "check_compared",
-        "flags_of",
-    ],
+    "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],
     "streameval._uncertainty.pair_rows": ["PairRows"],
-    "streameval._uncertainty.pair_verdict": ["verdict_of"],
 }
 """Each module, and the public names whose first use imports it."""
 

@@ -15,9 +15,9 @@ from streameval._counts.cluster_keys import check_clusters
 from streameval._counts.columns import check_labels, check_length, check_scores, read_column
 from streameval._drift.codec import decode_engine, encode_engine
 from streameval._drift.engine import DriftEngine
-from streameval._drift.frozen import freeze
+from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import ReferenceCases
-from streameval._drift.settings import check_settings
+from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import CLUSTER_GROUPS, DriftRows, RowKind
 from streameval._evaluator import Evaluator
 from streameval._time.times import column_us, to_datetime, to_us
@@ -135,7 +135,7 @@ class DriftDetector:
         segments: Mapping[str, Mapping[Any, Evaluator | Window]] | None = None,
     ) -> None:
         _check_evaluator(reference, "reference")
-        settings = check_settings(
+        settings = DriftSettings.of(
             watch=watch,
             tolerance=tolerance,
             mean_time_to_false_alarm=mean_time_to_false_alarm,
@@ -146,7 +146,7 @@ class DriftDetector:
             scale=reference._view().scale,
         )
         parts = {name: _cases(each) for name, each in _segments(segments).items()}
-        self._begin(DriftEngine(settings, freeze(_cases(reference), parts, settings)))
+        self._begin(DriftEngine(settings, FrozenReference.of(_cases(reference), parts, settings)))
 
     def _begin(self, engine: DriftEngine) -> None:
         self._engine = engine

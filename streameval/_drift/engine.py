@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from streameval._drift.alarm import CHANGED_AT, Alarm, acknowledged, named_segme
 from streameval._drift.change import LEVEL, estimate_change
 from streameval._drift.open_panes import OpenPanes
 from streameval._drift.processes import Processes
-from streameval._drift.side_table import SideTable
+from streameval._drift.side_table import CLUSTER_GROUPS, MAX_MULTIPLICITY, SideTable
 from streameval._drift.watches import COMPANIONS
 from streameval._time.times import to_datetime
 from streameval._uncertainty.interval import Interval
@@ -51,6 +51,9 @@ class DriftEngine:
     num_alarms : int
         How many were raised; the last number.
     """
+
+    CLUSTER_GROUPS: ClassVar = CLUSTER_GROUPS
+    MAX_MULTIPLICITY: ClassVar = MAX_MULTIPLICITY
 
     settings: DriftSettings
     frozen: FrozenReference

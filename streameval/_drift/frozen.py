@@ -12,7 +12,6 @@ from streameval._drift.reference import (
     MIN_CASES,
     bands_of,
     blocks_of,
-    cells_of_state,
     check_reference,
     side_mean,
     theta_of,
@@ -48,36 +47,37 @@ class FrozenReference:
     thetas: FloatArray
     segments: tuple[str, ...]
 
-
-def freeze(
-    reference: ReferenceCases,
-    segments: Mapping[str, ReferenceCases],
-    settings: DriftSettings,
-) -> FrozenReference:
-    """Return the frozen reference, or refuse it. O(n) for each side and segment."""
-    cells = check_reference(reference.state)
-    probabilities = any(each.name == "calibration" for each in settings.watches)
-    if probabilities and not (cells.scores.min() >= 0 and cells.scores.max() <= 1):
-        message = "calibration is of probabilities, and the reference has scores outside 0 to 1"
-        raise InvalidInputError(message, field="watch")
-    bands = bands_of(cells, settings.flagged_from)
-    means = _means(reference, bands, settings)
-    tolerances = _tolerances(settings)
-    thetas = [_thetas(means, tolerances)]
-    for index in range(len(settings.watches)):
-        if not thetas[0][settings.sides_of(index)].any():
-            raise _unseen_error(index, means[settings.sides_of(index)][0], settings)
-    for each in segments.values():
-        if each.state.weighted is not None:
-            check_reference(each.state, "a segment's reference")
-        thetas.append(_thetas(_means(each, bands, settings), tolerances))
-    return FrozenReference(
-        bands,
-        np.array([each.value for each in means]),
-        np.array([each.error for each in means]),
-        np.array(thetas),
-        tuple(segments),
-    )
+    @classmethod
+    def of(
+        cls,
+        reference: ReferenceCases,
+        segments: Mapping[str, ReferenceCases],
+        settings: DriftSettings,
+    ) -> FrozenReference:
+        """Return the frozen reference, or refuse it. O(n) for each side and segment."""
+        cells = check_reference(reference.state)
+        probabilities = any(each.name == "calibration" for each in settings.watches)
+        if probabilities and not (cells.scores.min() >= 0 and cells.scores.max() <= 1):
+            message = "calibration is of probabilities, and the reference has scores outside 0 to 1"
+            raise InvalidInputError(message, field="watch")
+        bands = bands_of(cells, settings.flagged_from)
+        means = _means(reference, bands, settings)
+        tolerances = _tolerances(settings)
+        thetas = [_thetas(means, tolerances)]
+        for index in range(len(settings.watches)):
+            if not thetas[0][settings.sides_of(index)].any():
+                raise _unseen_error(index, means[settings.sides_of(index)][0], settings)
+        for each in segments.values():
+            if each.state.weighted is not None:
+                check_reference(each.state, "a segment's reference")
+            thetas.append(_thetas(_means(each, bands, settings), tolerances))
+        return cls(
+            bands,
+            np.array([each.value for each in means]),
+            np.array([each.error for each in means]),
+            np.array(thetas),
+            tuple(segments),
+        )
 
 
 def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInputError:
@@ -99,7 +99,7 @@ def _unseen_error(index: int, mean: Mean, settings: DriftSettings) -> InvalidInp
 
 
 def _means(reference: ReferenceCases, bands: Bands, settings: DriftSettings) -> list[Mean]:
-    cells, blocks = cells_of_state(reference.state), blocks_of(reference.state, reference.panes)
+    cells, blocks = reference.cells(), blocks_of(reference.state, reference.panes)
     return [side_mean(side, cells, blocks, bands, settings.flagged_from) for side in settings.sides]
 
 

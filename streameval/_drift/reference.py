@@ -54,6 +54,10 @@ class ReferenceCases(NamedTuple):
     state: State
     panes: Sequence[State] = ()
 
+    def cells(self) -> Cells:
+        """Return the scored cases. O(n)."""
+        return cells_of_state(self.state)
+
 
 class Mean(NamedTuple):
     """The mean of a side's values in a reference, from 0 to 1, and its standard error."""

@@ -65,46 +65,49 @@ class DriftSettings:
         start = sum(len(watch.sides) for watch in self.watches[:index])
         return slice(start, start + len(self.watches[index].sides))
 
-
-def check_settings(
-    *,
-    watch: Any,
-    tolerance: Any,
-    mean_time_to_false_alarm: timedelta,
-    threshold: Any,
-    pane: timedelta,
-    maturity: timedelta,
-    clusters: bool,
-    scale: Scale,
-) -> DriftSettings:
-    """Return the settings, or refuse the first that is wrong."""
-    watches = _watches(watch)
-    pane_us = span_us(pane, field="pane")
-    mean_us = span_us(mean_time_to_false_alarm, field="mean_time_to_false_alarm")
-    if mean_us < pane_us:
-        message = (
-            f"mean_time_to_false_alarm must be at least one pane of {pane}, "
-            f"got {mean_time_to_false_alarm}"
+    @classmethod
+    def of(
+        cls,
+        *,
+        watch: Any,
+        tolerance: Any,
+        mean_time_to_false_alarm: timedelta,
+        threshold: Any,
+        pane: timedelta,
+        maturity: timedelta,
+        clusters: bool,
+        scale: Scale,
+    ) -> DriftSettings:
+        """Return the settings, or refuse the first that is wrong."""
+        watches = _watches(watch)
+        pane_us = span_us(pane, field="pane")
+        mean_us = span_us(mean_time_to_false_alarm, field="mean_time_to_false_alarm")
+        if mean_us < pane_us:
+            message = (
+                f"mean_time_to_false_alarm must be at least one pane of {pane}, "
+                f"got {mean_time_to_false_alarm}"
+            )
+            raise InvalidInputError(message, field="mean_time_to_false_alarm")
+        maturity_us = span_us(maturity, field="maturity") if maturity else 0
+        if maturity_us > MAX_OPEN_PANES * pane_us:
+            message = (
+                f"maturity must be at most {MAX_OPEN_PANES} panes of {pane}, got {maturity}: take "
+                "longer panes, or 0, so that labels count when they come"
+            )
+            raise InvalidInputError(message, field="maturity")
+        is_probability = scale == "probability" or any(
+            each.name == "calibration" for each in watches
         )
-        raise InvalidInputError(message, field="mean_time_to_false_alarm")
-    maturity_us = span_us(maturity, field="maturity") if maturity else 0
-    if maturity_us > MAX_OPEN_PANES * pane_us:
-        message = (
-            f"maturity must be at most {MAX_OPEN_PANES} panes of {pane}, got {maturity}: take "
-            "longer panes, or 0, so that labels count when they come"
+        return cls(
+            watches,
+            _tolerances(tolerance, watches),
+            mean_us,
+            pane_us,
+            maturity_us,
+            _threshold(threshold, watches, is_probability),
+            bool(clusters),
+            is_probability,
         )
-        raise InvalidInputError(message, field="maturity")
-    is_probability = scale == "probability" or any(each.name == "calibration" for each in watches)
-    return DriftSettings(
-        watches,
-        _tolerances(tolerance, watches),
-        mean_us,
-        pane_us,
-        maturity_us,
-        _threshold(threshold, watches, is_probability),
-        bool(clusters),
-        is_probability,
-    )
 
 
 def _watches(watch: Any) -> tuple[Watch, ...]:

@@ -82,6 +82,31 @@ class DelayRows(NamedTuple):
     slots: SlotColumn
     counts: IntArray
 
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the rows, as `DelayCounts.to_bytes`. O(rows)."""
+        return FRAME.sealed(
+            _ROWS.pack(self.counts.size),
+            self.cells.astype("<f8").tobytes(),
+            self.slots.astype("<u2").tobytes(),
+            self.counts.astype("<i8").tobytes(),
+        )
+
+    @classmethod
+    def sum_of(cls, parts: Sequence[DelayRows]) -> DelayRows:
+        """Return the sum of rows, in order. O(n log n)."""
+        if not parts:
+            return cls(np.empty(0), np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64))
+        cells, slots, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort((slots, *_words(cells)))
+        cells, slots, counts = cells[order], slots[order], counts[order]
+        if cells.size:
+            new = (np.diff(cells, prepend=-np.inf) != 0) | (np.diff(slots, prepend=slots[0]) != 0)
+            starts = np.flatnonzero(new)
+            counts = np.add.reduceat(counts, starts)
+            kept = starts[counts != 0]
+            cells, slots, counts = cells[kept], slots[kept], counts[counts != 0]
+        return cls(cells, slots, counts)
+
 
 class DelayCounts:
     """Counts of one pane.
@@ -127,19 +152,19 @@ class DelayCounts:
 
     def merge(self, *others: DelayCounts) -> None:
         """Add the counts of others. O(rows)."""
-        self.add_rows(sum_of_rows([part for other in others for part in other.parts]))
+        self.add_rows(DelayRows.sum_of([part for other in others for part in other.parts]))
 
     def rows(self) -> DelayRows:
         """Return all rows, in their one order. O(rows), O(n log n) after a change."""
         if not self._is_summed:
-            self._parts = [sum_of_rows(self._parts)]
+            self._parts = [DelayRows.sum_of(self._parts)]
             self._is_summed = True
             self.nbytes = _part_bytes(self._parts[0])
         return self._parts[0]
 
     @property
     def parts(self) -> tuple[DelayRows, ...]:
-        """What `sum_of_rows` makes the rows of; immutable. O(1)."""
+        """What `DelayRows.sum_of` makes the rows of; immutable. O(1)."""
         return tuple(self._parts)
 
     def copy(self) -> DelayCounts:
@@ -150,7 +175,7 @@ class DelayCounts:
 
     def to_bytes(self) -> bytes:
         """Return the rows as bytes; equal counts have equal bytes. O(rows)."""
-        return encode_rows(self.rows())
+        return self.rows().to_bytes()
 
     @classmethod
     def from_bytes(
@@ -226,32 +251,6 @@ def rows_of_effects(
     buckets = np.searchsorted(BUCKET_EDGES_US, delays_us, side="right") - 1
     slots[labels] = 1 + 2 * buckets + _IS_POSITIVE[kinds[labels]]
     return places, DelayRows(cells, slots, _ADDED[kinds])
-
-
-def encode_rows(rows: DelayRows) -> bytes:
-    """Return the bytes of a sum of rows, as `DelayCounts.to_bytes`. O(rows)."""
-    return FRAME.sealed(
-        _ROWS.pack(rows.counts.size),
-        rows.cells.astype("<f8").tobytes(),
-        rows.slots.astype("<u2").tobytes(),
-        rows.counts.astype("<i8").tobytes(),
-    )
-
-
-def sum_of_rows(parts: Sequence[DelayRows]) -> DelayRows:
-    """Return the sum of rows, in order. O(n log n)."""
-    if not parts:
-        return DelayRows(np.empty(0), np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64))
-    cells, slots, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((slots, *_words(cells)))
-    cells, slots, counts = cells[order], slots[order], counts[order]
-    if cells.size:
-        new = (np.diff(cells, prepend=-np.inf) != 0) | (np.diff(slots, prepend=slots[0]) != 0)
-        starts = np.flatnonzero(new)
-        counts = np.add.reduceat(counts, starts)
-        kept = starts[counts != 0]
-        cells, slots, counts = cells[kept], slots[kept], counts[counts != 0]
-    return DelayRows(cells, slots, counts)
 
 
 def _words(cells: FloatArray) -> list[SlotColumn]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
@@ -23,35 +21,21 @@ from streameval._uncertainty.compare import (
 )
 from streameval._uncertainty.estimates import rule_of
 from streameval._uncertainty.intervals import check_level, check_prevalence
+from streameval._uncertainty.limits import MIN_ANYTIME_POSITIVES
 from streameval._uncertainty.pair_difference import Difference
 from streameval._uncertainty.pair_variance import (
     GridTooCoarseError,
     PairVariance,
     variance_of_difference,
 )
+from streameval._uncertainty.pair_verdict import verdict_of
 from streameval._uncertainty.rules import Given
 from streameval._uncertainty.student import E_VALUE_ALPHA
 
 if TYPE_CHECKING:
     from streameval._uncertainty.intervals import UncertaintyQueries
-    from streameval._uncertainty.pair_cells import PairCells
-    from streameval._uncertainty.pair_cuts import PairCuts, Thresholds
     from streameval._uncertainty.pair_grid import PairGrid
     from streameval._uncertainty.rules import UncertainMetric
-
-DECIDING_E_VALUE = 1 / E_VALUE_ALPHA
-"""The evidence that decides: equal models ever reach it with a probability of 0.05."""
-
-
-def check_compared(metric: str, level: float, prevalence: float | None) -> None:
-    """Refuse a metric by which pairs are not compared, and values out of range."""
-    check_level(level)
-    if metric not in Place.COMPARISON.names():
-        raise InvalidInputError(
-            f"pairs are compared by {', '.join(Place.COMPARISON.names())}; got {shown(metric)}",
-            field="metric",
-        )
-    check_prevalence(prevalence, metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +59,22 @@ class ComparedPair:
     difference: Difference
     reason: str | None
 
+    DECIDING_E_VALUE: ClassVar[float] = 1 / E_VALUE_ALPHA
+    """The evidence that decides: equal models ever reach it with a probability of 0.05."""
+    MIN_CASES: ClassVar[int] = MIN_ANYTIME_POSITIVES
+    """Fewer of a class are no evidence."""
+
+    @staticmethod
+    def check(metric: str, level: float, prevalence: float | None) -> None:
+        """Refuse a metric by which pairs are not compared, and values out of range."""
+        check_level(level)
+        if metric not in Place.COMPARISON.names():
+            raise InvalidInputError(
+                f"pairs are compared by {', '.join(Place.COMPARISON.names())}; got {shown(metric)}",
+                field="metric",
+            )
+        check_prevalence(prevalence, metric)
+
     @classmethod
     def of(
         cls,
@@ -92,7 +92,7 @@ class ComparedPair:
         models : UncertaintyQueries
             The cases of a and of b, with their own scores.
         metric, prevalence
-            As `check_compared` takes them.
+            As `check` takes them.
         """
         a, b = (rule_of(metric).uncertain(model, metric, Given(prevalence)) for model in models)
         reason = a.figure.refused or b.figure.refused
@@ -108,6 +108,12 @@ class ComparedPair:
     def growth_to_decide(self) -> float:
         """Return how many times as many cases a decision takes; as `Difference`. O(1)."""
         return self.difference.growth_to_decide()
+
+    def verdict(
+        self, change: Comparison, cases: int, names: tuple[str, str], *, noun: str = "cases"
+    ) -> str:
+        """Return a comparison at all looks as one sentence; as `verdict_of`."""
+        return verdict_of(change, self.growth_to_decide(), cases, names, noun=noun)
 
     def comparison(self, level: float, *, anytime: bool) -> Comparison:
         """Return the comparison at a level. O(1)."""
@@ -132,40 +138,3 @@ class ComparedPair:
             e_value=evidence,
             design_effect=difference.effect.value,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """How many cases each model flags, each at its threshold, by class.
-
-    Attributes
-    ----------
-    positives, negatives : (int, int, int, int)
-        Flagged by both, by a alone, by b alone, by neither.
-    is_approximate : bool
-        Whether a threshold is inside a cell.
-    """
-
-    positives: tuple[int, int, int, int]
-    negatives: tuple[int, int, int, int]
-    is_approximate: bool
-
-
-def flags_of(grid: PairGrid, thresholds: tuple[float, float]) -> Flags:
-    """Return what two thresholds flag; a score at its threshold is flagged. O(n)."""
-    positives, negatives = (_flagged(each, thresholds) for each in (grid.positives, grid.negatives))
-    return Flags(positives, negatives, not _separated(grid.cuts, thresholds))
-
-
-def _flagged(cells: PairCells, thresholds: tuple[float, float]) -> tuple[int, int, int, int]:
-    by_a, by_b = cells.a >= thresholds[0], cells.b >= thresholds[1]
-    sums = np.bincount(2 * (~by_a) + (~by_b), weights=cells.counts, minlength=4)
-    both, only_a, only_b, neither = (int(each) for each in sums)
-    return both, only_a, only_b, neither
-
-
-def _separated(cuts: PairCuts | None, thresholds: Thresholds) -> bool:
-    return cuts is None or all(
-        threshold is not None and axis.separates(threshold)
-        for axis, threshold in zip((cuts.a, cuts.b), thresholds, strict=True)
-    )

@@ -28,6 +28,23 @@ if TYPE_CHECKING:
     from streameval._uncertainty.pair_cuts import Thresholds
 
 
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How many cases each model flags, each at its threshold, by class.
+
+    Attributes
+    ----------
+    positives, negatives : (int, int, int, int)
+        Flagged by both, by a alone, by b alone, by neither.
+    is_approximate : bool
+        Whether a threshold is inside a cell.
+    """
+
+    positives: tuple[int, int, int, int]
+    negatives: tuple[int, int, int, int]
+    is_approximate: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PairGrid:
     """The counted pairs of both classes.
@@ -101,6 +118,13 @@ class PairGrid:
         cuts = _cuts_of((total,), max_cells, thresholds)
         return _summed((total,), cuts, is_signed=is_signed)
 
+    def flags(self, thresholds: tuple[float, float]) -> Flags:
+        """Return what two thresholds flag; a score at its threshold is flagged. O(n)."""
+        positives, negatives = (
+            _flagged(each, thresholds) for each in (self.positives, self.negatives)
+        )
+        return Flags(positives, negatives, not _separated(self.cuts, thresholds))
+
     def _check(self, max_cells: int | None, *, is_signed: bool = False) -> None:
         """Assert all invariants. O(n log n)."""
         is_signed &= self.cuts is not None
@@ -159,4 +183,18 @@ def _summed(
         add([grid.positives for grid in grids], is_signed=is_signed),
         cuts,
         summed_groups(groups, is_signed=is_signed) if groups else None,
+    )
+
+
+def _flagged(cells: PairCells, thresholds: tuple[float, float]) -> tuple[int, int, int, int]:
+    by_a, by_b = cells.a >= thresholds[0], cells.b >= thresholds[1]
+    sums = np.bincount(2 * (~by_a) + (~by_b), weights=cells.counts, minlength=4)
+    both, only_a, only_b, neither = (int(each) for each in sums)
+    return both, only_a, only_b, neither
+
+
+def _separated(cuts: PairCuts | None, thresholds: Thresholds) -> bool:
+    return cuts is None or all(
+        threshold is not None and axis.separates(threshold)
+        for axis, threshold in zip((cuts.a, cuts.b), thresholds, strict=True)
     )

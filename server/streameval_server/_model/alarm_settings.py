@@ -15,14 +15,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.kernel import MAX_TIME_US, quantise
-from streameval.statistics import WATCHES, check_settings
+from streameval.statistics import WATCHES, DriftSettings
 from streameval.v1 import alarm_pb2, types_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
     from streameval.kernel import Scale
-    from streameval.statistics import DriftSettings
 
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
@@ -164,7 +163,7 @@ class AlarmSettings:
             threshold = float(quantise(np.array([threshold]), resolution, scale)[0])
         else:
             threshold = None
-        return check_settings(
+        return DriftSettings.of(
             watch=names,
             tolerance=dict(self.watches),
             mean_time_to_false_alarm=timedelta(microseconds=self.mean_time_to_false_alarm_us),

@@ -16,7 +16,7 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval.statistics import EvaluatorQueries
+    from streameval import Window
     from streameval_server._model.arrays import FloatArray, IntArray
 
     class CountCurve(Protocol):
@@ -34,7 +34,7 @@ DEFAULT_MAX_POINTS = 2048
 """Points of a curve where the request names no limit."""
 
 
-def points_message(queries: EvaluatorQueries, max_points: int) -> types_pb2.Curve:
+def points_message(queries: Window, max_points: int) -> types_pb2.Curve:
     """Return the operating points, thinned to about `max_points`; 0 means 2,048."""
     points = queries.operating_points()
     limit = max_points or DEFAULT_MAX_POINTS

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval.statistics import DECIDING_E_VALUE, flags_of, verdict_of
+from streameval.statistics import ComparedPair
 from streameval.v1 import pair_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import interval_message
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval import Comparison, Interval
-    from streameval.statistics import ComparedPair, PairCounts
+    from streameval.statistics import PairCounts
     from streameval_server._queries.pair_request import PairQuestion
     from streameval_server._queries.pair_window import PairWindow
     from streameval_server._state.pair_view import PairView
@@ -127,7 +127,7 @@ def _fill(
     decision = compared.comparison(_LEVEL_OF_EVIDENCE, anytime=True)
     growth = compared.growth_to_decide()
     names = (message.a, message.b)
-    message.sentence = verdict_of(decision, growth, cases, names, noun="shared ids")
+    message.sentence = compared.verdict(decision, cases, names, noun="shared ids")
     if fixed.reason is not None:
         message.refusal = _REFUSALS[fixed.reason]
         if not cases:
@@ -142,7 +142,7 @@ def _fill(
         message.verdict = pair_pb2.PAIR_VERDICT_TOO_EARLY
         return
     message.e_value = e_value
-    if e_value >= DECIDING_E_VALUE:
+    if e_value >= ComparedPair.DECIDING_E_VALUE:
         a_is_better = decision.difference > 0
         message.verdict = (
             pair_pb2.PAIR_VERDICT_A_BETTER if a_is_better else pair_pb2.PAIR_VERDICT_B_BETTER
@@ -224,7 +224,7 @@ def _coverage(window: PairWindow, cases: PairCounts) -> pair_pb2.PairCoverage:
 
 
 def _disagreement(cases: PairCounts, at: tuple[float, float]) -> pair_pb2.Disagreement:
-    flags = flags_of(cases.grid.counted(), at)
+    flags = cases.grid.counted().flags(at)
     both, only_a, only_b, neither = flags.positives
     both_not, only_a_not, only_b_not, neither_not = flags.negatives
     total = sum(flags.positives) + sum(flags.negatives)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval.checks import MAX_KEY_LENGTH
-from streameval.statistics import BY_NAME, check_compared
+from streameval.statistics import BY_NAME, ComparedPair
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._model.pair_settings import check_names
@@ -126,7 +126,7 @@ def _parsed(
     if prevalence is not None and request.own_prevalence:
         raise invalid("prevalence", "prevalence and own_prevalence exclude each other")
     try:
-        check_compared(metric, level, prevalence)
+        ComparedPair.check(metric, level, prevalence)
     except InvalidInputError as error:
         raise invalid(error.field or "metric", str(error)) from None
     return PairQuestion(

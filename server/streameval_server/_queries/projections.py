@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from streameval import ProjectedFigure, Projection, RefusalReason
-from streameval.statistics import ASSUMPTION, BY_NAME, LabelHistory, LabelTable, Place
+from streameval.statistics import BY_NAME, LabelHistory, LabelTable, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import interval_message
@@ -128,7 +128,7 @@ def projection_message(
     names : tuple of str
         Those of `Place.PROJECTION.names()` that are projected.
     """
-    message = types_pb2.Projection(assumption=ASSUMPTION)
+    message = types_pb2.Projection(assumption=Projection.assumption)
     assert resolved.span_us is not None
     refused = source.refusal(window, resolved.span_us)
     if refused is not None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval import Window
-    from streameval.statistics import Better
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
@@ -108,7 +107,7 @@ def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegment
     coverage = engine.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
-        segments=sorted(messages, key=_badness(BY_NAME[query.metric].better)),
+        segments=sorted(messages, key=_badness(query.metric)),
         window=range_message(whole),
         coverage=coverage,
         warnings=engine.warnings(whole, window.resolution, coverage),
@@ -158,12 +157,13 @@ def _compared(
     return message, found.p_value
 
 
-def _badness(better: Better) -> Callable[[query_pb2.RankedSegment], tuple[float, float, str, str]]:
+def _badness(metric: str) -> Callable[[query_pb2.RankedSegment], tuple[float, float, str, str]]:
     """Return the key that puts the worst first, by the limit that is nearer to the rest.
 
     Order by that limit of the difference, then the difference, then the name; slices
     without them come last.
     """
+    better = BY_NAME[metric].better
     sign = -1 if better == "lower" else 1
 
     def key(message: query_pb2.RankedSegment) -> tuple[float, float, str, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streameval import InvalidInputError
 from streameval.kernel import merge_states
-from streameval.statistics import DriftSettings, FrozenReference, ReferenceCases, freeze
+from streameval.statistics import DriftSettings, FrozenReference, ReferenceCases
 
 if TYPE_CHECKING:
     from streameval_server._model.stream_settings import StreamSettings
@@ -44,7 +44,7 @@ def freeze_reference(
         resolution=resolution,
         has_clusters=settings.cluster_groups > 0,
     )
-    frozen = freeze(whole, _segments(counts, span_us), drift)
+    frozen = FrozenReference.of(whole, _segments(counts, span_us), drift)
     return AlarmReference(drift, frozen, resolution)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval.statistics import DelayRows, encode_rows, sum_of_rows
+from streameval.statistics import DelayRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class PaneRows:
         rows = self._rows
         if rows is None:
             # Two threads may both sum; their results are equal.
-            rows = self._rows = sum_of_rows(self.parts)
+            rows = self._rows = DelayRows.sum_of(self.parts)
             self.parts = (rows,)
         return rows
 
@@ -49,7 +49,7 @@ class PaneRows:
 
     def __call__(self) -> bytes:
         """Return the bytes, as a part of a checkpoint. O(rows)."""
-        return encode_rows(self.rows)
+        return self.rows.to_bytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

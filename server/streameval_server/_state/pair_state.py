@@ -15,8 +15,6 @@ import numpy as np
 from streameval.kernel import groups_of, unless_one
 from streameval.statistics import (
     BY_NAME,
-    DECIDING_E_VALUE,
-    MIN_ANYTIME_POSITIVES,
     ComparedPair,
     PairCounts,
     Place,
@@ -214,14 +212,14 @@ class PairState:
     def _look(self, now_us: int) -> None:
         """Note whether the evidence suffices. O(entries log entries)."""
         counts = self.counts.total_with_waiting()
-        if min(counts.num_positives, counts.num_negatives) < MIN_ANYTIME_POSITIVES:
+        if min(counts.num_positives, counts.num_negatives) < ComparedPair.MIN_CASES:
             self.evidence.clear()
             return
         for metric in Place.COMPARISON.names():
             compared = compare_counts(counts, metric, self.prevalence_of(metric))
             change = compared.difference
             e_value = change.e_value()
-            if math.isnan(e_value) or e_value < DECIDING_E_VALUE:
+            if math.isnan(e_value) or e_value < ComparedPair.DECIDING_E_VALUE:
                 self.evidence.pop(metric, None)
                 continue
             a_is_better = change.estimate > 0

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streameval.kernel import WEIGHT_UNITS, Effect, UnsortedCases
-from streameval.statistics import (
-    CLUSTER_GROUPS,
-    MAX_MULTIPLICITY,
-    CellCases,
-    DriftRows,
-    RowKind,
-    cells_of_state,
-)
+from streameval.statistics import CellCases, DriftEngine, DriftRows, ReferenceCases, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -198,17 +191,17 @@ def case_rows(cases: UnsortedCases) -> DriftRows:
 
 
 def _multiplicities(cases: UnsortedCases) -> IntArray | None:
-    return None if cases.counts is None else np.minimum(cases.counts, MAX_MULTIPLICITY)
+    return None if cases.counts is None else np.minimum(cases.counts, DriftEngine.MAX_MULTIPLICITY)
 
 
 def _read_merged(state: State, event_us: int, codes: Sequence[int], received_us: int) -> ReadRows:
-    cells = cells_of_state(state)
+    cells = ReferenceCases(state).cells()
     size = cells.scores.size if state.weighted is None else 0
     return ReadRows(
         DriftRows(
             cells.labels[:size].view(np.uint8) + np.uint8(RowKind.NEGATIVE_CASE),
             cells.scores[:size],
-            np.minimum(cells.counts[:size], MAX_MULTIPLICITY),
+            np.minimum(cells.counts[:size], DriftEngine.MAX_MULTIPLICITY),
         ),
         event_us,
         received_us,
@@ -249,7 +242,7 @@ def _taken(read: ReadRows, chosen: IntArray) -> ReadRows:
 
 
 def _groups(clusters: CodeArray | None) -> IntArray | None:
-    return None if clusters is None else clusters.astype(np.int64) % CLUSTER_GROUPS
+    return None if clusters is None else clusters.astype(np.int64) % DriftEngine.CLUSTER_GROUPS
 
 
 def _no_codes(size: int) -> CodeArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from streameval.statistics import BY_NAME, HEADLINE, METRICS, Place
+from streameval.statistics import BY_NAME, HEADLINE, Place
 
 MODULE_PATH = "metrics.js"
 """Below ``static``, as the other modules import it."""
@@ -14,7 +14,7 @@ def metrics_module() -> bytes:
     """Return the module's text: titles and units by name, and the lists of names."""
     served = {
         metric.name: {"title": metric.title, "unit": metric.unit}
-        for metric in METRICS
+        for metric in BY_NAME.values()
         if metric.shown & {Place.REQUEST, Place.DECISION}
     }
     exports = {
@@ -26,8 +26,8 @@ def metrics_module() -> bytes:
         "RATES": Place.POINT.names(["threshold"]),
         "COSTS": [name for name in Place.POINT.names() if BY_NAME[name].is_cost],
         "HEADLINE": HEADLINE,
-        "TWINS": {metric.name: metric.twin for metric in METRICS if metric.twin},
-        "WATCHED": {metric.watch: metric.title for metric in METRICS if metric.watch},
+        "TWINS": {metric.name: metric.twin for metric in BY_NAME.values() if metric.twin},
+        "WATCHED": {metric.watch: metric.title for metric in BY_NAME.values() if metric.watch},
     }
     lines = ["// The table of metrics, written by the server from its registry."]
     lines += [f"export const {name} = {json.dumps(value)};" for name, value in exports.items()]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streameval.statistics import DECIDING_E_VALUE, Place
+from streameval.statistics import ComparedPair, Place
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError
 
@@ -170,7 +170,7 @@ def _share(e_value: float) -> float:
     """
     if e_value <= 1:
         return 0.0
-    return min(1.0, math.log(e_value) / math.log(DECIDING_E_VALUE))
+    return min(1.0, math.log(e_value) / math.log(ComparedPair.DECIDING_E_VALUE))
 
 
 def _counts(readings: PairReadings) -> Iterator[Metric]:

@@ -13,9 +13,9 @@ from streameval._counts.resolution import quantise
 from streameval._drift.band_index import BandIndex
 from streameval._drift.cell_residuals import MAX_TABLE_BITS, CellResiduals
 from streameval._drift.engine import DriftEngine
-from streameval._drift.frozen import freeze
+from streameval._drift.frozen import FrozenReference
 from streameval._drift.reference import ReferenceCases
-from streameval._drift.settings import check_settings
+from streameval._drift.settings import DriftSettings
 from streameval._drift.side_table import CellCases, DriftRows, RowKind
 from streameval._drift.watches import Rows, residual_units, side_values
 
@@ -61,7 +61,7 @@ def test_sums_are_those_of_each_row(seed: int) -> None:
     scores = np.round(1 / (1 + np.exp(-2 * labels - rng.normal(size=400))), 2)
     reference = Evaluator(scale="probability", resolution=12)
     reference.add_cases(labels=labels, scores=scores)
-    settings = check_settings(
+    settings = DriftSettings.of(
         watch=ALL,
         tolerance=0.01,
         mean_time_to_false_alarm=timedelta(days=365),
@@ -74,7 +74,9 @@ def test_sums_are_those_of_each_row(seed: int) -> None:
     part = Evaluator(scale="probability", resolution=12)
     part.add_cases(labels=labels[:200], scores=scores[:200])
     segments = {f"k={name}": ReferenceCases(part._view()) for name in "ab"}
-    engine = DriftEngine(settings, freeze(ReferenceCases(reference._view()), segments, settings))
+    engine = DriftEngine(
+        settings, FrozenReference.of(ReferenceCases(reference._view()), segments, settings)
+    )
     rows = DriftRows(
         rng.integers(0, len(RowKind), 300).astype(np.uint8),
         rng.choice(scores, 300),
@@ -141,7 +143,7 @@ def engine_of(resolution: int, threshold: float) -> DriftEngine:
     reference = Evaluator(scale="probability", resolution=resolution)
     scores = 1 / (1 + np.exp(-4 * labels - 3 * rng.normal(size=600)))
     reference.add_cases(labels=labels, scores=scores)
-    settings = check_settings(
+    settings = DriftSettings.of(
         watch=ALL,
         tolerance=0.0,
         mean_time_to_false_alarm=timedelta(days=365),
@@ -151,7 +153,9 @@ def engine_of(resolution: int, threshold: float) -> DriftEngine:
         clusters=True,
         scale="probability",
     )
-    return DriftEngine(settings, freeze(ReferenceCases(reference._view()), {}, settings))
+    return DriftEngine(
+        settings, FrozenReference.of(ReferenceCases(reference._view()), {}, settings)
+    )
 
 
 @pytest.mark.parametrize("resolution", [4, 12])

@@ -17,7 +17,6 @@ from streameval._projection.delay_counts import (
     NUM_BUCKETS,
     DelayCounts,
     DelayRows,
-    sum_of_rows,
 )
 from streameval._time.effects import Effect
 
@@ -133,7 +132,7 @@ def test_sums_are_in_order_of_cells_of_any_size() -> None:
     scores = rng.normal(size=400) * 10.0 ** rng.integers(-300, 300, 400)
     cells = quantise(np.concatenate((scores, scores[:50], [0.0, -0.0, 5e-324])), CELL_BITS, "plain")
     slots = rng.integers(0, 2 * NUM_BUCKETS + 1, cells.size).astype(np.uint16)
-    summed = sum_of_rows([DelayRows(cells, slots, np.ones(cells.size, dtype=np.int64))])
+    summed = DelayRows.sum_of([DelayRows(cells, slots, np.ones(cells.size, dtype=np.int64))])
     expected = Counter(zip(cells.tolist(), slots.tolist(), strict=True))
     rows = zip(summed.cells.tolist(), summed.slots.tolist(), summed.counts.tolist(), strict=True)
     assert list(rows) == [(*row, count) for row, count in sorted(expected.items())]
