@@ -33,6 +33,8 @@ _NO_TEXT = {
     b"PAR1\x15": "a Parquet file: name it .parquet",
     b"BZh91AY&SY": "packed by bzip2: unpack it",
     b"\xfd7zXZ\x00": "packed by xz: unpack it",
+    b"\xff\xfe": "UTF-16: write it as UTF-8",
+    b"\xfe\xff": "UTF-16: write it as UTF-8",
 }
 """What other content is, by how it begins."""
 

@@ -97,7 +97,9 @@ def _object(line: bytes, row: int) -> dict[str, Any]:
     try:
         text = line.decode("utf-8-sig" if row == 1 else "utf-8")
         value = json.loads(text, parse_float=_Float)
-    # ValueError: invalid JSON or UTF-8, and numbers of thousands of digits.
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8: {error.object[error.start : error.end]!r}") from None
+    # ValueError: invalid JSON, and numbers of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):

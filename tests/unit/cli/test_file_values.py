@@ -90,6 +90,7 @@ def test_content_is_unpacked_whatever_its_name(
         (b"PAR1\x15" + bytes(99), "a Parquet file: name it .parquet"),
         (bz2.compress(b"score,label\n1,1\n"), "packed by bzip2: unpack it"),
         (lzma.compress(b"score,label\n1,1\n"), "packed by xz: unpack it"),
+        ('{"score": 1}'.encode("utf-16"), "UTF-16: write it as UTF-8"),
     ],
 )
 def test_content_that_is_no_text_is_named(

@@ -198,6 +198,7 @@ def test_npz_of_other_machines(tmp_path: Path) -> None:
         ('{"score": 1, ', "row 3: it is not JSON: "),
         ("[" * 100_000, "row 3: it is not JSON: "),
         ('{"score": ' + "9" * 5_000 + ', "label": 1}', "row 3: it is not JSON: Exceeds the limit"),
+        ('{"score": "\udcfc"}', "row 3: it is not UTF-8: b'\\xfc'"),
         ('{"score": "' + "9" * (5 << 20), "a row is longer than 4 MiB"),
     ],
 )
@@ -205,7 +206,8 @@ def test_bad_lines_of_ndjson_are_named(tmp_path: Path, line: str, message: str) 
     """Blank lines do not count; every refusal is one line."""
     path = tmp_path / "bad.ndjson"
     good = '{"score": 0.5, "label": true, "more": [1]}\n'
-    path.write_text(f"\ufeff{good}\r\n\n{good}{line}\n{good}", encoding="utf-8")
+    text = f"\ufeff{good}\r\n\n{good}{line}\n{good}"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(FileError) as refused:
         read(path)
     assert str(refused.value).startswith(f"{path}: {message}")
