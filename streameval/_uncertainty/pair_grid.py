@@ -74,6 +74,13 @@ class PairGrid:
         """The entries of the class that has more."""
         return max(len(self.negatives), len(self.positives))
 
+    def in_common_units(self) -> PairGrid:
+        """Return the grid with weights in both classes where a class has some. O(n)."""
+        positives, negatives = self.positives, self.negatives
+        if positives.weights is None and negatives.weights is None:
+            return self
+        return replace(self, positives=positives.weighted(), negatives=negatives.weighted())
+
     def counted(self) -> PairGrid:
         """Return the grid without negative entries. O(n)."""
         groups = None if self.groups is None else self.groups.counted()

@@ -9,7 +9,6 @@ gradients. Clusters: see `pair_clusters`.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -101,11 +100,8 @@ def variance_of_difference(
     """
     if min(grid.positives.total, grid.negatives.total) < 2:
         return PairVariance(math.nan)
-    is_weighted = any(each.weights is not None for each in (grid.positives, grid.negatives))
-    if is_weighted:  # one class may weigh 1 each, and is to be counted in the same units
-        grid = replace(
-            grid, positives=grid.positives.weighted(), negatives=grid.negatives.weighted()
-        )
+    grid = grid.in_common_units()
+    is_weighted = grid.positives.weights is not None
     estimator = models[0].rule.estimator
     assert estimator is not None
     if grid.cuts is not None and estimator.in_cells is not None:
