@@ -771,3 +771,8 @@ class Evaluator(EvaluatorQueries):
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:
     """Return the unpickled evaluator."""
     return cls._of(replace(decode_evaluator(data), revision=revision))
+
+
+def evaluator_of(state: State) -> Evaluator:
+    """Return an evaluator with a state. O(1)."""
+    return Evaluator._of(state)

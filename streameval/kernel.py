@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
     from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
+    from streameval._evaluator import evaluator_of
     from streameval._joining.codec import encode_joiner, held_units, read_units
     from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET
     from streameval._joining.id_column import IdColumn
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from streameval._time.panes import Grid, Panes, tiers_of
     from streameval._time.parts_cache import PartsCache
     from streameval._time.times import MAX_TIME_US, to_datetime
-    from streameval._time.window import PaneState, newest_panes
+    from streameval._time.window import PaneState, newest_panes, state_of
     from streameval._time.window_cache import WindowCache
 
 __all__ = [
@@ -113,6 +114,7 @@ __all__ = [
     "empty_state",
     "encode_evaluator",
     "encode_joiner",
+    "evaluator_of",
     "groups_of",
     "has_clusters",
     "has_weights",
@@ -125,6 +127,7 @@ __all__ = [
     "read_units",
     "rows_by_group",
     "state_bytes",
+    "state_of",
     "table_bytes",
     "tiers_of",
     "to_datetime",
@@ -165,6 +168,7 @@ _EXPORTS = {
         "WEIGHT_UNITS",
         "unless_one",
     ],
+    "streameval._evaluator": ["evaluator_of"],
     "streameval._joining.codec": ["encode_joiner", "held_units", "read_units"],
     "streameval._joining.expiry_index": ["LAST_BUCKET", "UNLISTED_BUCKET"],
     "streameval._joining.id_column": ["IdColumn"],
@@ -179,7 +183,7 @@ _EXPORTS = {
     "streameval._time.panes": ["Grid", "Panes", "tiers_of"],
     "streameval._time.parts_cache": ["PartsCache"],
     "streameval._time.times": ["MAX_TIME_US", "to_datetime"],
-    "streameval._time.window": ["PaneState", "newest_panes"],
+    "streameval._time.window": ["PaneState", "newest_panes", "state_of"],
     "streameval._time.window_cache": ["WindowCache"],
 }
 """Each module, and the public names whose first use imports it."""

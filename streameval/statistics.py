@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval._projection.label_table import LabelTable
     from streameval._uncertainty.compare import pooled_prevalence
     from streameval._uncertainty.interval import dependence_warning
+    from streameval._uncertainty.intervals import rate_limits
     from streameval._uncertainty.pair_codec import decode_pair, encode_pair
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
@@ -65,6 +66,7 @@ __all__ = [
     "encode_engine",
     "encode_pair",
     "pooled_prevalence",
+    "rate_limits",
     "reason_of",
     "rows_by_pane",
 ]
@@ -86,6 +88,7 @@ _EXPORTS = {
     "streameval._projection.label_table": ["LabelTable"],
     "streameval._uncertainty.compare": ["pooled_prevalence"],
     "streameval._uncertainty.interval": ["dependence_warning"],
+    "streameval._uncertainty.intervals": ["rate_limits"],
     "streameval._uncertainty.pair_codec": ["decode_pair", "encode_pair"],
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],

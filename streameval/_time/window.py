@@ -271,3 +271,8 @@ def newest_panes(panes: Sequence[PaneState], count: int) -> Sequence[PaneState]:
 
 def _iso(time: datetime) -> str:
     return time.isoformat(timespec="seconds")
+
+
+def state_of(queries: Evaluator | Window) -> State:
+    """Return the counts that an evaluator or a window reads, all mutations merged."""
+    return queries._view()

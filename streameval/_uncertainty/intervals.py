@@ -371,3 +371,8 @@ def checked_costs(name: str, cost_fp: float | None, cost_fn: float | None) -> Er
         raise InvalidInputError(message, field="cost_fp" if cost_fp is None else "cost_fn")
     check_costs(cost_fp, cost_fn)
     return ErrorCosts(float(cost_fp), float(cost_fn))
+
+
+def rate_limits(queries: UncertaintyQueries, table: ReliabilityTable, level: float) -> list[Limits]:
+    """Return the limits of each observed rate of a table; nan of too few effective cases."""
+    return queries._bin_limits(table, level)

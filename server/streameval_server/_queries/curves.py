@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval.kernel import state_of
 from streameval.v1 import query_pb2
 from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._model.errors import invalid
@@ -79,7 +80,7 @@ def curve(engine: QueryEngine, request: CurveRequest) -> query_pb2.GetCurveRespo
         points = curve_message(window.roc_hull())
     else:
         points = points_message(window, request.max_points)
-    view, coverage = window._view(), engine.coverage(resolved)
+    view, coverage = state_of(window), engine.coverage(resolved)
     return query_pb2.GetCurveResponse(
         revision=resolved.view.revision,
         num_positive_ref=view.P if view.weighted is None else window.num_positive_ref,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
+from streameval.kernel import state_of
 from streameval.statistics import ErrorCosts, Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
@@ -155,7 +156,7 @@ def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
 
 def _numbers_of_cases(window: Window, found: Confusion) -> tuple[int, int, int, int]:
     """Return TP, FP, FN and TN, each case counted once whatever it weighs. O(n)."""
-    weighted = window._view().weighted
+    weighted = state_of(window).weighted
     if weighted is None:
         return int(found.tp), int(found.fp), int(found.fn), int(found.tn)
     counts = []
@@ -180,7 +181,7 @@ def _add_counts(
     response.threshold = found.threshold
     tp, fp, fn, tn = _numbers_of_cases(window, found)
     response.tp, response.fp, response.fn, response.tn = tp, fp, fn, tn
-    if window._view().weighted is not None:
+    if state_of(window).weighted is not None:
         response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold, costs))
     rates = {
         "precision": found.precision,

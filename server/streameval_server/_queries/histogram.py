@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval.kernel import state_of
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.query_engine import range_message
@@ -107,7 +108,7 @@ class _Column(NamedTuple):
 
 def _columns(window: Window) -> Iterator[_Column]:
     """Yield each class's scores, rising, with their cases, and with their weights if any."""
-    view = window._view()
+    view = state_of(window)
     for field, label in (("positives", True), ("negatives", False)):
         if view.weighted is None:
             run = view.run(label)

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval import InvalidInputError
 from streameval.checks import quoted
-from streameval.kernel import quantise
+from streameval.kernel import quantise, state_of
 from streameval.statistics import BY_NAME, ErrorCosts, Metric, Place, dependence_warning, reason_of
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
@@ -228,7 +228,7 @@ def lowest_score(window: Window, threshold: float) -> float:
     the threshold is called positive whole: scores that equal the threshold are in it. A
     threshold beyond all scores of the scale is in no cell: it calls none positive, or all.
     """
-    view = window._view()
+    view = state_of(window)
     is_beyond = math.isinf(threshold) or (view.scale == "probability" and not 0 <= threshold <= 1)
     if view.resolution is None or is_beyond:
         return threshold

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from streameval import ProjectedFigure, Projection, RefusalReason
+from streameval.kernel import state_of
 from streameval.statistics import BY_NAME, LabelHistory, LabelTable, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -98,7 +99,7 @@ class LabelSource:
 
     def refusal(self, window: Window, span_us: tuple[int, int]) -> RefusalReason | None:
         """Return why a window's labels are not the counted ones; None if they are. O(rows)."""
-        state = window._view()
+        state = state_of(window)
         if state.clusters is not None or window.weights is not None:
             return RefusalReason.WEIGHTS_OR_CLUSTERS
         table = self.history.table

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
-from streameval.kernel import OPENED, PartsCache, WindowCache, decayed_window
+from streameval.kernel import OPENED, PartsCache, WindowCache, decayed_window, state_of
 from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
@@ -202,7 +202,7 @@ class QueryEngine:
         """
         self._check(resolved.num_cells)
         window = self._window(resolved)
-        self._derived.use(window._view())
+        self._derived.use(state_of(window))
         whole = resolved.whole
         return window if whole is None else window.part_of(self.window(whole))
 
@@ -223,7 +223,7 @@ class QueryEngine:
             )
         if len(states) <= 1:
             # The pane's own state, which caches what was computed from it.
-            return Window(states[0] if states else empty_pane(resolved.view)._view(), *span_us)
+            return Window(states[0] if states else state_of(empty_pane(resolved.view)), *span_us)
         return self._windows.sum(resolved.key, states, *span_us)
 
     def snapshot(
@@ -274,7 +274,7 @@ class QueryEngine:
         if metrics.threshold is not None:
             point = operating_point(window, metrics.threshold, metrics.costs)
             message.operating_point.CopyFrom(point)
-        if hull and window._view().P and window._view().N:
+        if hull and state_of(window).P and state_of(window).N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:
             message.segment.key, message.segment.value = resolved.selection.segment
@@ -363,7 +363,7 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
             resolved.states,
             half_life_us,
             now_us=now_us,
-            empty=empty_pane(resolved.view)._view(),
+            empty=state_of(empty_pane(resolved.view)),
             # A slice is compared with the rest of the whole, so both have one form.
             has_weights=any(pane.state.weighted is not None for pane in resolved.view.whole.panes),
         )

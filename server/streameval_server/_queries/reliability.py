@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from streameval import InvalidInputError
-from streameval.statistics import Place
+from streameval.statistics import Place, rate_limits
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import checked_level, metric_messages, select_metrics
@@ -101,7 +101,7 @@ def reliability(
 def _bins(window: Window, request: ReliabilityRequest) -> Iterator[query_pb2.ReliabilityBin]:
     """Yield the bins that have cases, by score."""
     table = window.reliability(request.bins, strategy=request.strategy)
-    for row, (lower, upper) in enumerate(window._bin_limits(table, request.level)):
+    for row, (lower, upper) in enumerate(rate_limits(window, table, request.level)):
         interval = types_pb2.Interval(level=request.level)
         if not math.isnan(lower):
             interval.lower, interval.upper = lower, upper

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from streameval import Evaluator
 from streameval.checks import quoted
-from streameval.kernel import Grid, LazyCounts, PaneState, newest_panes, tiers_of
+from streameval.kernel import Grid, LazyCounts, PaneState, newest_panes, state_of, tiers_of
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,
@@ -155,7 +155,7 @@ def grid_of(view: StreamView) -> Grid:
 
 def empty_slice(view: StreamView) -> SliceView:
     """Return a slice without cases, with the settings that slices and panes have."""
-    return SliceView(LazyCounts(view, lambda view: empty_pane(view)._view()))
+    return SliceView(LazyCounts(view, lambda view: state_of(empty_pane(view))))
 
 
 def empty_pane(view: StreamView) -> Evaluator:

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from streameval import Evaluator
-from streameval.kernel import LazyCounts, State
+from streameval.kernel import LazyCounts, State, evaluator_of
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.segments import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streameval import Alarm
+    from streameval import Alarm, Evaluator
     from streameval.kernel import IdColumn
     from streameval.v1 import stream_pb2
     from streameval_server._model.arrays import CodeArray, FloatArray, IntArray
@@ -111,7 +110,7 @@ class PaneView:
     @property
     def evaluator(self) -> Evaluator:
         """The counts as an evaluator. Never mutate it. O(cells) the first time."""
-        return Evaluator._of(self.state)
+        return evaluator_of(self.state)
 
     @property
     def state(self) -> State:
@@ -155,7 +154,7 @@ class SliceView:
     @property
     def all_time(self) -> Evaluator:
         """All counts as an evaluator. Never mutate it. O(cells) the first time."""
-        return Evaluator._of(self.counts.state)
+        return evaluator_of(self.counts.state)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
