@@ -225,7 +225,7 @@ def test_what_cannot_be_applied_stops_the_server(
     """Calls end, health reports NOT_SERVING, and the log still has what was acked."""
     settings = Settings(listen="127.0.0.1:0", data=tmp_path)
 
-    def broken(_engine: Engine, _entries: object) -> None:
+    def broken(_engine: Engine, _entries: object, **_how: bool) -> None:
         raise ArithmeticError("two and two is five")
 
     async def scenario() -> None:
