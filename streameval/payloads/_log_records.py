@@ -220,7 +220,7 @@ def _value(value: Any) -> Any:
 def _integer(name: str, value: Any) -> int:
     """Return an integer of 64 bits, which may be a text, and may be written as 7.0 or 7e0."""
     try:
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
+        if _may_be_number(value):
             number = Decimal(value)
             if abs(number) < 1 << 64 and number == int(number):
                 return int(number)
@@ -229,9 +229,16 @@ def _integer(name: str, value: Any) -> int:
     raise _WrongError(name, "an integer", value)
 
 
+def _may_be_number(value: Any) -> bool:
+    """Return whether Python reads a value as the number that its sender meant: "1_0" is not 10."""
+    if isinstance(value, str):
+        return value.isascii() and "_" not in value and value == value.strip()
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _number(name: str, value: Any) -> float:
     try:
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
+        if _may_be_number(value):
             return float(value)  # "NaN" and "Infinity" too
     except (ValueError, OverflowError):
         pass
