@@ -22,6 +22,7 @@ from host import cpu_seconds, print_host_at_exit
 from streameval import Evaluator
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.merge import merge_states
+from streameval._counts.stored_counts import pack
 from streameval._time.coverage import CoverageCell
 from streameval._time.effects import Effect
 from streameval._time.window import Window
@@ -59,7 +60,7 @@ def counts_of(pane: Evaluator) -> LazyCounts:
 def closed(pane: Evaluator) -> LazyCounts:
     """Return the counts of a pane that is closed, as a server keeps them."""
     counts = counts_of(pane)
-    counts.state.pack()
+    pack(counts.state)
     return counts
 
 

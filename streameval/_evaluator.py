@@ -24,8 +24,8 @@ from streameval._common.keywords import MISSING, by_keyword, keywords_error, rep
 from streameval._counts.accumulator import MAX_BUFFERED_SCORES, CountsAccumulator
 from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import check_cluster, check_cluster_groups, check_clusters
+from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
-from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.missing_cases import missing_case_error
 from streameval._counts.state import State, empty_state

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
         cluster_checksums,
         groups_of,
     )
+    from streameval._counts.codec import decode_evaluator
     from streameval._counts.columns import check_scores
-    from streameval._counts.encoded_counts import EncodedCounts
-    from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
     from streameval._counts.exact import MAX_TOTAL
     from streameval._counts.lazy_counts import LazyCounts
     from streameval._counts.memory import PIECE_BYTES, TABLE_BYTES, state_bytes, table_bytes
@@ -31,8 +30,14 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import MAX_BITS, Scale, quantise
     from streameval._counts.run import EMPTY_RUN, Run
     from streameval._counts.scatter import rank_cells
-    from streameval._counts.state import MAX_UNPACKED_BYTES, State, empty_state
-    from streameval._counts.state_decoder import StateDecoder, closed_state
+    from streameval._counts.state import State, empty_state
+    from streameval._counts.stored_counts import (
+        StoredCounts,
+        closed_state,
+        packed_bytes,
+        stored_counts_of,
+        verify,
+    )
     from streameval._counts.tally import Tally
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
@@ -66,7 +71,6 @@ __all__ = [
     "MAX_BITS",
     "MAX_TIME_US",
     "MAX_TOTAL",
-    "MAX_UNPACKED_BYTES",
     "MAX_WEIGHT",
     "MAX_WEIGHTED_CASES",
     "OPENED",
@@ -80,7 +84,6 @@ __all__ = [
     "CoverageCell",
     "Effect",
     "Effects",
-    "EncodedCounts",
     "Frame",
     "Grid",
     "IdColumn",
@@ -96,7 +99,7 @@ __all__ = [
     "Scale",
     "ScoreCounts",
     "State",
-    "StateDecoder",
+    "StoredCounts",
     "Tally",
     "UnsortedCases",
     "WindowCache",
@@ -112,7 +115,6 @@ __all__ = [
     "decode_evaluator",
     "distinct_values",
     "empty_state",
-    "encode_evaluator",
     "encode_joiner",
     "evaluator_of",
     "groups_of",
@@ -121,6 +123,7 @@ __all__ = [
     "held_units",
     "merge_states",
     "newest_panes",
+    "packed_bytes",
     "quantise",
     "raise_corrupt",
     "rank_cells",
@@ -128,10 +131,12 @@ __all__ = [
     "rows_by_group",
     "state_bytes",
     "state_of",
+    "stored_counts_of",
     "table_bytes",
     "tiers_of",
     "to_datetime",
     "unless_one",
+    "verify",
 ]
 
 _EXPORTS = {
@@ -145,9 +150,8 @@ _EXPORTS = {
         "cluster_checksums",
         "groups_of",
     ],
+    "streameval._counts.codec": ["decode_evaluator"],
     "streameval._counts.columns": ["check_scores"],
-    "streameval._counts.encoded_counts": ["EncodedCounts"],
-    "streameval._counts.evaluator_codec": ["decode_evaluator", "encode_evaluator"],
     "streameval._counts.exact": ["MAX_TOTAL"],
     "streameval._counts.lazy_counts": ["LazyCounts"],
     "streameval._counts.memory": ["PIECE_BYTES", "TABLE_BYTES", "state_bytes", "table_bytes"],
@@ -157,8 +161,14 @@ _EXPORTS = {
     "streameval._counts.resolution": ["MAX_BITS", "Scale", "quantise"],
     "streameval._counts.run": ["EMPTY_RUN", "Run"],
     "streameval._counts.scatter": ["rank_cells"],
-    "streameval._counts.state": ["MAX_UNPACKED_BYTES", "State", "empty_state"],
-    "streameval._counts.state_decoder": ["StateDecoder", "closed_state"],
+    "streameval._counts.state": ["State", "empty_state"],
+    "streameval._counts.stored_counts": [
+        "StoredCounts",
+        "closed_state",
+        "packed_bytes",
+        "stored_counts_of",
+        "verify",
+    ],
     "streameval._counts.tally": ["Tally"],
     "streameval._counts.unsorted_cases": ["UnsortedCases"],
     "streameval._counts.weight_columns": ["check_weights_allowed"],

@@ -1,6 +1,6 @@
 // Reads, writes and adds states: the bytes of Evaluator.to_bytes, GetState and Merge.
-// docs/state-format.md describes them. This reads format 1 and refuses formats 2 and 3, whose
-// clusters and weights it would drop. Node alone, no packages.
+// docs/state-format.md describes them. This reads scores that are floats, and refuses states with
+// weights or clusters, which it would drop. Node alone, no packages.
 //
 //   node state.mjs sum.bin part-1.bin part-2.bin ...    writes the sum, prints what it holds
 
@@ -11,30 +11,37 @@ import zlib from "node:zlib";
 const HAS_RESOLUTION = 1;
 const IS_PROBABILITY = 2;
 const MAX_TOTAL = 2n ** 62n;
-const OTHER_FORMATS = { 2: " (clusters)", 3: " (weights)" };
+const HAS_WEIGHTS = 4;
+const HAS_CLUSTERS = 8;
+const IS_WIDE = 16;
+const MAX_NARROW = 2n ** 31n;
 
 /** Decode a state; throws an Error for bytes that are not one. Counts are BigInt. */
 export function decode(bytes) {
-  if (bytes.length < 56 || bytes.toString("latin1", 0, 4) !== "SEVL") throw new Error("not a state");
+  if (bytes.length < 48 || bytes.toString("latin1", 0, 4) !== "SEVE") throw new Error("not a state");
   const format = bytes.readUInt16LE(4);
-  if (format !== 1) {
-    throw new Error(`format ${format}${OTHER_FORMATS[format] ?? ""}: only format 1 is read here`);
-  }
+  if (format !== 1) throw new Error(`format ${format}: only format 1 is read here`);
   const end = bytes.length - 4;
   if (crc32(bytes.subarray(0, end)) !== bytes.readUInt32LE(end)) throw new Error("altered bytes");
   const flags = bytes[6];
-  const maxCells = Number(bytes.readBigInt64LE(8));
+  for (const [flag, name] of [[HAS_WEIGHTS, "weights"], [HAS_CLUSTERS, "clusters"]]) {
+    if (flags & flag) throw new Error(`a state with ${name} is not read here`);
+  }
+  const width = flags & IS_WIDE ? 8 : 4;
+  const int = (at) => (width === 8 ? bytes.readBigInt64LE(at) : BigInt(bytes.readInt32LE(at)));
   const state = {
     resolution: flags & HAS_RESOLUTION ? bytes.readInt8(7) : null,
     scale: flags & IS_PROBABILITY ? "probability" : "plain",
-    maxCells: maxCells || null,
-    missedPositives: bytes.readBigInt64LE(16),
-    missedNegatives: bytes.readBigInt64LE(24),
+    maxCells: Number(int(8)) || null,
+    missedPositives: int(8 + width),
+    missedNegatives: int(8 + 2 * width),
   };
-  let at = 52;
-  for (const [name, head] of [["positives", 32], ["negatives", 42]]) {
-    const size = Number(bytes.readBigInt64LE(head));
-    const [scoreBytes, countBytes] = [bytes[head + 8], bytes[head + 9]];
+  let head = 8 + 3 * width;
+  let at = head + 2 * (2 * width + 4);
+  for (const name of ["positives", "negatives"]) {
+    const size = Number(int(head));
+    const [scoreBytes, countBytes] = bytes.subarray(head + 2 * width);
+    if (scoreBytes > 8) throw new Error("a state with steps is not read here");
     if (at + size * (scoreBytes + countBytes) > end) throw new Error("truncated");
     const counts = new Map();
     for (let i = 0; i < size; i++) {
@@ -44,6 +51,7 @@ export function decode(bytes) {
       counts.set(score, countBytes ? count : 1n);
     }
     at += size * (scoreBytes + countBytes);
+    head += 2 * width + 4;
     state[name] = counts;
   }
   if (at !== end) throw new Error("bytes are left after the state");
@@ -52,24 +60,30 @@ export function decode(bytes) {
 
 /** Encode a state: equal states have equal bytes, in every language. */
 export function encode(state) {
-  const head = Buffer.alloc(52);
-  head.write("SEVL", "latin1");
+  const classes = [state.positives, state.negatives];
+  const fields = [BigInt(state.maxCells ?? 0), state.missedPositives, state.missedNegatives];
+  const totals = classes.map((counts) => [...counts.values()].reduce((sum, n) => sum + n, 0n));
+  const width = [...fields, ...totals].some((value) => value >= MAX_NARROW) ? 8 : 4;
+  const head = Buffer.alloc(16 + 7 * width);
+  const int = (value, at) => (width === 8 ? head.writeBigInt64LE(value, at)
+    : head.writeInt32LE(Number(value), at));
+  head.write("SEVE", "latin1");
   head.writeUInt16LE(1, 4);
   head[6] = (state.resolution === null ? 0 : HAS_RESOLUTION)
-    | (state.scale === "probability" ? IS_PROBABILITY : 0);
+    | (state.scale === "probability" ? IS_PROBABILITY : 0) | (width === 8 ? IS_WIDE : 0);
   head.writeInt8(state.resolution ?? 0, 7);
-  head.writeBigInt64LE(BigInt(state.maxCells ?? 0), 8);
-  head.writeBigInt64LE(state.missedPositives, 16);
-  head.writeBigInt64LE(state.missedNegatives, 24);
+  fields.forEach((value, i) => int(value, 8 + i * width));
   const parts = [head];
-  for (const [counts, at] of [[state.positives, 32], [state.negatives, 42]]) {
+  classes.forEach((counts, i) => {
+    const at = 8 + 3 * width + i * (2 * width + 4);
     const rows = [...counts].sort(([a], [b]) => a - b);
     const scoreBytes = rows.every(([score]) => Math.fround(score) === score) ? 4 : 8;
     const largest = rows.reduce((most, [, count]) => (count > most ? count : most), 1n);
     const countBytes = largest === 1n ? 0 : [1, 2, 4, 8].find((n) => largest < 1n << BigInt(8 * n));
-    head.writeBigInt64LE(BigInt(rows.length), at);
-    head[at + 8] = scoreBytes;
-    head[at + 9] = countBytes;
+    int(BigInt(rows.length), at);
+    int(totals[i], at + width);
+    head[at + 2 * width] = scoreBytes;
+    head[at + 2 * width + 1] = countBytes;
     const columns = Buffer.alloc(rows.length * (scoreBytes + countBytes));
     rows.forEach(([score, count], i) => {
       if (scoreBytes === 4) columns.writeFloatLE(score, i * 4);
@@ -77,7 +91,7 @@ export function encode(state) {
       if (countBytes) writeUInt(columns, count, rows.length * scoreBytes + i * countBytes, countBytes);
     });
     parts.push(columns);
-  }
+  });
   const body = Buffer.concat(parts);
   const checksum = Buffer.alloc(4);
   checksum.writeUInt32LE(crc32(body));

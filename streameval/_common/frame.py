@@ -41,12 +41,15 @@ class Frame:
         Its name in messages, with the article: "an evaluator".
     newest : int or None
         The newest version, where another frame reads later ones than this.
+    former : bytes or None
+        The first four bytes before the formats were numbered from 1, which are refused.
     """
 
     magic: bytes
     version: int
     name: str
     newest: int | None = None
+    former: bytes | None = None
 
     def sealed(self, *parts: bytes) -> bytes:
         """Return the framed bytes: the prefix, the parts, the checksum of both. O(n)."""
@@ -66,6 +69,11 @@ class Frame:
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
             raise_corrupt(f"{len(view)} bytes are too few for {self.name}: truncated?")
         magic, version = _PREFIX.unpack_from(view)
+        if magic == self.former:
+            raise UnknownFormatError(
+                f"{self.name} from before the first release of streameval (it begins with "
+                f"{magic!r}) cannot be read: write it again with this version"
+            )
         if magic != self.magic:
             raise_corrupt(
                 f"not {self.name}: the bytes begin with {magic!r}, not with {self.magic!r}"

@@ -10,16 +10,14 @@ From the bottom up:
 - `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
 - `ascending`: ranks where nothing ties. `groups`, `cumulative`: the integers that metrics are
   computed from. `view`: the protocol by which queries read them.
-- `state`: one immutable revision with its cached answers. `packed_counts`, `packed_run`: its
-  counts as bytes, and one class of them; `opened_counts`: which of them are open. `merge`: sums
-  and differences of states; `cell_sums`: sums of cells in a table, cut to a cap there;
-  `table_counts`: a sum that is kept as its table. `codec`: a state as bytes;
-  `evaluator_codec`: one that may have clusters or weights. `state_decoder`: many of them,
-  verified together (`encoded_states`) and opened later (`encoded_counts`).
-- `cluster_keys`, `cluster_counts`, `cluster_codec`: clusters hashed into groups, the counts of
-  each group in addition to the whole counts, and states with clusters as bytes.
-- `weights`, `weighted_codec`: sums of weights by score and class, and states with weights as
-  bytes.
+- `state`: one immutable revision with its cached answers. `merge`: sums and differences of
+  states; `cell_sums`: sums of cells in a table, cut to a cap there; `table_counts`: a sum that is
+  kept as its table.
+- `codec`: a state as bytes; `state_head`: their header; `steps`: scores as steps between cells.
+  `stored_counts`: counts that are bytes until they are read; `opened_counts`: which are open;
+  `stored_check`: whether many of them are valid.
+- `cluster_keys`, `cluster_counts`: clusters hashed into groups, and the counts of each group in
+  addition to the whole counts. `weights`: sums of weights by score and class.
 - `tally`, `unsorted_cases`, `additions`: a state, and the changes that are not merged yet;
   `memory`: what both take; `lazy_counts`: the same at one moment; `accumulator`: a tally as an
   evaluator has it. `missing_cases`: which case of a removal is not counted.

@@ -19,17 +19,17 @@ import numpy as np
 from streameval._counts.cell_layout import NumberLayout, Span, cell_edges, cell_keys
 from streameval._counts.keys import blocks
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
 from streameval._counts.resolution import MAX_BITS
 from streameval._counts.run import EMPTY_RUN, Run
+from streameval._counts.steps import batches, counts_of, numbers_of, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import BoolArray, IntArray
-    from streameval._counts.packed_counts import PackedCounts
-    from streameval._counts.packed_run import PackedRun
     from streameval._counts.resolution import Scale
+    from streameval._counts.steps import StepRun
+    from streameval._counts.stored_counts import StoredCounts
     from streameval._counts.unsorted_cases import UnsortedCases
 
 _LABELS = (False, True)
@@ -65,7 +65,7 @@ class CellSums:
     @classmethod
     def of(
         cls,
-        parts: Sequence[PackedCounts | ScoreCounts],
+        parts: Sequence[StoredCounts | ScoreCounts],
         bits: int,
         scale: Scale,
         cases: Sequence[UnsortedCases] = (),
@@ -74,7 +74,7 @@ class CellSums:
 
         Parameters
         ----------
-        parts : sequence of PackedCounts or ScoreCounts
+        parts : sequence of StoredCounts or ScoreCounts
             Each score at its cell's lower edge.
         bits : int
             The resolution, at least 1.
@@ -101,7 +101,7 @@ class CellSums:
         ]
         spans += [each.keys(scale)[1].shifted(MAX_BITS - bits) for each in cases]
         layout = NumberLayout(reduce(Span.union, spans))
-        if layout.is_sparse(sum(map(len, parts)) + sum(map(len, cases))):
+        if layout.is_sparse(sum(map(_num_scores, parts)) + sum(map(len, cases))):
             return None
         sums = np.zeros((2, layout.width), dtype=np.int64)
         for label in _LABELS:
@@ -189,25 +189,25 @@ class CellSums:
 
 
 def sum_cells(
-    parts: Sequence[tuple[PackedCounts | ScoreCounts | CellSums, int]], bits: int, scale: Scale
+    parts: Sequence[tuple[StoredCounts | ScoreCounts | CellSums, int]], bits: int, scale: Scale
 ) -> CellSums | None:
     """Return the sum of counts at a resolution; None if a table would be sparse. O(S + W).
 
     Parameters
     ----------
-    parts : sequence of (PackedCounts, ScoreCounts or CellSums, int)
+    parts : sequence of (StoredCounts, ScoreCounts or CellSums, int)
         Counts, not all empty, or tables of them, and the resolution of their cells, at
         least `bits`.
     bits : int
         Significant bits of the result, at least 1.
     scale : {"plain", "probability"}
     """
-    by_bits: dict[int, list[PackedCounts | ScoreCounts]] = {}
+    by_bits: dict[int, list[StoredCounts | ScoreCounts]] = {}
     tables: list[CellSums | None] = []
     for part, own_bits in parts:
         if isinstance(part, CellSums):
             tables.append(part)
-        elif len(part):
+        elif _num_scores(part):
             by_bits.setdefault(own_bits, []).append(part)
     tables += (CellSums.of(same, own_bits, scale) for own_bits, same in by_bits.items())
     whole: CellSums | None = None
@@ -221,7 +221,12 @@ def sum_cells(
     return whole
 
 
-def _add_packed(row: IntArray, runs: Sequence[PackedRun], layout: NumberLayout) -> None:
+def _num_scores(part: StoredCounts | ScoreCounts) -> int:
+    """Return how many distinct scores there are, by class. O(1)."""
+    return len(part) if isinstance(part, ScoreCounts) else part.num_scores
+
+
+def _add_packed(row: IntArray, runs: Sequence[StepRun], layout: NumberLayout) -> None:
     """Add the cells of packed runs to the row of their class. O(S + W)."""
     for batch in batches(runs):
         some = [runs[index] for index in batch]

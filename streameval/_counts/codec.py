@@ -1,10 +1,11 @@
 """Evaluators as bytes: one versioned, checksummed format, the same on every machine.
 
-Layout, little-endian: a header; then for the positives and for the negatives the
-ascending distinct scores and, unless all are 1, their counts; last the CRC-32 of
-everything before it. Scores are written as float32 where that loses nothing
-(bounded states, models that score in float32), counts in the fewest of 1, 2, 4
-or 8 bytes: equal states have equal bytes. `evaluator_codec` has the other formats.
+Layout, little-endian: a header; then for the positives and for the negatives a column of the
+ascending distinct scores and the columns that go with it; then the table of clusters, if there
+is one; last the CRC-32 of everything before it. Scores are floats, as float32 where that loses
+nothing, or the numbers of cells as `steps`; other numbers take the fewest of 1, 2, 4 or 8
+bytes. Columns that can be known without them are left out: multiplicities that are all 1,
+weights where there are none. Equal states have equal bytes in each of the two forms.
 
 Guarantee: truncated or altered bytes never give a wrong evaluator. CRC-32 detects
 every change within four adjacent bytes, and the decoded counts are checked again.
@@ -13,144 +14,164 @@ Lengths are compared with the data before anything is allocated.
 
 from __future__ import annotations
 
-import struct
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._common.frame import Frame, raise_corrupt
+from streameval._common.frame import Reader, raise_corrupt
+from streameval._counts.cell_layout import cell_edges
+from streameval._counts.cluster_counts import ClusterCounts
+from streameval._counts.cluster_keys import MAX_CLUSTER_GROUPS, MIN_CLUSTER_GROUPS
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.resolution import MAX_BITS, MIN_BITS
 from streameval._counts.run import EMPTY_RUN, Run
-from streameval._counts.state import State
+from streameval._counts.state import LABELS, State
+from streameval._counts.state_head import (
+    CHECKSUM_BYTES,
+    CLUSTERS,
+    FRAME,
+    HAS_CLUSTERS,
+    HAS_RESOLUTION,
+    HAS_WEIGHTS,
+    IS_PROBABILITY,
+    IS_WIDE,
+    NARROW,
+    STEPS,
+    WIDE,
+    WIDTHS,
+    Head,
+    Shape,
+    read_head,
+)
+from streameval._counts.steps import StepRun, Steps, narrowed, numbers_of
+from streameval._counts.weights import (
+    MAX_WEIGHT,
+    MAX_WEIGHTED_CASES,
+    WEIGHT_UNITS,
+    WeightedCounts,
+    WeightedRun,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streameval._common.arrays import FloatArray, IntArray
 
-FRAME = Frame(b"SEVL", 1, "an evaluator", newest=3)  # 2: `cluster_codec`, 3: `weighted_codec`
-
-# flags, resolution, max_cells (0: none), missed positives and negatives; then
-# for each class its distinct scores, bytes a score, bytes a count.
-HEADER = struct.Struct("<BbqqqqBBqBB")
-"""What a body begins with."""
-HAS_RESOLUTION = 1
-IS_PROBABILITY = 2
-"""Flags."""
-
-_SCORE_TYPES = {width: np.dtype(f"<f{width}") for width in (4, 8)}
-_COUNT_TYPES = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
-_MAX_SUMMED_BYTES = 4
-"""Bytes of a count up to which as many as memory holds have a sum within int64."""
+_MAX_SUM_ERROR = 1e-9
 
 
-def encode_state(state: State) -> bytes:
-    """Return the counts of a state without weights as bytes, clusters left out. O(n)."""
-    shapes: list[int] = []
-    columns: list[bytes] = []
-    for run in (state.counts.positives, state.counts.negatives):
-        score_width, scores = packed_scores(run.scores)
-        count_width, counts = packed_counts(run.counts)
-        shapes += [len(run), score_width, count_width]
-        columns += [scores, counts]
-    header = HEADER.pack(
-        flags_of(state),
-        state.resolution or 0,
+def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
+    """Return the content of a state as bytes. O(n).
+
+    Parameters
+    ----------
+    state : State
+    steps : bool
+        Write scores as steps where they are cells, which takes a third of the bytes. Otherwise
+        they are floats, which any language can read and write.
+    """
+    packed = [_steps(state, label) if steps else None for label in LABELS]
+    flags = 0 if state.resolution is None else HAS_RESOLUTION
+    flags |= IS_PROBABILITY if state.scale == "probability" else 0
+    flags |= 0 if state.weighted is None else HAS_WEIGHTS
+    flags |= 0 if state.clusters is None else HAS_CLUSTERS
+    shapes, columns = [], []
+    for label, own in zip(LABELS, packed):
+        run = state.run(label)
+        if own is None:
+            score_width, scores = _packed_scores(run.scores)
+        else:
+            score_width, scores = STEPS + own.width, own.column
+        numbers = _numbers(state, label)
+        widths = [width for width, _ in numbers][:3]
+        total = run.total if state.weighted is None else state.weighted.num_cases(label)
+        shapes.append(Shape(len(run), total, score_width, *widths))
+        columns.append([scores, *(column for _, column in numbers)])
+    fields = [
         state.max_cells or 0,
-        state.missed_positives,
-        state.missed_negatives,
-        *shapes,
-    )
-    return FRAME.sealed(header, *columns)
+        state.missed_positives // state.unit,
+        state.missed_negatives // state.unit,
+    ]
+    largest = [*fields, *(each for shape in shapes for each in shape[:2])]
+    ends = [own.ends if own else () for own in packed]
+    largest += [abs(each) for own in ends for each in own]
+    if max(largest) >= 1 << 31:
+        flags |= IS_WIDE
+    header = WIDE if flags & IS_WIDE else NARROW
+    parts = [header.pack(flags, state.resolution or 0, *fields, *shapes[0], *shapes[1])]
+    table = [] if state.clusters is None else _cluster_parts(state.clusters)
+    parts += table[:1]
+    for own_ends, own_columns in zip(ends, columns):
+        if own_ends:
+            parts.append(StepRun.packed_ends(own_ends, is_wide=bool(flags & IS_WIDE)))
+        parts += own_columns
+    return FRAME.sealed(*parts, *table[1:])
 
 
-def decode_state(data: bytes | bytearray | memoryview) -> State:
-    """Return the state that `encode_state` wrote, at revision 0. O(n).
+def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
+    """Return the state that `encode_evaluator` wrote, at revision 0. O(n).
 
     Raises
     ------
     CorruptStateError
         When the bytes are not exactly that.
     """
-    body = FRAME.body(data, HEADER.size)
-    flags, bits, max_cells, missed_p, missed_n, *shapes = HEADER.unpack_from(body)
-    sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
-    length = HEADER.size
-    for size, score_width, count_width in zip(sizes, score_widths, count_widths):
-        length += size * (score_width + count_width)
-    FRAME.check_length(body, length if min(sizes) >= 0 else -1)
-    FRAME.check_checksum(data)
-    check_settings(flags, bits, max_cells)
-    if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
-        raise_corrupt(
-            f"the evaluator has columns of unknown widths {score_widths} and {count_widths}"
-        )
-    positives, negatives = (_unpacked(*each) for each in read_columns(body, shapes))
-    state = State(
-        counts=ScoreCounts(positives, negatives),
-        missed_positives=missed_p,
-        missed_negatives=missed_n,
-        **settings_of(flags, bits, max_cells),
-    )
-    if not state.is_consistent():
-        raise_corrupt("the evaluator's counts contradict its settings")
+    head = read_head(data)
+    reader = Reader(memoryview(data).cast("B")[head.at : -CHECKSUM_BYTES], "evaluator")
+    settings, weighted = head.settings, None
+    if head.flags & HAS_WEIGHTS:
+        weighted = WeightedCounts(*(_weighted_run(reader, head, each) for each in head.shapes))
+        counts = ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run())
+        for name in ("missed_positives", "missed_negatives"):
+            if settings[name] >= MAX_WEIGHTED_CASES:
+                raise_corrupt("the evaluator has counts out of range")
+            settings[name] *= WEIGHT_UNITS
+    else:
+        counts = ScoreCounts(*(_run(reader, head, each) for each in head.shapes))
+    clusters = None if head.clusters is None else _read_clusters(reader, *head.clusters)
+    state = State(counts, weighted=weighted, clusters=clusters, **settings)
+    if not (clusters is None or clusters.is_table()) or not state.is_consistent():
+        raise_corrupt("the evaluator's counts contradict each other, or its settings")
     return state
 
 
-def read_columns(
-    body: bytes | memoryview, shapes: Sequence[int]
-) -> list[tuple[FloatArray, IntArray | None]]:
-    """Return the scores of each class as they are, and the counts as they are stored. O(n).
-
-    Parameters
-    ----------
-    body : bytes or memoryview
-        From the header on; its length was checked.
-    shapes : sequence of int
-        The header's: for each class its distinct scores, bytes a score, bytes a count.
-    """
-    offset = HEADER.size
-    columns: list[tuple[FloatArray, IntArray | None]] = []
-    with np.errstate(invalid="ignore"):  # a signalling NaN, which the reader refuses
-        for at in (0, 3):
-            size, score_width, count_width = shapes[at : at + 3]
-            stored = np.frombuffer(body, _SCORE_TYPES[score_width], size, offset)
-            offset += size * score_width
-            counts = None
-            if count_width:
-                counts = np.frombuffer(body, _COUNT_TYPES[count_width], size, offset)
-                offset += size * count_width
-            columns.append((stored.astype(np.float64), counts))
-    return columns
+def _scores_of(column: memoryview, head: Head, shape: Shape) -> FloatArray:
+    """Return a class's scores, unchecked. O(n)."""
+    if not shape.size:
+        return np.empty(0)
+    # The caller refuses what is no number, or too large for one.
+    with np.errstate(invalid="ignore", over="ignore"):
+        if shape.scores < STEPS:
+            return np.frombuffer(column, f"<f{shape.scores}").astype(np.float64)
+        run = StepRun.of(
+            column, shape.size, shape.total, shape.scores - STEPS, 0, is_wide=head.is_wide
+        )
+        return cell_edges(numbers_of([run]), head.bits, head.scale)
 
 
-def flags_of(state: State) -> int:
-    """Return the header's flags."""
-    flags = 0 if state.resolution is None else HAS_RESOLUTION
-    return flags | IS_PROBABILITY if state.scale == "probability" else flags
+def _numbers_of(reader: Reader, width: int, size: int) -> IntArray | None:
+    """Return the next column of whole numbers, unchecked; None if it is left out. O(1)."""
+    return reader.column(f"<u{width}", size) if width else None
 
 
-def check_settings(flags: int, bits: int, max_cells: int) -> None:
-    """Refuse settings that no writer of these formats produces, although the checksum matches."""
-    if flags & ~(HAS_RESOLUTION | IS_PROBABILITY) or (bits and not flags & HAS_RESOLUTION):
-        raise_corrupt(f"the evaluator has unknown flags {flags}")
-    if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
-        raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
+def read_columns(data: bytes, head: Head, label: bool) -> tuple[FloatArray, IntArray | None, int]:
+    """Return the scores, the counts and the total of a class without weights, unchecked. O(n)."""
+    at, shape = head.at, head.shapes[0]
+    if not label:
+        at, shape = at + shape.column_bytes(is_wide=head.is_wide), head.shapes[1]
+    reader = Reader(memoryview(data)[at:], "evaluator")
+    scores = _scores_of(reader.blob(shape.score_bytes(is_wide=head.is_wide)), head, shape)
+    counts = _numbers_of(reader, shape.cases, shape.size)
+    return scores, None if counts is None else counts.astype(np.int64), shape.total
 
 
-def settings_of(flags: int, bits: int, max_cells: int) -> dict[str, Any]:
-    """Return a state's settings as arguments of `State`."""
-    return {
-        "resolution": bits if flags & HAS_RESOLUTION else None,
-        "scale": "probability" if flags & IS_PROBABILITY else "plain",
-        "max_cells": max_cells or None,
-    }
+def _steps(state: State, label: bool) -> Steps | None:
+    """Return a class's scores as steps, None if they are no numbered cells. O(n)."""
+    if state.resolution is None or state.resolution < 1:
+        return None
+    return Steps.of(state.run(label).scores, state.resolution, state.scale)
 
 
-def packed_scores(scores: FloatArray) -> tuple[int, bytes]:
+def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
     """Return the width and bytes of the narrowest floats that hold all scores exactly."""
     with np.errstate(over="ignore"):
         narrow = scores.astype("<f4")
@@ -159,28 +180,104 @@ def packed_scores(scores: FloatArray) -> tuple[int, bytes]:
     return 8, scores.astype("<f8", copy=False).tobytes()
 
 
-def packed_counts(counts: IntArray | None) -> tuple[int, bytes]:
-    """Return the width and bytes of the narrowest integers that hold all counts."""
-    if counts is None:
-        return 0, b""
-    largest = int(counts.max(initial=0))
-    width = next(w for w in (1, 2, 4, 8) if largest < 1 << (8 * w))
-    return width, counts.astype(f"<u{width}").tobytes()
+def _numbers(state: State, label: bool) -> list[tuple[int, bytes]]:
+    """Return the width and the bytes of each column after a class's scores. O(n)."""
+    if state.weighted is None:
+        return [narrowed(state.run(label).counts), (0, b""), (0, b"")]
+    run = state.weighted.run(label)
+    if (run.cases == 1).all():
+        return [(0, b""), narrowed(run.units), (0, b"")]
+    low = run.low.astype("<i8").tobytes()
+    return [narrowed(run.cases), narrowed(run.units), narrowed(run.high), (8, low)]
 
 
-def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
-    """Return the run of decoded columns, or refuse them."""
+def _run(reader: Reader, head: Head, shape: Shape) -> Run:
+    """Return the next class of a state without weights, or refuse it."""
+    scores = _checked_scores(reader, head, shape)
+    numbers = _numbers_of(reader, shape.cases, shape.size)
+    if numbers is None:
+        _check_total(shape, scores.size)
+        return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
+    counts = _checked_counts(numbers)
+    _check_total(shape, int(counts.sum()))
+    return Run.of_distinct(scores, counts)
+
+
+def _weighted_run(reader: Reader, head: Head, shape: Shape) -> WeightedRun:
+    """Return the next class of a state with weights, or refuse it."""
+    scores = _checked_scores(reader, head, shape)
+    numbers = _numbers_of(reader, shape.cases, shape.size)
+    cases = np.ones(shape.size, dtype=np.int64) if numbers is None else _checked_counts(numbers)
+    _check_total(shape, int(cases.sum()))
+    units = _checked_counts(reader.column(f"<u{shape.units}", shape.size))
+    if not shape.high:
+        if (units > MAX_WEIGHT * WEIGHT_UNITS).any():
+            raise_corrupt("the evaluator has weights out of range")
+        return WeightedRun.of(scores, units)
+    high = reader.column(f"<u{shape.high}", shape.size).astype(np.int64)
+    low = reader.column("<i8", shape.size).astype(np.int64)
+    for column in (scores, cases, units, high, low):
+        column.flags.writeable = False
+    run = WeightedRun(scores, cases, units, high, low)
+    if (high < 0).any() or (low < 0).any() or (low >= 1 << 48).any() or not _are_possible(run):
+        raise_corrupt("the evaluator's sums of weights contradict each other")
+    return run
+
+
+def _are_possible(run: WeightedRun) -> bool:
+    """Return whether there are cases with these sums, up to the rounding of floats."""
+    squares = run.squares() * (1 + _MAX_SUM_ERROR)
+    units = run.units.astype(np.float64)
+    return bool((run.cases <= run.units).all() and (units * units <= run.cases * squares).all())
+
+
+def _checked_scores(reader: Reader, head: Head, shape: Shape) -> FloatArray:
+    column = reader.blob(shape.score_bytes(is_wide=head.is_wide))
+    scores = _scores_of(column, head, shape)
     if not is_ascending(scores):
         raise_corrupt("the evaluator's scores are not finite and ascending")
-    if counts is None:
-        return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
-    if not counts.size or counts.min() < 1 or (largest := counts.max()) >= MAX_TOTAL:
+    if shape.size and shape.scores > STEPS:
+        own = Steps.of(scores, head.bits, head.scale)
+        if (
+            own is None
+            or StepRun.packed_ends(own.ends, is_wide=head.is_wide) + own.column != column
+        ):
+            raise_corrupt("the evaluator's steps contradict their ends")
+    return scores
+
+
+def _checked_counts(column: IntArray) -> IntArray:
+    """Return a stored column of numbers of at least 1, or refuse it."""
+    # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
+    if column.size and (column.min() < 1 or column.sum(dtype=np.float64) >= MAX_TOTAL):
         raise_corrupt("the evaluator has counts out of range")
-    if counts.itemsize > _MAX_SUMMED_BYTES and counts.sum(dtype=np.float64) >= MAX_TOTAL:
-        # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
-        raise_corrupt("the evaluator's counts together are out of range")
-    total = int(counts.sum(dtype=np.int64))
-    return Run.of_totalled(scores, None if largest == 1 else counts.astype(np.int64), total)
+    return column.astype(np.int64)
+
+
+def _check_total(shape: Shape, total: int) -> None:
+    if total != shape.total:
+        raise_corrupt(f"the evaluator announces {shape.total} cases of a class and has {total}")
+
+
+def _cluster_parts(clusters: ClusterCounts) -> list[bytes]:
+    """Return the header and the columns of the table of clusters. O(n)."""
+    width, counts = narrowed(clusters.counts)
+    return [
+        CLUSTERS.pack(clusters.num_groups, clusters.counts.size, width),
+        clusters.edges.astype("<f8", copy=False).tobytes(),
+        clusters.codes.astype("<u2", copy=False).tobytes(),
+        counts,
+    ]
+
+
+def _read_clusters(reader: Reader, num_groups: int, rows: int, width: int) -> ClusterCounts:
+    """Return the table of clusters, or refuse it."""
+    if width not in WIDTHS - {0} or not MIN_CLUSTER_GROUPS <= num_groups <= MAX_CLUSTER_GROUPS:
+        raise_corrupt(f"the evaluator has {num_groups} groups of clusters, counts of {width} B")
+    edges = reader.column("<f8", rows).astype(np.float64)
+    codes = reader.column("<u2", rows).astype(np.uint16)
+    counts = _checked_counts(reader.column(f"<u{width}", rows))
+    return ClusterCounts(num_groups, edges, codes, counts)
 
 
 def is_ascending(scores: FloatArray) -> bool:

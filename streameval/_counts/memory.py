@@ -44,8 +44,8 @@ def piece_bytes(change: Addition) -> int:
 
 def state_bytes(state: State) -> int:
     """Return the memory of a state's counts. O(1)."""
-    if state.stored is not None:
-        return _PACKED_STATE_BYTES + state.stored.memory_bytes
+    if state.counts.stored is not None:
+        return _PACKED_STATE_BYTES + state.counts.stored.memory_bytes
     return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
 
 

@@ -13,7 +13,6 @@ from streameval._counts.cell_sums import sum_cells
 from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.state import (
     State,
@@ -22,6 +21,7 @@ from streameval._counts.state import (
     is_probability,
     with_weights,
 )
+from streameval._counts.stored_counts import StoredCounts, cells_of
 from streameval._counts.table_counts import TableCounts
 
 if TYPE_CHECKING:
@@ -214,14 +214,15 @@ def _is_sorted_faster(states: Sequence[State]) -> bool:
 
     O(1) for each state.
     """
-    if any(isinstance(state.stored, PackedCounts | TableCounts) for state in states):
+    if any(cells_of(state) is not None or _table_of(state) is not None for state in states):
         return False
     return sum(state.num_scores for state in states) <= _MAX_SORTED_CELLS
 
 
 def _table_of(state: State) -> CellSums | None:
     """Return the table that a state keeps its counts as, if any. O(1)."""
-    return state.stored.sums if isinstance(state.stored, TableCounts) else None
+    stored = state.counts.stored
+    return stored.sums if isinstance(stored, TableCounts) else None
 
 
 def _sum_in_table(
@@ -231,10 +232,10 @@ def _sum_in_table(
 
     O(S + W) for S cells in all and a table of W rows. Packed states are not opened, nor tables.
     """
-    parts: list[tuple[PackedCounts | ScoreCounts | CellSums, int]] = []
+    parts: list[tuple[StoredCounts | ScoreCounts | CellSums, int]] = []
     for state in states:
         # Read once: another thread may pack the state meanwhile.
-        packed, table = state.packed, _table_of(state)
+        packed, table = cells_of(state), _table_of(state)
         if table is not None:
             parts.append((table, table.bits))
         elif packed is not None:

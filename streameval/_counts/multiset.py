@@ -36,8 +36,9 @@ class ClosedCounts(Protocol):
     def memory_bytes(self) -> int:
         """Memory. O(1)."""
 
-    def __len__(self) -> int:
-        """Return how many distinct scores there are, by class. O(1)."""
+    @property
+    def num_scores(self) -> int:
+        """How many distinct scores there are, by class. O(1)."""
 
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are."""
@@ -46,7 +47,7 @@ class ClosedCounts(Protocol):
         """Return the counts. O(n)."""
 
 
-@dataclass(init=False, slots=True, eq=False, weakref_slot=True)
+@dataclass(init=False, slots=True, eq=False)
 class ScoreCounts:
     """All scored cases: one run for each class.
 
@@ -109,7 +110,7 @@ class ScoreCounts:
             opened = self.stored.open()
             self._ranks = opened.known_ranks
             runs = self._runs = opened.runs
-            OPENED.add(self, len(self.stored))
+            OPENED.add(self, self.stored.num_scores)
         return runs
 
     @property
@@ -123,7 +124,7 @@ class ScoreCounts:
         return self.runs[1]
 
     def __len__(self) -> int:
-        return sum(map(len, self.runs)) if self.stored is None else len(self.stored)
+        return sum(map(len, self.runs)) if self.stored is None else self.stored.num_scores
 
     def total_of(self, label: bool) -> int:
         """Return how many cases of a class there are; opens nothing."""

@@ -8,7 +8,6 @@ any time: a reader keeps the counts that it holds, and the next one opens them a
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from typing import Protocol
 
@@ -41,7 +40,7 @@ class OpenedCounts:
 
     def __init__(self, max_cells: int) -> None:
         self._max_cells = max_cells
-        self._counts: deque[tuple[weakref.ref[Open], int]] = deque()
+        self._counts: deque[tuple[Open, int]] = deque()
         self._cells = 0
         self._lock = threading.Lock()
 
@@ -55,15 +54,14 @@ class OpenedCounts:
         closed = []
         cells += _STATE_CELLS
         with self._lock:
-            self._counts.append((weakref.ref(counts), cells))
+            self._counts.append((counts, cells))
             self._cells += cells
             while self._cells > self._max_cells and len(self._counts) > 1:
                 oldest, size = self._counts.popleft()
                 self._cells -= size
-                closed.append(oldest())
+                closed.append(oldest)
         for each in closed:
-            if each is not None:
-                each.close()
+            each.close()
 
 
 OPENED = OpenedCounts(MAX_OPEN_CELLS)

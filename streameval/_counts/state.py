@@ -8,9 +8,10 @@ what a query needs is computed.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL, repeated
 from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.resolution import (
     MAX_BITS,
     Scale,
@@ -31,7 +31,6 @@ from streameval._counts.resolution import (
     quantise,
 )
 from streameval._counts.run import Run
-from streameval._counts.view import Answers
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
     WEIGHT_UNITS,
@@ -42,22 +41,25 @@ from streameval._counts.weights import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval._counts.multiset import ClosedCounts
 
 T = TypeVar("T")
 
 LABELS = (True, False)
 """Both classes, positives first."""
 
-MAX_UNPACKED_BYTES = 1_024
-"""Counts that were read as bytes are not packed up to this memory: it would save little."""
+
+_UNKNOWN = object()
+"""Stands for an answer that was not computed."""
+
+_ANSWERS_LOCK = threading.Lock()
+"""Held while a state gets the dictionary of its answers, so that two threads share one."""
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class State:
     """The counts at one revision. It implements the `View` that all queries read.
 
-    A server keeps one of each pane, so it has slots.
+    A server keeps one of each pane, so it has slots, and no dictionary before the first answer.
 
     Attributes
     ----------
@@ -81,52 +83,16 @@ class State:
         with clusters has no weights: its groups keep numbers of cases.
     """
 
-    counts: ScoreCounts = field(default_factory=ScoreCounts)
-    missed_positives: int = 0
-    missed_negatives: int = 0
-    resolution: int | None = None
-    scale: Scale = "plain"
-    max_cells: int | None = None
-    revision: int = 0
-    weighted: WeightedCounts | None = None
-    clusters: ClusterCounts | None = None
-    _answers: Answers = field(default_factory=Answers, init=False, repr=False)
-
-    @property
-    def stored(self) -> ClosedCounts | None:
-        """The counts in a closed form, if they have one. O(1)."""
-        return self.counts.stored
-
-    @property
-    def packed(self) -> PackedCounts | None:
-        """The counts as packed bytes, once `pack` was called, which sums read unopened. O(1)."""
-        stored = self.stored
-        return stored if isinstance(stored, PackedCounts) else None
-
-    def pack(self) -> None:
-        """Keep the counts as bytes, which take less memory until they are read. O(n).
-
-        The content stays the same, so the state is still immutable to its readers. A state stays
-        as it is where its counts cannot be packed (they are exact, weighted, counted by clusters,
-        or in cells of less than one bit), and where they are bytes that take little memory.
-        """
-        stored = self.stored
-        is_small = stored is not None and stored.memory_bytes <= MAX_UNPACKED_BYTES
-        is_packed = is_small or isinstance(stored, PackedCounts)
-        is_plain = self.weighted is None and self.clusters is None and not is_packed
-        if is_plain and self.resolution is not None and self.resolution >= 1:
-            packed = PackedCounts.of(self.counts, self.resolution, self.scale)
-            if packed is not None:
-                self.counts.store(packed)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the counts can be read without being opened. O(1)."""
-        return self.counts.is_open
-
-    def close(self) -> None:
-        """Drop the open counts of a packed state; the next reader opens them again. O(1)."""
-        self.counts.close()
+    counts: Final[ScoreCounts] = field(default_factory=ScoreCounts)
+    missed_positives: Final[int] = 0
+    missed_negatives: Final[int] = 0
+    resolution: Final[int | None] = None
+    scale: Final[Scale] = "plain"
+    max_cells: Final[int | None] = None
+    revision: Final[int] = 0
+    weighted: Final[WeightedCounts | None] = None
+    clusters: Final[ClusterCounts | None] = None
+    _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
 
     @property
     def num_scores(self) -> int:
@@ -241,31 +207,41 @@ class State:
 
         If two threads call at once, both may compute; both get the same answer.
         """
-        return self._answers.get(key, compute)
+        # One look-up: another thread may call `forget` meanwhile.
+        answers = self._answers
+        found = _UNKNOWN if answers is None else answers.get(key, _UNKNOWN)
+        return self.keep(key, compute()) if found is _UNKNOWN else cast("T", found)
 
     def known(self, key: Hashable) -> Any:
         """Return the cached answer for `key`, None before `cached` has computed it. O(1)."""
-        return self._answers.known(key)
+        answers = self._answers
+        return None if answers is None else answers.get(key)
 
     def keep(self, key: Hashable, answer: T) -> T:
         """Cache an answer that was computed together with other states' answers. O(1)."""
-        return self._answers.keep(key, answer)
+        answers = self._answers
+        if answers is None:
+            with _ANSWERS_LOCK:
+                answers = self._answers
+                if answers is None:
+                    answers = self._answers = {}
+        return cast("T", answers.setdefault(key, answer))
 
     @property
     def num_derived(self) -> int:
         """How many things were computed from the counts and are cached here. O(1)."""
-        return len(self._answers) + (self.counts.known_ranks is not None)
+        return len(self._answers or ()) + (self.counts.known_ranks is not None)
 
     def derived_bytes(self) -> int:
         """Return the memory of what was computed from the counts and is cached here, about.
 
         O(cached objects).
         """
-        return _bytes_of([self.counts.known_ranks, *self._answers.values()])
+        return _bytes_of([self.counts.known_ranks, *list((self._answers or {}).values())])
 
     def forget(self) -> None:
         """Drop what was computed from the counts; the next query computes it again."""
-        self._answers.forget()
+        self._answers = None
         self.counts.keep_ranks(None)
 
     def same_content(self, other: State) -> bool:

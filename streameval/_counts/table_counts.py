@@ -36,7 +36,7 @@ class TableCounts:
     >>> from streameval._counts.run import Run
     >>> counts = ScoreCounts(Run.of(np.array([0.5, 0.75])), Run.of(np.array([0.5])))
     >>> table = TableCounts(CellSums.of([counts, counts], 2, "plain"), "plain")
-    >>> len(table), table.total(True), table.open().negatives.counts
+    >>> table.num_scores, table.total(True), table.open().negatives.counts
     (3, 4, array([2]))
     """
 
@@ -48,8 +48,9 @@ class TableCounts:
         self._size = int(np.count_nonzero(sums.sums != 0))
         self._totals: list[int] = sums.sums.sum(axis=1).tolist()
 
-    def __len__(self) -> int:
-        """Return how many distinct scores there are, by class. O(1)."""
+    @property
+    def num_scores(self) -> int:
+        """How many distinct scores there are, by class. O(1)."""
         return self._size
 
     @property

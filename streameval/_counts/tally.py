@@ -40,6 +40,7 @@ from streameval._counts.memory import (
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
+from streameval._counts.stored_counts import pack
 from streameval._counts.unsorted_cases import UnsortedCases
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Tally:
     def pack(self) -> None:
         """Keep the counts as bytes until the next change. O(n)."""
         state = self.state()
-        state.pack()
+        pack(state)
         self._sizes = None
 
     def state(self) -> State:

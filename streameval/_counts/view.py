@@ -1,9 +1,8 @@
-"""The protocol that every query reads: one revision's counts, and the answers kept with them."""
+"""The protocol that every query reads: one revision's counts, with cached answers."""
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -73,55 +72,6 @@ class View(Protocol):
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer for `key`, computing it on the first call."""
-
-
-_UNKNOWN = object()
-"""Stands for an answer that was not computed."""
-
-_LOCK = threading.Lock()
-"""Held while answers get their dictionary, so that two threads share one."""
-
-
-class Answers:
-    """Answers by key, each computed once; no dictionary before the first. Thread-safe."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] | None = None
-
-    def __len__(self) -> int:
-        known = self._known
-        return 0 if known is None else len(known)
-
-    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the answer for a key, computing it on the first call."""
-        # One look-up: another thread may call `forget` meanwhile.
-        found = self.known(key, _UNKNOWN)
-        return self.keep(key, compute()) if found is _UNKNOWN else cast("T", found)
-
-    def known(self, key: Hashable, default: Any = None) -> Any:
-        """Return the answer for a key, or the default before it is computed."""
-        known = self._known
-        return default if known is None else known.get(key, default)
-
-    def keep(self, key: Hashable, answer: T) -> T:
-        """Keep an answer; return the one that is kept, maybe another thread's."""
-        known = self._known
-        if known is None:
-            with _LOCK:
-                known = self._known
-                if known is None:
-                    known = self._known = {}
-        return cast("T", known.setdefault(key, answer))
-
-    def values(self) -> list[Any]:
-        """Return all answers."""
-        return list((self._known or {}).values())
-
-    def forget(self) -> None:
-        """Drop all answers."""
-        self._known = None
 
 
 class Queries:

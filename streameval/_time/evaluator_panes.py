@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._counts.evaluator_codec import decode_evaluator, decode_unweighted
+from streameval._counts.codec import decode_evaluator
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.weights import MAX_WEIGHTED_CASES, WEIGHT_UNITS, too_many_weighted
 from streameval._evaluator import Evaluator
@@ -24,13 +24,9 @@ from streameval._time.panes import Panes, tiers_of
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streameval._common.frame import Reader
-    from streameval._counts.state import State
 
-FRAME = Frame(b"SEVW", 1, "a windowed evaluator", newest=2)
-_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
+FRAME = Frame(b"SEVW", 1, "a windowed evaluator")
 _HEADER = struct.Struct("<qqqq")
 _PANE = struct.Struct("<q")
 _LENGTH = struct.Struct("<q")
@@ -144,8 +140,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         parts = [header, *_with_length(self.empty)]
         for start_us, evaluator in counted:
             parts += [_PANE.pack(start_us), *_with_length(evaluator)]
-        has_weights = any(evaluator._view().weighted is not None for _, evaluator in counted)
-        return (_WEIGHTED_FRAME if has_weights else FRAME).sealed(*parts)
+        return FRAME.sealed(*parts)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> EvaluatorPanes:
@@ -156,10 +151,9 @@ class EvaluatorPanes(Panes[Evaluator]):
         CorruptStateError
             When the bytes are not exactly that.
         """
-        has_weights = _WEIGHTED_FRAME.begins(data)
-        reader = (_WEIGHTED_FRAME if has_weights else FRAME).reader(data)
+        reader = FRAME.reader(data)
         pane_us, retention_us, now_us, count = reader.fields(_HEADER)
-        empty = _read_evaluator(reader, decode_unweighted)
+        empty = _read_evaluator(reader)
         if (
             min(pane_us, retention_us) <= 0
             or not 0 <= now_us <= MAX_TIME_US
@@ -177,11 +171,8 @@ class EvaluatorPanes(Panes[Evaluator]):
             if not last_us < start_us <= MAX_TIME_US or panes.grid.start_of(start_us) != start_us:
                 raise_corrupt(f"the windowed evaluator has a pane at {start_us} us")
             last_us = start_us
-            decode = decode_evaluator if has_weights else decode_unweighted
-            panes.put(start_us, _check_pane(_read_evaluator(reader, decode), empty))
+            panes.put(start_us, _check_pane(_read_evaluator(reader), empty))
         reader.end()
-        if has_weights and all(pane.content._view().weighted is None for pane in panes):
-            raise_corrupt("the windowed evaluator has the format of weights, and none")
         if count < 0:
             raise_corrupt(f"the windowed evaluator announces {count} panes")
         try:
@@ -250,9 +241,9 @@ def _with_length(evaluator: Evaluator) -> tuple[bytes, bytes]:
     return _LENGTH.pack(len(data)), data
 
 
-def _read_evaluator(reader: Reader, decode: Callable[[memoryview], State]) -> Evaluator:
+def _read_evaluator(reader: Reader) -> Evaluator:
     (length,) = reader.fields(_LENGTH)
-    return Evaluator._of(decode(reader.blob(length)))
+    return Evaluator._of(decode_evaluator(reader.blob(length)))
 
 
 def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:

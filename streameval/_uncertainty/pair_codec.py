@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
+from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import GroupCounts, PairGroups
 from streameval._uncertainty.pair_counts import PairCounts

@@ -16,16 +16,17 @@ import numpy as np
 
 from streameval._counts.cell_layout import NumberLayout, cell_keys
 from streameval._counts.cluster_cells import cell_numbers, coarse_numbers
-from streameval._counts.packed_run import batches, counts_of, numbers_of, span_of
 from streameval._counts.resolution import MAX_BITS
 from streameval._counts.scatter import rank_numbers
+from streameval._counts.steps import batches, counts_of, numbers_of, span_of
+from streameval._counts.stored_counts import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
-    from streameval._counts.packed_counts import PackedCounts
     from streameval._counts.state import State
+    from streameval._counts.stored_counts import StoredCounts
 
 COARSE_BITS = 5
 """Significant bits of a score by which panes are compared: some 150 cells."""
@@ -75,11 +76,11 @@ def pane_cells(panes: Sequence[State], unit: int) -> list[PaneCells]:
 
 def _counted(panes: Sequence[State], unit: int) -> Iterator[tuple[State, PaneCells]]:
     """Yield panes with their cells."""
-    by_form: dict[tuple[int, str], list[tuple[State, PackedCounts]]] = {}
+    by_form: dict[tuple[int, str], list[tuple[State, StoredCounts]]] = {}
     opened = []
     for pane in panes:
         # Read once: another thread may pack the pane meanwhile.
-        packed = pane.packed if unit == 1 else None
+        packed = cells_of(pane) if unit == 1 else None
         if packed is None:
             opened.append(pane)
         else:
@@ -165,7 +166,7 @@ def _numbers(scores: FloatArray, pane: State) -> IntArray:
 
 
 def _counted_packed(
-    panes: Sequence[tuple[State, PackedCounts]],
+    panes: Sequence[tuple[State, StoredCounts]],
 ) -> Iterator[tuple[State, PaneCells]] | None:
     """Return packed panes of one resolution with their cells; None if a table would be sparse.
 

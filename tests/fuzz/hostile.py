@@ -106,7 +106,7 @@ INTEGERS = {
 }
 
 
-MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC", b"SEVS", b"SEVX")
+MAGICS = (b"SEVE", b"SEVW", b"SEVT", b"SEVJ", b"SEVC", b"SEVS", b"SEVX")
 """The first bytes of the library's and the server's formats."""
 
 

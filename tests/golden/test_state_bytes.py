@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._counts.codec import encode_evaluator
 
 DATA = Path(__file__).parent / "data"
 STATE_TOOL = Path(__file__).parents[2] / "examples" / "node" / "state.mjs"
@@ -45,17 +46,8 @@ def probability() -> Evaluator:
     return ev
 
 
-@pytest.mark.parametrize("make", [exact, bounded, probability])
-def test_golden_states(make):
-    """The bytes of version 0.1 are readable, equal to today's, and written again."""
-    data = (DATA / f"state-1-{make.__name__}.bin").read_bytes()
-    ev = make()
-    assert Evaluator.from_bytes(data) == ev
-    assert ev.to_bytes() == data
-
-
-def test_golden_state_with_clusters():
-    """Format 2: clusters of every type of key, misses of both classes, edges on both scales."""
+def clusters() -> Evaluator:
+    """Clusters of every type of key, misses of both classes, edges on both scales."""
     ev = Evaluator(cluster_groups=32)
     scores = np.arange(-20, 40) / 16
     ev.add_cases(labels=scores > 1, scores=scores, clusters=np.arange(60) // 4)
@@ -67,9 +59,7 @@ def test_golden_state_with_clusters():
     )
     ev.add_misses(3, cluster=b"ann")
     ev.add_negative_misses(4, cluster=-17)
-    data = (DATA / "state-2-clusters.bin").read_bytes()
-    assert Evaluator.from_bytes(data) == ev
-    assert ev.to_bytes() == data
+    return ev
 
 
 def weights() -> Evaluator:
@@ -96,13 +86,22 @@ def weighted_cells() -> Evaluator:
     return ev
 
 
-@pytest.mark.parametrize("make", [weights, weighted_cells])
-def test_golden_states_with_weights(make):
-    """Format 3: readable, equal to today's, and written again."""
-    data = (DATA / f"state-3-{make.__name__.replace('_', '-')}.bin").read_bytes()
+@pytest.mark.parametrize("make", [exact, bounded, probability, clusters, weights, weighted_cells])
+def test_golden_states(make):
+    """The bytes of format 1 are readable, equal to today's, and written again."""
+    data = golden(make.__name__.replace("_", "-"))
     ev = make()
     assert Evaluator.from_bytes(data) == ev
     assert ev.to_bytes() == data
+
+
+@pytest.mark.parametrize("make", [bounded, probability, weighted_cells])
+def test_golden_states_as_steps(make):
+    """A server's panes are written so; every reader takes them for the same state."""
+    data = golden(f"{make.__name__.replace('_', '-')}-steps")
+    ev = make()
+    assert Evaluator.from_bytes(data) == ev
+    assert encode_evaluator(ev._view(), steps=True) == data
 
 
 def unpacked(data: bytes, *fields: str) -> tuple[list[tuple], int]:
@@ -114,16 +113,14 @@ def unpacked(data: bytes, *fields: str) -> tuple[list[tuple], int]:
     return found, at
 
 
-def test_the_page_describes_format_3():
+def test_the_page_describes_weights():
     """A reader that knows docs/state-format.md alone finds the sums of the cases' weights."""
-    data = (DATA / "state-3-weights.bin").read_bytes()
-    (head,), at = unpacked(data, "4sHBbqqq")
-    assert head == (b"SEVL", 3, 0, 0, 0, 3, 4)
+    data = golden("weights")
+    (head, positives, negatives), at = unpacked(data, "4sHBbiii", "ii4B", "ii4B")
+    assert head == (b"SEVE", 1, 4, 0, 0, 3, 4)
     assert struct.unpack("<I", data[-4:]) == (zlib.crc32(data[:-4]),)
     found = []
-    for label in (1, 0):
-        ((size,), widths), used = unpacked(data[at:], "q", "4B")
-        at += used
+    for label, (size, total, *widths) in ((1, positives), (0, negatives)):
         types = ("", "B", "H", "", "I", "", "", "", "Q")
         scores, cases, units, high = (
             f"{size}{letter}" if letter else "0s"
@@ -132,10 +129,11 @@ def test_the_page_describes_format_3():
         rests = f"{size}q" if widths[3] else "0s"
         columns, used = unpacked(data[at:], scores, cases, units, high, rests)
         at += used
+        assert total == (sum(columns[1]) if widths[1] else size)
         for place, score in enumerate(columns[0]):
-            number, total = columns[1][place] if widths[1] else 1, columns[2][place]
-            square = (columns[3][place] << 48) + columns[4][place] if widths[3] else total**2
-            found.append((label, score, number, total, square))
+            number, sum_of_units = columns[1][place] if widths[1] else 1, columns[2][place]
+            square = (columns[3][place] << 48) + columns[4][place] if widths[3] else sum_of_units**2
+            found.append((label, score, number, sum_of_units, square))
     assert at == len(data) - 4
     scores = np.arange(-12, 28) / 8
     rows = [(score > 1, score, (place + 1) / 8) for place, score in enumerate(scores.tolist())]
@@ -151,16 +149,16 @@ def test_the_page_describes_format_3():
     assert sorted(found) == sorted(expected)
 
 
-def test_the_page_describes_format_2():
+def test_the_page_describes_clusters():
     """A reader that knows docs/state-format.md alone finds the groups' rows of the table."""
-    data = (DATA / "state-2-clusters.bin").read_bytes()
-    (head,), at = unpacked(data, "4sHHqqB")
-    magic, number, groups, length, size, width = head
-    assert (magic, number, groups, width) == (b"SEVL", 2, 32, 4)
+    data = golden("clusters")
+    (head, *classes, table), at = unpacked(data, "4sHBbiii", "ii4B", "ii4B", "HqB")
+    assert (head[:3], table[0], table[2]) == ((b"SEVE", 1, 8), 32, 4)
     assert struct.unpack("<I", data[-4:]) == (zlib.crc32(data[:-4]),)
-    whole = Evaluator.from_bytes(data[at : at + length])
-    (edges, codes, counts), used = unpacked(data[at + length :], f"{size}d", f"{size}H", f"{size}I")
-    assert at + length + used == len(data) - 4
+    at += sum(size * (scores + cases) for size, _, scores, cases, *_ in classes)
+    whole, size = Evaluator.from_bytes(data), table[1]
+    (edges, codes, counts), used = unpacked(data[at:], f"{size}d", f"{size}H", f"{size}I")
+    assert at + used == len(data) - 4
     rows = list(zip(edges, codes, counts, strict=True))
     assert rows == sorted(rows)
     added = [sum(count for _, code, count in rows if code % 2 == label) for label in (0, 1)]
@@ -227,14 +225,12 @@ def test_another_language_refuses_what_does_not_add_up(tmp_path, require_command
 
 
 @pytest.mark.parametrize(
-    ("name", "format_"),
-    [("2-clusters", "format 2 (clusters)"), ("3-weights", "format 3 (weights)")],
+    ("name", "what"),
+    [("clusters", "clusters"), ("weights", "weights"), ("probability-steps", "steps")],
 )
-def test_another_language_names_a_format_that_it_does_not_read(
-    name, format_, tmp_path, require_command
-):
+def test_another_language_names_what_it_does_not_read(name, what, tmp_path, require_command):
     """Groups of clusters, or weights, are not dropped: the state is refused by name."""
     into = tmp_path / "sum.bin"
-    done = add_by_node(require_command("node"), into, name)
-    assert f"{format_}: only format 1 is read here" in done.stderr
+    done = add_by_node(require_command("node"), into, f"1-{name}")
+    assert f"a state with {what} is not read here" in done.stderr
     assert not into.exists()

@@ -99,7 +99,7 @@ FORMS = {
 
 
 def weighted_windows() -> WindowedEvaluator:
-    """Format 2: panes with weights beside panes without, misses, and a removal."""
+    """Panes with weights beside panes without, misses, and a removal."""
     ev = windowed()
     weights = 1 + np.arange(120) % 7 / 64
     columns = {"labels": np.arange(120) % 4 == 0, "scores": np.arange(120) % 50 / 32 - 0.5}
@@ -136,8 +136,8 @@ def test_golden_weighted_label_joiner() -> None:
 
 
 def test_golden_weighted_windows() -> None:
-    """Format 2 is readable, equal to today's, and written again."""
-    data = (DATA / "windowed-2.bin").read_bytes()
+    """They are readable, equal to today's, and written again."""
+    data = (DATA / "windowed-1-weights.bin").read_bytes()
     assert WindowedEvaluator.from_bytes(data).to_bytes() == data
     assert weighted_windows().to_bytes() == data
 

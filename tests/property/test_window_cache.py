@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streameval._counts import merge as sums
 from streameval._counts.state import State
+from streameval._counts.stored_counts import pack
 from streameval._evaluator import Evaluator
 from streameval._time import window_cache
 from streameval._time.window_cache import WindowCache
@@ -44,7 +45,7 @@ def test_every_window_is_the_sum_of_its_panes(
     for pane, cases in [(0, []), *changes]:
         states[pane] = added(states[pane], cases)
         for state in states[:pane]:
-            state.pack()
+            pack(state)
         window = cache.sum("w", states, 3, 7)
         window._view()._check()
         whole = sums.merge_states(states, revision=0)

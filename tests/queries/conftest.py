@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from streameval._counts.lazy_counts import LazyCounts
+from streameval._counts.stored_counts import pack
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import stream_pb2
@@ -87,7 +88,7 @@ class View:
         for start, events in sorted(by_pane.items()):
             counts = lazy(counted(events, self.info.settings))
             if start // MINUTE % 2:  # as panes are that no row has changed for a while
-                counts.state.pack()
+                pack(counts.state)
             panes.append(PaneView(start, self.grid.width_at(start), counts, PaneCoverage()))
         # Slices are bounded from the start, as panes are; the whole is exact.
         return Slice(lazy(counted(mine, segment and self.info.settings)), tuple(panes))

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
-from streameval.kernel import StateDecoder
 from streameval_server._core.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._core.engine_pairs import EnginePairs
 from streameval_server._core.log_time import LogTime
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval import Alarm
-    from streameval.kernel import LazyCounts
+    from streameval.kernel import LazyCounts, StoredCounts
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
@@ -646,14 +645,14 @@ class Engine:
             elif part not in {MARKS_PART, HELD_PART}:
                 name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = part
-        decoder = StateDecoder()
+        unverified: list[StoredCounts] = []
         for name in list(streams):
             own = parts.of(streams.pop(name))
-            state = stream_parts.restore_stream(limits, revision, own, decoder)
+            state = stream_parts.restore_stream(limits, revision, own, unverified)
             engine._streams[name] = state
             engine._schedule(name, state)
             engine._measure(name, state)
-        stream_parts.verify_states(decoder)
+        stream_parts.verify_counts(unverified)
         for name, own_parts in pairs.items():
             pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
             engine.pairs.put(pair)

@@ -18,7 +18,7 @@ from streameval.kernel import (
     CLUSTER_ROW_BYTES,
     PIECE_BYTES,
     TABLE_BYTES,
-    EncodedCounts,
+    StoredCounts,
     state_bytes,
     table_bytes,
 )
@@ -106,16 +106,13 @@ class StreamUsage:
         self.memory_bytes += holder.memory_bytes - before
 
 
-def encoded_bytes(data: bytes) -> int:
-    """Return the memory of a pane at rest whose counts are kept as these bytes. O(1)."""
-    return RESTING_BYTES + EncodedCounts.memory_of(data)
-
-
-def resting_bytes(state: State) -> int:
+def resting_bytes(counts: State | StoredCounts) -> int:
     """Return the memory of a pane at rest. O(1)."""
-    if state.stored is not None:
-        return RESTING_BYTES + state.stored.memory_bytes + table_bytes(state.clusters)
-    return RESTING_BYTES + state_bytes(state) + table_bytes(state.clusters)
+    if isinstance(counts, StoredCounts):
+        return RESTING_BYTES + counts.memory_bytes
+    if counts.counts.stored is not None:
+        return RESTING_BYTES + counts.counts.stored.memory_bytes + table_bytes(counts.clusters)
+    return RESTING_BYTES + state_bytes(counts) + table_bytes(counts.clusters)
 
 
 def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
 from streameval.kernel import (
-    MAX_UNPACKED_BYTES,
     CoverageCell,
-    EncodedCounts,
     State,
+    StoredCounts,
     Tally,
     closed_state,
     decode_evaluator,
-    encode_evaluator,
+    packed_bytes,
+    stored_counts_of,
 )
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.deferred_rows import NONE_DEFERRED, DeferredRows
 from streameval_server._state.delays import Delays
-from streameval_server._state.memory import OVERHEAD_BYTES, encoded_bytes, resting_bytes
+from streameval_server._state.memory import OVERHEAD_BYTES, resting_bytes
 from streameval_server._state.segments import WHOLE
 from streameval_server._state.views import PaneView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.kernel import Effects, LazyCounts, Scale, StateDecoder
+    from streameval.kernel import Effects, LazyCounts, Scale
     from streameval_server._state.deferred_rows import CodedCases
     from streameval_server._state.memory import StreamUsage
     from streameval_server._state.views import PaneSlices
@@ -119,18 +119,18 @@ class PaneContent:
         self._make_part = make
         self._frozen: PaneSlices | None = None
         # At rest the counts of the whole: a state, or its bytes while nothing has read it.
-        self._parts: dict[int, Part] | State | bytes = {}
+        self._parts: dict[int, Part] | State | StoredCounts = {}
         self.revision = make.usage.revision
         self.is_open = False
         self.deferred = NONE_DEFERRED
 
     def restore(
-        self, data: bytes, revision: int, scale: Scale, decoder: StateDecoder | None
+        self, data: bytes, revision: int, scale: Scale, unverified: list[StoredCounts] | None
     ) -> None:
-        """Take the parts that a `PartsEncoder` wrote. O(cells), or O(1) if decoding is deferred.
+        """Take the parts that a `PartsEncoder` wrote. O(cells), or O(bytes) if they stay so.
 
         Most panes that a start reads have one slice, and no query reads them soon. Their counts
-        stay bytes, which the decoder verifies, until a query reads them.
+        stay bytes until a query reads them.
 
         Parameters
         ----------
@@ -138,8 +138,8 @@ class PaneContent:
             As for `parts_from_bytes`.
         revision
             The checkpoint's.
-        decoder
-            Verifies many states later; None decodes each now.
+        unverified
+            Takes counts that stay bytes, for `verify`; None decodes them now.
 
         Raises
         ------
@@ -147,15 +147,14 @@ class PaneContent:
             When the bytes are not exactly that.
         """
         self.revision = revision
-        if decoder is not None and data[: _PART.size] == _PART.pack(
-            WHOLE, max(len(data) - _PART.size, 0), 0, 0
-        ):
-            encoded = data[_PART.size :]
-            if decoder.defer(encoded):
-                self._parts = encoded
+        size = len(data) - _PART.size
+        if unverified is not None and data[: _PART.size] == _PART.pack(WHOLE, max(size, 0), 0, 0):
+            stored = stored_counts_of(data[_PART.size :])
+            if stored is not None:
+                unverified.append(stored)
+                self._parts = stored
                 return
-        decode = decode_evaluator if decoder is None else decoder.decode
-        self._parts = parts_from_bytes(data, scale, decode)
+        self._parts = parts_from_bytes(data, scale, unverified)
 
     @property
     def parts(self) -> dict[int, Part]:
@@ -171,9 +170,9 @@ class PaneContent:
             return self._parts
         return {WHOLE: _part(self._resting_state(self._parts))}
 
-    def _resting_state(self, counts: State | bytes) -> State:
+    def _resting_state(self, counts: State | StoredCounts) -> State:
         """Return the counts of a pane at rest, always the same object. O(1)."""
-        if isinstance(counts, bytes):
+        if isinstance(counts, StoredCounts):
             counts = self._parts = closed_state(counts)
         return counts
 
@@ -194,22 +193,14 @@ class PaneContent:
         Counts as bytes take what they will take once they are read.
         """
         memory_bytes, parts = self.deferred.memory_bytes, self._parts
-        if isinstance(parts, bytes):
-            return memory_bytes + encoded_bytes(parts)
-        if isinstance(parts, State):
-            return memory_bytes + resting_bytes(parts)
-        return memory_bytes + sum(part.memory_bytes for part in parts.values())
+        if isinstance(parts, dict):
+            return memory_bytes + sum(part.memory_bytes for part in parts.values())
+        return memory_bytes + resting_bytes(parts)
 
     @property
     def is_packed(self) -> bool:
         """Whether packing would leave the counts as they are. O(1)."""
-        parts = self._parts
-        if isinstance(parts, dict):
-            return False
-        if isinstance(parts, bytes):
-            return EncodedCounts.memory_of(parts) <= MAX_UNPACKED_BYTES
-        stored = parts.stored
-        return not isinstance(stored, EncodedCounts) or stored.memory_bytes <= MAX_UNPACKED_BYTES
+        return self.is_resting
 
     def pack(self) -> None:
         """Keep the counts as bytes, at rest if there is only the whole. O(n).
@@ -227,8 +218,6 @@ class PaneContent:
                 if is_empty and not self.is_open:
                     self._parts = whole.counts.state()
                     self._frozen = None
-        else:
-            self._resting_state(parts).pack()
 
     def defer(self, rows: CodedCases | Effects) -> None:
         """Take rows that `pop_deferred` returns later, together. O(rows)."""
@@ -323,7 +312,7 @@ class PartsEncoder:
         """Return the bytes. O(cells)."""
         pieces: list[bytes] = [b""]
         for number, frozen, covered in self.parts:
-            counts = encode_evaluator(frozen.state)
+            counts = packed_bytes(frozen.state)
             coverage = b"" if covered.is_empty else covered.cell.to_bytes()
             delays = covered.delays.to_bytes()
             pieces += (
@@ -337,7 +326,7 @@ class PartsEncoder:
 
 
 def parts_from_bytes(
-    data: bytes, scale: Scale, decode: Callable[[bytes], State] = decode_evaluator
+    data: bytes, scale: Scale, unverified: list[StoredCounts] | None = None
 ) -> dict[int, Part]:
     """Return the parts that a `PartsEncoder` wrote. O(cells).
 
@@ -345,9 +334,8 @@ def parts_from_bytes(
     ----------
     scale
         The stream's.
-    decode
-        Returns the state of an evaluator's bytes. `StateDecoder.decode` defers the verification,
-        to verify many at once.
+    unverified
+        As for `PaneContent.restore`.
 
     Raises
     ------
@@ -365,13 +353,22 @@ def parts_from_bytes(
                 blobs.append(data[at : at + length])
                 at += length
             parts[number] = Part(
-                Tally(decode(blobs[0])), _coverage_from_bytes(blobs[1], blobs[2], scale)
+                Tally(_restored(blobs[0], unverified)),
+                _coverage_from_bytes(blobs[1], blobs[2], scale),
             )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error
     if at != len(data):
         raise CorruptStateError("the parts end too soon")
     return parts
+
+
+def _restored(data: bytes, unverified: list[StoredCounts] | None) -> State:
+    stored = None if unverified is None else stored_counts_of(data)
+    if unverified is None or stored is None:
+        return decode_evaluator(data)
+    unverified.append(stored)
+    return closed_state(stored)
 
 
 def _coverage_from_bytes(cell: bytes, delays: bytes, scale: Scale) -> PaneCoverage:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
-from streameval.kernel import decode_evaluator
+from streameval.kernel import verify
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
@@ -34,9 +34,9 @@ from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import StateDecoder
+    from streameval.kernel import StoredCounts
     from streameval_server._model.limits import Limits
     from streameval_server._state.frozen_delays import PaneRows
     from streameval_server._state.pane_content import PaneContent
@@ -215,7 +215,7 @@ def restore_stream(
     limits: Limits,
     revision: int,
     parts: Mapping[str, bytes],
-    decoder: StateDecoder | None = None,
+    unverified: list[StoredCounts] | None = None,
 ) -> StreamState:
     """Return the stream that a checkpoint at `revision` has.
 
@@ -223,8 +223,8 @@ def restore_stream(
     ----------
     parts
         By their names without the stream's, as `split_part` gives them.
-    decoder
-        Verifies the counts of many streams later, by `verify_states`; None decodes them now.
+    unverified
+        Takes counts that stay bytes until they are read, for `verify_counts`; None decodes all.
 
     Raises
     ------
@@ -232,13 +232,13 @@ def restore_stream(
         When they are not what `checkpoint_parts` and `join_parts` yielded.
     """
     try:
-        return _restored(limits, revision, parts, decoder)
+        return _restored(limits, revision, parts, unverified)
     except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
         raise _unreadable(error) from error
 
 
-def verify_states(decoder: StateDecoder) -> None:
-    """Check the counts of all streams that were restored with a decoder. O(bytes).
+def verify_counts(unverified: Sequence[StoredCounts]) -> None:
+    """Check the counts that restored streams have not decoded. O(bytes).
 
     Raises
     ------
@@ -246,7 +246,7 @@ def verify_states(decoder: StateDecoder) -> None:
         As `restore_stream`, of the first that is not what was written.
     """
     try:
-        decoder.verify()
+        verify(unverified)
     except CorruptStateError as error:
         raise _unreadable(error) from error
 
@@ -265,9 +265,8 @@ def _restored(
     limits: Limits,
     revision: int,
     parts: Mapping[str, bytes],
-    decoder: StateDecoder | None,
+    unverified: list[StoredCounts] | None,
 ) -> StreamState:
-    decode = decode_evaluator if decoder is None else decoder.decode
     fields, (joins, counts) = decode_head(parts[STREAM_PART])
     settings = _settings(json.dumps(fields["settings"]))
     info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
@@ -282,7 +281,7 @@ def _restored(
     state.counts.beyond_retention = fields["beyond_retention"]
     store = state.counts.store
     store.floor_us = fields["floor_us"]
-    store.slices.update(parts_from_bytes(counts, settings.scale, decode))
+    store.slices.update(parts_from_bytes(counts, settings.scale, unverified))
     if fields["keeps_delays"]:
         state.counts.keep_delays(settings)
     segments: dict[int, bytes] = {}
@@ -290,11 +289,11 @@ def _restored(
     for part, data in parts.items():
         kind, _, number = part.partition("/")
         if kind == SLICE_PART:
-            store.slices.update(parts_from_bytes(data, settings.scale, decode))
+            store.slices.update(parts_from_bytes(data, settings.scale, unverified))
             store.key_revisions[int(number)] = revision
         elif kind == PANE_PART:
             content = panes[int(number)] = store.new_pane()
-            content.restore(data, revision, settings.scale, decoder)
+            content.restore(data, revision, settings.scale, unverified)
         elif kind == DELAY_PART:
             if state.counts.delays is None:
                 raise CorruptStateError("there are label delays that the stream does not keep")

@@ -7,13 +7,14 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts import cell_layout as layout
-from streameval._counts import packed_run
+from streameval._counts import steps
 from streameval._counts.cell_sums import CellSums, sum_cells
+from streameval._counts.codec import encode_evaluator
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.resolution import largest_bits, quantise
 from streameval._counts.run import EMPTY_RUN, Run, merge_runs
 from streameval._counts.state import State, at_resolution
+from streameval._counts.stored_counts import StoredCounts
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
@@ -57,7 +58,7 @@ def test_a_table_has_the_sum_of_sorting(
     kind: str, bits: list[int], size: int, batch_cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packed or open, one by one or many in a pass, of any resolutions; to the bit."""
-    monkeypatch.setattr(packed_run, "_BATCH_CELLS", batch_cells)
+    monkeypatch.setattr(steps, "_BATCH_CELLS", batch_cells)
     monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 19)
     scale = "probability" if kind.startswith("probability") else "plain"
     parts = panes(kind, bits, [max(1, size - 7 * index) for index in range(len(bits))])
@@ -66,7 +67,10 @@ def test_a_table_has_the_sum_of_sorting(
         merge_runs([at_resolution(getattr(each, name), least, scale) for each, _ in parts])
         for name in ("positives", "negatives")
     ]
-    closed = [PackedCounts.of(each, own_bits, scale) for each, own_bits in parts]
+    closed = [
+        StoredCounts(encode_evaluator(State(each, resolution=bits, scale=scale), steps=True))
+        for each, bits in parts
+    ]
     assert None not in closed
     packed = [(each, own_bits) for each, (_, own_bits) in zip(closed, parts, strict=True)]
     mixed = [*packed[::2], *parts[1::2]]

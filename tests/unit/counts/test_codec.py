@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streameval._common.errors import CorruptStateError
-from streameval._counts import codec
+from streameval._counts import codec, state_head
 from streameval._evaluator import Evaluator
 
 
@@ -106,15 +106,22 @@ def test_every_flipped_byte_is_an_error():
                 Evaluator.from_bytes(altered)
 
 
+FORMER = (
+    "an evaluator from before the first release of streameval (it begins with b'SEVL') "
+    "cannot be read: write it again with this version"
+)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "0 bytes are too few for an evaluator: truncated?"),
-        (b"x" * 100, "not an evaluator: the bytes begin with b'xxxx', not with b'SEVL'"),
+        (b"x" * 100, "not an evaluator: the bytes begin with b'xxxx', not with b'SEVE'"),
         (
-            b"SEVL\x04\x00" + bytes(100),
-            "evaluator format 4 is unknown; this version reads format 1 to 3",
+            b"SEVE\x04\x00" + bytes(100),
+            "evaluator format 4 is unknown; this version reads format 1",
         ),
+        (b"SEVL\x01\x00" + bytes(100), FORMER),
     ],
 )
 def test_refusals_say_what_is_wrong(data, message):
@@ -132,7 +139,7 @@ def sealed(body: bytes) -> bytes:
 def header(**changes) -> bytes:
     """Return a header of an empty evaluator with some fields changed."""
     fields = {
-        "magic": b"SEVL",
+        "magic": b"SEVE",
         "form": 1,
         "flags": 0,
         "bits": 0,
@@ -140,14 +147,20 @@ def header(**changes) -> bytes:
         "missed_p": 0,
         "missed_n": 0,
         "size_p": 0,
+        "total_p": changes.get("size_p", 0),
         "score_width_p": 8,
         "count_width_p": 0,
+        "units_p": 0,
+        "high_p": 0,
         "size_n": 0,
+        "total_n": changes.get("size_n", 0),
         "score_width_n": 8,
         "count_width_n": 0,
+        "units_n": 0,
+        "high_n": 0,
     } | changes
-    magic, form, *rest = fields.values()
-    return struct.pack("<4sH", magic, form) + codec.HEADER.pack(*rest)
+    magic, form, flags, *rest = fields.values()
+    return struct.pack("<4sH", magic, form) + state_head.WIDE.pack(flags | 16, *rest)
 
 
 def doubles(*values: float) -> bytes:
@@ -162,7 +175,15 @@ def doubles(*values: float) -> bytes:
         header(size_p=2**62),
         header(size_p=-1, size_n=1),
         header(size_p=2**61, score_width_p=0),
+        header(flags=32),
         header(flags=4),
+        header(flags=8) + struct.pack("<HqB", 8, -1, 1),
+        header(flags=8) + struct.pack("<HqB", 7, 0, 1),
+        header(flags=8) + struct.pack("<HqB", 8, 0, 3),
+        header(units_p=1),
+        header(high_n=1),
+        header(score_width_p=17),
+        header(size_p=1, total_p=2) + doubles(1.0),
         header(bits=3),
         header(flags=1, bits=54),
         header(flags=1, bits=-12),

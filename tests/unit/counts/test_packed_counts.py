@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator
 from streameval._counts import cell_sums, merge
-from streameval._counts.evaluator_codec import encode_evaluator
+from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.resolution import Scale
 from streameval._counts.state import State
+from streameval._counts.stored_counts import cells_of, pack, packed_bytes
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))
@@ -38,7 +39,7 @@ def state_of(cases: list[tuple[bool, float, int]], bits: int, scale: Scale = "pl
 def packed(state: State) -> State:
     """Return another state of the same content, packed."""
     other = replace(state, counts=ScoreCounts(*state.counts.runs))
-    other.pack()
+    pack(other)
     return other
 
 
@@ -51,15 +52,19 @@ def test_packing_keeps_every_score(
         cases = [(label, 1 / (1 + abs(score)), count) for label, score, count in cases]
     state = state_of(cases, bits, "probability" if is_probability else "plain")
     other = packed(state)
-    assert other.packed is not None
+    assert cells_of(other) is not None
     assert (other.P, other.N, other.num_scored) == (state.P, state.N, state.num_scored)
     assert other.num_scores == len(state.counts)
-    assert not other.is_open
+    assert not other.counts.is_open
     assert other.same_content(state)
     other._check()
     assert encode_evaluator(other) == encode_evaluator(state)
-    assert replace(other, revision=9).packed is other.packed
-    other.close()
+    assert packed_bytes(other) == encode_evaluator(state, steps=True)
+    assert packed_bytes(replace(other, missed_positives=9)) == encode_evaluator(
+        replace(state, missed_positives=9), steps=True
+    )
+    assert decode_evaluator(packed_bytes(other)).same_content(state)
+    other.counts.close()
     assert other.same_content(state)
 
 
@@ -112,15 +117,15 @@ def test_a_state_that_is_packed_during_a_merge_is_counted(
     states = [state_of([(True, index / 8, 2), (False, 0.25, 3)], 8) for index in range(4)]
     whole = merge_states(states, revision=1)
     for state in states[:3]:
-        state.pack()
+        pack(state)
 
     def packing_the_last(*arguments: object) -> object:
-        states[3].pack()
+        pack(states[3])
         return cell_sums.sum_cells(*arguments)
 
     monkeypatch.setattr(merge, "sum_cells", packing_the_last)
     found = merge_states(states, revision=1)
-    assert states[3].packed is not None
+    assert cells_of(states[3]) is not None
     assert found.same_content(whole)
 
 
@@ -132,14 +137,15 @@ def test_exact_and_weighted_counts_are_not_packed() -> None:
     coarse.add_cases(labels=[1, 0], scores=[-3.5, 1e300])
     for evaluator in (exact, weighted, coarse):
         state = evaluator._view()
-        state.pack()
-        assert state.packed is None
+        pack(state)
+        assert cells_of(state) is None
 
 
 PACKED_PANES = """
 import gc, tracemalloc
 import numpy as np
 from streameval import Evaluator
+from streameval._counts.stored_counts import pack
 
 rng = np.random.default_rng(1)
 labels = rng.random(1_000) < 0.05
@@ -148,14 +154,14 @@ def packed(scores):
     evaluator = Evaluator(resolution=12)
     evaluator.add_cases(labels=labels, scores=scores)
     state = evaluator._view()
-    state.pack()
+    pack(state)
     return state
 
 packed(rng.logistic(size=1_000))  # what the first one leaves in caches is not a pane's
 tracemalloc.start()
 kept = [packed(scores) for scores in rng.logistic(size=(20, 1_000))]
 gc.collect()
-print(tracemalloc.get_traced_memory()[0], sum(each.packed.memory_bytes for each in kept))
+print(tracemalloc.get_traced_memory()[0], sum(each.counts.stored.memory_bytes for each in kept))
 """
 
 
@@ -173,14 +179,14 @@ def test_a_packed_pane_takes_less_memory() -> None:
 
 
 def test_the_oldest_open_counts_are_closed() -> None:
-    """Beyond a limit for all; a reader keeps what it holds; collected states are forgotten."""
+    """Beyond a limit for all; a reader keeps what it holds."""
     opened = OpenedCounts(200)
     states = [packed(state_of([(True, float(cell), 1) for cell in range(40)], 12)) for _ in "abc"]
     held = [state.counts.runs for state in states]
     for state in states:
         opened.add(state.counts, state.num_scores)
     assert opened.memory_bytes == 16 * 2 * (40 + 48)
-    assert [state.is_open for state in states] == [False, True, True]
+    assert [state.counts.is_open for state in states] == [False, True, True]
     assert states[0].counts.runs is not held[0]
     assert states[0].same_content(states[1])
     del states

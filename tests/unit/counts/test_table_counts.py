@@ -9,6 +9,7 @@ from streameval import Evaluator
 from streameval._counts import merge
 from streameval._counts.merge import merge_states
 from streameval._counts.state import State
+from streameval._counts.stored_counts import pack
 from streameval._counts.table_counts import TableCounts
 
 WIDEST = 1 << 20
@@ -46,14 +47,14 @@ def test_a_sum_from_a_table_is_the_sum_of_the_states(
     """To the bit, at the same resolution, with the right ranks; the table is not opened."""
     states = panes(seed, scale=scale, max_cells=max_cells)
     for state in states[::2]:
-        state.pack()
+        pack(state)
     rest = merge_states(states[:-1], revision=0, max_table_width=WIDEST)
-    assert isinstance(rest.stored, TableCounts)
+    assert isinstance(rest.counts.stored, TableCounts)
     for newest in (states[-1], states[0]):
         want = merge_states([*states[:-1], newest], revision=0)
         found = merge_states([rest, newest], revision=0)
         found._check()
-        assert not rest.is_open
+        assert not rest.counts.is_open
         assert found.same_content(want)
         assert Evaluator._of(found).to_bytes() == Evaluator._of(want).to_bytes()
         assert (found.groups.fp == want.groups.fp).all()
@@ -66,18 +67,20 @@ def test_a_table_says_what_it_counts_without_being_opened() -> None:
     rest = merge_states(states, revision=0, max_table_width=WIDEST)
     whole = merge_states(states, revision=0)
     assert (rest.P, rest.N, rest.num_scores) == (whole.P, whole.N, whole.num_scores)
-    assert rest.stored is not None
-    assert rest.stored.memory_bytes > 16 * rest.num_scores / 2
-    assert not rest.is_open
+    assert rest.counts.stored is not None
+    assert rest.counts.stored.memory_bytes > 16 * rest.num_scores / 2
+    assert not rest.counts.is_open
 
 
 def test_a_table_that_is_too_wide_is_not_kept() -> None:
     """Nor one of exact counts, which need none."""
     states = panes(1, scale="plain", max_cells=None)
-    assert merge_states(states, revision=0, max_table_width=3).stored is None
+    assert merge_states(states, revision=0, max_table_width=3).counts.stored is None
     exact = Evaluator()
     exact.add_cases(labels=[1, 0], scores=[0.5, 0.25])
-    assert merge_states([exact._view()] * 3, revision=0, max_table_width=WIDEST).stored is None
+    assert (
+        merge_states([exact._view()] * 3, revision=0, max_table_width=WIDEST).counts.stored is None
+    )
 
 
 @pytest.mark.parametrize("scale", ["plain", "probability"])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts.codec import decode_state
 
 
 def sample() -> Evaluator:
@@ -28,15 +27,9 @@ def sealed(data: bytes) -> bytes:
 
 
 def test_format_number() -> None:
-    """Weighted states are format 3; unweighted ones stay format 1."""
-    assert struct.unpack_from("<4sH", sample().to_bytes()) == (b"SEVL", 3)
-    assert struct.unpack_from("<4sH", Evaluator().to_bytes()) == (b"SEVL", 1)
-
-
-def test_readers_of_unweighted_states_refuse_weights() -> None:
-    """A pane or a stream, which have no weights, refuse them by the format's number."""
-    with pytest.raises(CorruptStateError, match="evaluator format 3 is unknown"):
-        decode_state(sample().to_bytes())
+    """States with weights have a flag more than others."""
+    assert struct.unpack_from("<4sHB", sample().to_bytes()) == (b"SEVE", 1, 4)
+    assert struct.unpack_from("<4sHB", Evaluator().to_bytes()) == (b"SEVE", 1, 0)
 
 
 def test_every_altered_byte_is_refused() -> None:

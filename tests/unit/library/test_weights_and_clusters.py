@@ -84,20 +84,20 @@ def test_an_evaluator_of_the_one_merges_with_none_of_the_other(swapped):
     assert [each.to_bytes() for each in pair] == before
 
 
-def test_each_has_its_format():
-    """Format 2 with clusters, 3 with weights, 1 with neither; each is read as it was."""
+def test_each_has_its_columns():
+    """One format, with a flag of clusters (8) or weights (4); each is read as it was."""
     plain, given = Evaluator(), rows()
     plain.add_cases(labels=given["labels"], scores=given["scores"])
-    for number, evaluator in ((1, plain), (2, clustered()), (3, weighted())):
+    for flags, evaluator in ((0, plain), (8, clustered()), (4, weighted())):
         data = evaluator.to_bytes()
-        assert data[4:6] == number.to_bytes(2, "little")
+        assert data[:7] == b"SEVE\x01\x00" + bytes([flags])
         assert Evaluator.from_bytes(data) == evaluator
-    with pytest.raises(CorruptStateError, match=r"format 4 is unknown.*reads format 1 to 3"):
-        Evaluator.from_bytes(b"SEVL\x04\x00" + plain.to_bytes()[6:])
+    with pytest.raises(CorruptStateError, match=r"format 4 is unknown.*reads format 1"):
+        Evaluator.from_bytes(b"SEVE\x04\x00" + plain.to_bytes()[6:])
 
 
 def test_panes_with_clusters_are_read_again():
-    """Panes hold format 2, although they take no weights."""
+    """Panes hold tables of clusters."""
     windows, given = WindowedEvaluator(cluster_groups=32), rows()
     windows.add_cases(**given, at=NOON)
     again = WindowedEvaluator.from_bytes(windows.to_bytes())

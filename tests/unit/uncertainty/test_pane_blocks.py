@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts import cell_layout, packed_run
+from streameval._counts import cell_layout, steps
 from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
+from streameval._counts.stored_counts import pack
 from streameval._uncertainty import pane_cells
 from streameval._uncertainty.intervals import gradient_function
 from streameval._uncertainty.pane_blocks import PaneBlocks, leave_blocks, pane_effect
@@ -90,7 +91,7 @@ def test_packed_panes_have_the_blocks_of_open_ones(
     scale: str, batch_cells: int, is_sparse: bool, largest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of several resolutions, beside open ones; none is opened for a table that is not sparse."""
-    monkeypatch.setattr(packed_run, "_BATCH_CELLS", batch_cells)
+    monkeypatch.setattr(steps, "_BATCH_CELLS", batch_cells)
     if is_sparse:
         monkeypatch.setattr(cell_layout, "_MAX_CHEAP_WIDTH", 0)
         monkeypatch.setattr(cell_layout, "_MAX_PLACES_PER_SCORE", 0)
@@ -110,11 +111,11 @@ def test_packed_panes_have_the_blocks_of_open_ones(
     want = PaneBlocks.of(whole, states)
     packed = copies(states)
     for state in packed[1:]:
-        state.pack()
+        pack(state)
     found = PaneBlocks.of(whole, packed)
     assert found.cells.scores.tolist() == want.cells.scores.tolist()
     assert found.counts.tolist() == want.counts.tolist()
-    assert any(state.is_open for state in packed[1:]) == is_sparse
+    assert any(state.counts.is_open for state in packed[1:]) == is_sparse
 
 
 def replaced(state: State, rng: np.random.Generator, *, is_known: bool) -> State:

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from streameval._counts.stored_counts import cells_of
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.producer_marks import Marks
@@ -219,7 +220,7 @@ def test_closed_panes_are_packed_in_idle_time(keys):
         assert state.memory_bytes < before
         # A view that was taken before reads the same states, which are packed now.
         assert [pane.state for pane in state.counts.frozen({}).slice(0).panes] == kept
-        assert all(each.packed is not None and not each.is_open for each in kept)
+        assert all(cells_of(each) is not None and not each.counts.is_open for each in kept)
         assert dict(content_parts(state)) == dict(content_parts(peer))
         counted = state.memory_bytes
         state.counts.store.recount_memory()

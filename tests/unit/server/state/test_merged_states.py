@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.evaluator_codec import encode_evaluator
+from streameval._counts.codec import encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State

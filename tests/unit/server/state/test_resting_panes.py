@@ -8,6 +8,7 @@ import pytest
 from streameval import Evaluator
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.state import State
+from streameval._counts.stored_counts import cells_of, pack
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._core.engine import Engine
@@ -110,14 +111,14 @@ def test_counts_that_two_threads_merge_have_one_state() -> None:
         if is_first:  # another thread merges meanwhile, and packs its state
             is_first = False
             packed.append(counts.state)
-            packed[0].pack()
+            pack(packed[0])
         return found
 
     evaluator = Evaluator(resolution=12)
     evaluator.add_cases(labels=[True, False], scores=[0.75, 0.25])
     counts = LazyCounts(evaluator, merged)
     assert counts.state is packed[0]
-    assert counts.state.packed is not None
+    assert cells_of(counts.state) is not None
 
 
 def test_rows_of_panes_at_rest_grow_no_more_than_was_counted_when_they_came() -> None:
@@ -210,7 +211,7 @@ def test_panes_that_a_view_filled_are_packed_in_the_next_idle_time() -> None:
     held = [pane.state for pane in view.whole.panes]
     while engine.has_collected:
         engine.count()
-    assert all(state.packed is not None for state in held)
+    assert all(cells_of(state) is not None for state in held)
     assert all(resting(engine._streams["s"]))
     assert engine.memory_bytes < view.counters.state_bytes
     assert not engine.has_collected

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import CorruptStateError, Evaluator
-from streameval._counts import encoded_states
-from streameval._counts.codec import HEADER
-from streameval._counts.encoded_counts import EncodedCounts
-from streameval._counts.encoded_states import are_valid
-from streameval._counts.evaluator_codec import decode_evaluator, encode_evaluator
+from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
-from streameval._counts.opened_counts import OpenedCounts
-from streameval._counts.packed_counts import PackedCounts
 from streameval._counts.state import State
-from streameval._counts.state_decoder import StateDecoder
+from streameval._counts.stored_counts import (
+    StoredCounts,
+    closed_state,
+    packed_bytes,
+    stored_counts_of,
+    verify,
+)
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))
@@ -60,41 +60,50 @@ def evaluator(
     return made
 
 
+def read(blobs: list[bytes]) -> list[State]:
+    """Return states as a start reads them: closed where that is possible, verified together."""
+    stored = [stored_counts_of(blob) for blob in blobs]
+    verify([each for each in stored if each is not None])
+    return [
+        decode_evaluator(blob) if each is None else closed_state(each)
+        for each, blob in zip(stored, blobs, strict=True)
+    ]
+
+
 @given(st.lists(KINDS, max_size=12))
 @pytest.mark.slow
 def test_states_are_the_same_as_decoded_one_by_one(kinds: list[tuple]) -> None:
-    """Every kind of state, closed again and merged, to the byte."""
-    blobs = [evaluator(*kind).to_bytes() for kind in kinds]
-    decoder = StateDecoder()
-    states = [decoder.decode(blob) for blob in blobs]
-    decoder.verify()
-    for state, blob in zip(states, blobs, strict=True):
+    """Every kind of state, in both forms, closed again and merged, to the byte."""
+    plain = [evaluator(*kind).to_bytes() for kind in kinds]
+    blobs = [packed_bytes(decode_evaluator(blob)) for blob in plain]
+    for state, blob, as_floats in zip(read(blobs), blobs, plain, strict=True):
         alone = decode_evaluator(blob)
         assert (state.P, state.N, state.num_scores) == (alone.P, alone.N, len(alone.counts))
         assert state.same_content(alone)
+        assert packed_bytes(alone) == blob
         state._check()
-        assert encode_evaluator(state) == blob
-        state.close()
-        state.pack()
+        assert encode_evaluator(state) == encode_evaluator(alone) == as_floats
+        state.counts.close()
+        assert packed_bytes(state) == blob
         assert state.same_content(alone)
 
 
 def small_states() -> list[bytes]:
-    """Return states that are all read when they are asked for."""
+    """Return states that all stay bytes until they are asked for."""
     rng = np.random.default_rng(3)
     made = []
     for settings in (
-        {},
+        {"resolution": 12},
         {"resolution": 6, "max_cells": 64},
         {"resolution": 9, "scale": "probability"},
-        {"max_cells": 90, "scale": "probability"},
+        {"resolution": 53, "max_cells": 90, "scale": "probability"},
         {"resolution": 30},
     ):
         each = Evaluator(**settings)
         counts = rng.choice([1, 1, 2, 300], 20)
         each.add_cases(labels=rng.random(20) < 0.3, scores=rng.random(20), counts=counts)
         each.add_misses(2)
-        made.append(each.to_bytes())
+        made.append(packed_bytes(each._view()))
     return made
 
 
@@ -108,12 +117,9 @@ def refusal(data: bytes) -> str | None:
 
 
 def refusal_among(data: bytes, others: list[bytes]) -> str | None:
-    """Return what decoding says where other states are read before and after."""
-    decoder = StateDecoder()
+    """Return what a start says where other states are read before and after."""
     try:
-        for each in (*others[:2], data, *others[2:]):
-            decoder.decode(each)
-        decoder.verify()
+        read([*others[:2], data, *others[2:]])
     except CorruptStateError as error:
         return str(error)
     return None
@@ -151,72 +157,20 @@ def test_what_is_refused_alone_is_refused_among_others(index: int) -> None:
         assert refusal_among(valid[:at], others) == refusal(valid[:at])
 
 
-def test_no_state_is_valid_that_decoding_refuses() -> None:
-    """Whatever is wrong with others; and small states of every kind are found valid together."""
-    good = small_states()
-    assert encoded_states.HEAD.itemsize == 6 + HEADER.size
-    assert are_valid(good).all()
-    assert not are_valid([]).size
-    rng = np.random.default_rng(8)
-    for _ in range(200):
-        among = [bytearray(each) for each in good]
-        for place in rng.choice(len(among), 2, replace=False).tolist():
-            each = among[place]
-            each[int(rng.integers(0, len(each)))] ^= 1 << int(rng.integers(0, 8))
-        mixed = [bytes(each) for each in among] + [good[0][: int(rng.integers(0, 80))], b""]
-        valid = are_valid(mixed).tolist()
-        assert not any(ok and refusal(data) is not None for data, ok in zip(mixed, valid))
-        assert [ok for data, ok in zip(mixed, valid) if data in good] == [True] * 3
-
-
-def test_many_states_are_verified_in_pieces() -> None:
-    """A refusal comes while states are read, not only at the end of a gigabyte."""
-    good = small_states()[0]
-    ev = Evaluator()
-    ev.add_cases(labels=[True, True], scores=[0.1, 0.2])
-    body = ev.to_bytes()[:-20] + struct.pack("<dd", 0.2, 0.1)
-    bad = body + struct.pack("<I", zlib.crc32(body))
-    decoder = StateDecoder()
-    decoder.decode(bad)
-    read = []
-
-    def read_all() -> None:
-        for _ in range(10_000):
-            decoder.decode(good)
-            read.append(len(good))
-
-    with pytest.raises(CorruptStateError, match="are not finite and ascending"):
-        read_all()
-    assert sum(read) < 2 << 20
-
-
-def test_small_states_stay_bytes_until_they_are_read() -> None:
-    """Large ones are decoded at once; those of a middle size are packed in idle time."""
+def test_large_states_and_other_kinds_are_decoded_at_once() -> None:
+    """Cells of small and middle states stay bytes; a bytes' own reader opens all the same sum."""
     rng = np.random.default_rng(4)
-    found: list[State] = []
-    for size in (10, 3_000, 40_000):
-        ev = Evaluator(resolution=12)
-        ev.add_cases(labels=rng.random(size) < 0.3, scores=rng.normal(size=size))
-        ev.add_cases(labels=rng.random(size) < 0.3, scores=rng.lognormal(size=size))
-        decoder = StateDecoder()
-        found.append(decoder.decode(ev.to_bytes()))
-        decoder.verify()
-    assert [type(state.stored) for state in found] == [EncodedCounts, EncodedCounts, type(None)]
-    assert not found[0].is_open
-    for state in found:
-        state.pack()
-    assert [type(state.stored) for state in found] == [EncodedCounts, PackedCounts, PackedCounts]
-    whole = merge_states(found, revision=0)
-    assert whole.total == 2 * (10 + 3_000 + 40_000)
-
-
-def test_open_counts_are_closed_again() -> None:
-    """As those of packed states are, when too many are open."""
-    decoder = StateDecoder()
-    states = [decoder.decode(small_states()[0]) for _ in range(3)]
-    decoder.verify()
-    opened = OpenedCounts(2 * (states[0].num_scores + 48))
-    for state in states:
-        opened.add(state.counts, len(state.counts.runs[0]) + len(state.counts.runs[1]))
-    assert [state.is_open for state in states] == [False, True, True]
-    assert states[0].same_content(states[2])
+    blobs = []
+    for size, settings in ((10, {}), (3_000, {}), (60_000, {}), (10, {"cluster_groups": 8})):
+        ev = Evaluator(resolution=12, **settings)
+        extra = {"clusters": ["a"] * size} if settings else {}
+        ev.add_cases(labels=rng.random(size) < 0.3, scores=rng.normal(size=size), **extra)
+        extra = {} if settings else {"scores": rng.lognormal(0, 9, size=size)}
+        if extra:
+            ev.add_cases(labels=rng.random(size) < 0.3, **extra)
+        blobs.append(packed_bytes(ev._view()))
+    found = read(blobs)
+    kinds = [isinstance(state.counts.stored, StoredCounts) for state in found]
+    assert kinds == [True, True, len(blobs[2]) <= 1 << 16, False]
+    assert not found[0].counts.is_open
+    assert merge_states(found[:3], revision=0).total == 2 * (10 + 3_000 + 60_000)

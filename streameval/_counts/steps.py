@@ -1,9 +1,9 @@
-"""One class's cells as bytes, and the numbers of many such classes decoded in one pass.
+"""The scores of one class as steps between cells, and many such classes decoded in one pass.
 
-The cells of one resolution are numbered in order (`cell_layout`). A class is its first number,
-the steps from each number to the next, and the multiplicities, each column in the least width
-that holds it. One step is kept apart: that across the gap around zero if scores have both signs,
-else the greatest. The header has the ends of the numbers in use, so the table for a sum of many
+The cells of one resolution are numbered in order (`cell_layout`). A column of steps has the
+ends of the numbers, then the steps from each number to the next, in the least width that holds
+them. One step is kept apart: that across the gap around zero if scores have both signs, else
+the greatest. The ends tell the span of the numbers in use, so the table for a sum of many
 classes is laid out before any of them is decoded.
 
 Cost: 3 ns a cell to decode, and 1 us a class.
@@ -17,25 +17,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streameval._counts.cell_layout import Span, cell_keys
+from streameval._counts.cell_layout import Span, cell_edges, cell_keys
 from streameval._counts.resolution import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._common.arrays import IntArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.cell_layout import NumberLayout, Range
     from streameval._counts.resolution import Scale
-    from streameval._counts.run import Run
 
-_NARROW, _WIDE = struct.Struct("<BBiiiiqII"), struct.Struct("<BBqqqqqII")
-"""Headers of numbers below 2^31, as up to 20 bits have, and of others: the widths first."""
+_NARROW, _WIDE = struct.Struct("<iiiiI"), struct.Struct("<qqqqq")
+"""The ends: the first and the last number, those on both sides of the step that is kept apart,
+and its index. The narrow ones hold numbers below 2^31, as up to 20 bits have."""
 
-_SIZE, _SIZE_AT, _WIDE_SIZE_AT = struct.Struct("<I"), _NARROW.size - 8, _WIDE.size - 8
-"""The number of cells, the last field but one of both headers."""
-
-_IS_WIDE = 0x80
-"""Added to the first byte of a wide header."""
+ENDS_BYTES = _NARROW.size
+"""Bytes of narrow ends."""
 
 _WIDTHS = (1, 2, 4)
 _UNSIGNED: dict[int, npt.DTypeLike] = {1: "u1", 2: "<u2", 4: "<u4", 8: "<i8"}
@@ -45,45 +42,110 @@ _BATCH_CELLS = 1 << 15
 """Cells that are decoded in one pass, unless a class has more: 256 KiB, which a cache holds."""
 
 
-class PackedRun(NamedTuple):
-    """One class's cells as bytes, with the fields of their header.
+class Steps(NamedTuple):
+    """A column of scores as it is written.
+
+    Attributes
+    ----------
+    width : int
+        Bytes of each step.
+    ends : tuple of int
+        As `StepRun` has them; empty without scores.
+    column : bytes
+        The steps.
+    """
+
+    width: int
+    ends: tuple[int, ...]
+    column: bytes
+
+    @classmethod
+    def of(cls, scores: FloatArray, bits: int, scale: Scale) -> Steps | None:
+        """Return ascending scores as steps; None if they would not open to the same. O(n).
+
+        Parameters
+        ----------
+        scores : float64[n]
+            Each at its cell's lower edge.
+        bits : int
+            At least 1: cells below one bit have no numbers.
+        scale : {"plain", "probability"}
+        """
+        if not scores.size:
+            return cls(1, (), b"")
+        numbers = cell_keys(scores, scale) >> np.int64(MAX_BITS - bits)
+        if not np.array_equal(cell_edges(numbers, bits, scale), scores):
+            return None
+        first, last, jump_at, before, after = int(numbers[0]), int(numbers[-1]), 0, 0, 0
+        moves = np.diff(numbers)
+        if moves.size:
+            # That across zero may exceed int64.
+            crosses_zero = first < 0 <= last
+            jump_at = int(np.searchsorted(numbers, 0)) - 1 if crosses_zero else int(moves.argmax())
+            before, after = numbers[jump_at : jump_at + 2].tolist()
+            moves[jump_at] = 0
+        width, column = narrowed(moves)
+        return cls(width, (first, last, before, after, jump_at), column)
+
+
+class StepRun(NamedTuple):
+    """One class's cells as bytes, with what their header says of them.
 
     Attributes
     ----------
     data : bytes
-        The header, the steps, the counts.
+        The ends, the steps, the counts.
     head : int
-        Bytes of the header.
+        Bytes of the ends.
     step_width, count_width : int
         Bytes of each step and count; 0 of counts that are all 1.
+    total, size : int
+        How many cases and how many cells there are.
     first, last : int
         The least and the greatest number.
     before, after : int
         The numbers on both sides of the step that is kept apart.
-    total, size : int
-        How many cases and how many cells there are.
     jump_at : int
         The index of the number before that step.
     """
 
-    data: bytes
+    data: bytes | memoryview
     head: int
     step_width: int
     count_width: int
+    total: int
+    size: int
     first: int
     last: int
     before: int
     after: int
-    total: int
-    size: int
     jump_at: int
 
     @classmethod
-    def of(cls, data: bytes) -> PackedRun:
-        """Return the run of some bytes. O(1)."""
-        header = _WIDE if data[0] & _IS_WIDE else _NARROW
-        step_width, *fields = header.unpack_from(data)
-        return cls(data, header.size, step_width & ~_IS_WIDE, *fields)
+    def of(
+        cls,
+        data: bytes | memoryview,
+        size: int,
+        total: int,
+        step_width: int,
+        count_width: int,
+        *,
+        is_wide: bool,
+    ) -> StepRun:
+        """Return the run of a class's columns and of what the header says. O(1)."""
+        ends = _WIDE if is_wide else _NARROW
+        numbers = ends.unpack_from(data) if size else (0, 0, 0, 0, 0)
+        return cls(data, ends.size, step_width, count_width, total, size, *numbers)
+
+    @staticmethod
+    def bytes_of(size: int, step_width: int, *, is_wide: bool) -> int:
+        """Return the bytes of ends and steps. O(1)."""
+        return (_WIDE if is_wide else _NARROW).size + (size - 1) * step_width if size else 0
+
+    @staticmethod
+    def packed_ends(ends: tuple[int, ...], *, is_wide: bool) -> bytes:
+        """Return ends as bytes. O(1)."""
+        return (_WIDE if is_wide else _NARROW).pack(*ends)
 
     @property
     def crosses_zero(self) -> bool:
@@ -91,7 +153,7 @@ class PackedRun(NamedTuple):
         return self.first < 0 <= self.last
 
 
-def span_of(runs: Sequence[PackedRun]) -> Span:
+def span_of(runs: Sequence[StepRun]) -> Span:
     """Return the span of the numbers of runs that have cells, at least one. O(runs)."""
     below = [
         (run.first, run.before if run.last >= 0 else run.last) for run in runs if run.first < 0
@@ -107,38 +169,7 @@ def _ends(ranges: list[tuple[int, int]]) -> Range:
     return min(first for first, _ in ranges), max(last for _, last in ranges)
 
 
-def size_of(data: bytes, begin: int = 0) -> int:
-    """Return how many cells the bytes of a class have, which begin there. O(1)."""
-    at = begin + (_WIDE_SIZE_AT if data[begin] & _IS_WIDE else _SIZE_AT)
-    size: int = _SIZE.unpack_from(data, at)[0]
-    return size
-
-
-def pack_run(run: Run, bits: int, scale: Scale) -> bytes:
-    """Return the bytes of one class, each score at its cell's lower edge. O(n)."""
-    if not run.scores.size:
-        return _NARROW.pack(1, 0, 0, 0, 0, 0, 0, 0, 0)
-    numbers = cell_keys(run.scores, scale) >> np.int64(MAX_BITS - bits)
-    first, last, jump_at, before, after = int(numbers[0]), int(numbers[-1]), 0, 0, 0
-    moves = np.diff(numbers)
-    if moves.size:
-        # That across zero may exceed int64.
-        crosses_zero = first < 0 <= last
-        jump_at = int(np.searchsorted(numbers, 0)) - 1 if crosses_zero else int(moves.argmax())
-        before, after = numbers[jump_at : jump_at + 2].tolist()
-        moves[jump_at] = 0
-    steps, step_width = _narrowed(moves)
-    counts, count_width = b"", 0
-    if run.counts is not None:
-        counts, count_width = _narrowed(run.counts)
-    ends = first, last, before, after
-    is_narrow = first >= -(1 << 31) and last < 1 << 31
-    header, mark = (_NARROW, 0) if is_narrow else (_WIDE, _IS_WIDE)
-    fields = header.pack(step_width | mark, count_width, *ends, run.total, numbers.size, jump_at)
-    return fields + steps + counts
-
-
-def batches(runs: Sequence[PackedRun]) -> Iterator[list[int]]:
+def batches(runs: Sequence[StepRun]) -> Iterator[list[int]]:
     """Cut runs that have cells into batches of common widths and `_BATCH_CELLS`; yield indices."""
     by_widths: dict[tuple[int, int], list[int]] = {}
     for index, run in enumerate(runs):
@@ -156,12 +187,12 @@ def batches(runs: Sequence[PackedRun]) -> Iterator[list[int]]:
         yield batch
 
 
-def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) -> IntArray:
+def numbers_of(runs: Sequence[StepRun], layout: NumberLayout | None = None) -> IntArray:
     """Return the cells of runs with steps of one width, one run after another. O(n).
 
     Parameters
     ----------
-    runs : sequence of PackedRun
+    runs : sequence of StepRun
         Each with a cell.
     layout : NumberLayout, optional
         Return the places in its table, which covers the runs, instead of the numbers.
@@ -199,7 +230,7 @@ def numbers_of(runs: Sequence[PackedRun], layout: NumberLayout | None = None) ->
     return numbers
 
 
-def counts_of(runs: Sequence[PackedRun]) -> IntArray | None:
+def counts_of(runs: Sequence[StepRun]) -> IntArray | None:
     """Return the multiplicities of runs with counts of one width, None if all are 1. O(n)."""
     width = runs[0].count_width
     if not width:
@@ -213,8 +244,10 @@ def _wrapped(step: int) -> int:
     return (step + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _narrowed(column: IntArray) -> tuple[bytes, int]:
-    """Return a column in the least width that holds it, and the width."""
+def narrowed(column: IntArray | None) -> tuple[int, bytes]:
+    """Return the least width that holds a column, 0 if there is none, and its bytes. O(n)."""
+    if column is None:
+        return 0, b""
     greatest = int(column.max(initial=0))
     width = next((each for each in _WIDTHS if greatest < 1 << 8 * each), 8)
-    return column.astype(np.dtype(_UNSIGNED[width])).tobytes(), width
+    return width, column.astype(np.dtype(_UNSIGNED[width])).tobytes()
