@@ -263,6 +263,7 @@ class AsyncWorker:
                 if message is not None:
                     await call.write(message)
                 elif sender.starved:
+                    self._changed.notify()  # a flush ends once all rows are settled or kept
                     await self._wait(lambda: not sender.starved, linger_s=self._linger_s)
                 else:
                     await self._changed.wait()

@@ -122,7 +122,16 @@ class Delivery:
         """Return the next batch; None without rows, or without room in the window."""
         if self.sender.starved:
             self.drain_buffer()
-        return self.sender.next_message()
+        message = self.sender.next_message()
+        if message is None:
+            self._refuse_held_if_full()
+        return message
+
+    def _refuse_held_if_full(self) -> None:
+        """Count kept rows as lost where they leave no room for the rows of other streams."""
+        if self.sender.held_rows and self.buffer.is_full:
+            self.sender.refuse_held()
+            self.buffer.settled(self.sender.settled_rows)
 
     def receive(self, response: ingest_pb2.IngestResponse) -> bool:
         """Process a message from the server; return whether the connection stays open.
@@ -135,8 +144,7 @@ class Delivery:
             When the protocol does not allow it.
         """
         self.sender.receive(response, self.buffer.clock_ns() // 1_000)
-        if self.sender.held_rows and self.buffer.is_full:
-            self.sender.refuse_held()
+        self._refuse_held_if_full()
         if self._is_lost and self.sender.phase is Phase.READY:
             self._is_lost = False
             _log.warning("streameval client of %s: the server is back", self._address)

@@ -121,8 +121,11 @@ class Worker:
         with self.lock:
             while not self._is_over(stream):
                 message = self._delivery.next_message()
-                if message is not None or self._sender.starved:
+                if message is not None:
                     return message
+                if self._sender.starved:
+                    self._changed.notify_all()  # a flush ends once all rows are settled or kept
+                    return None
                 left_s = self._delivery.answer_left_s(time.monotonic(), self._timeout_s)
                 if left_s is not None and left_s <= 0 and self._call is not None:
                     self._is_unanswered = True
