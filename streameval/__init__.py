@@ -5,13 +5,12 @@ The layers, from the caller inwards; each imports only those below it:
 - `Evaluator`, `PairedEvaluator`, `WindowedEvaluator`, `LabelJoiner`: cases of one
   scorer, cases of two scorers, cases by event time, and predictions whose labels
   arrive later. `Snapshot`: the metrics of one revision.
-- `functional`: metrics of columns in one call. `_breakdown`: figures of groups of cases
-  and of classes.
-- `_drift`: alarms with a stated rate.
-- `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
-  `_projection`: what a window will read once its labels are in. `_time`: panes, windows,
-  coverage.
 - `checks`, `wire`, `statistics`, `kernel`: what the server needs of the packages below.
+- `functional`: metrics of columns in one call. `_row_codec`: rows as messages.
+- `_joining`: predictions and labels by id. `_sampling`: which of them to label next.
+  `_projection`: what a window will read once its labels are in.
+- `_drift`: alarms with a stated rate. `_time`: panes, windows, coverage.
+- `_breakdown`: figures of groups of cases and of classes.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
 - `_metric_registry`: the table of metrics by name.
@@ -21,8 +20,8 @@ The layers, from the caller inwards; each imports only those below it:
 - `_common`: errors, values, names, array types, framed bytes.
 
 It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
-``streameval.display``, ``streameval.spark`` and the server, ``streameval_server``,
-are extras.
+``streameval.display``, ``streameval.spark``, ``streameval.kafka``,
+``streameval.payloads`` and the server, ``streameval_server``, are extras.
 """
 
 from typing import TYPE_CHECKING

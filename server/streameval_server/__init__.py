@@ -6,17 +6,19 @@ Each package imports only from those below it::
     _service       configuration, logs, start and stop
     maintenance    backup, verify, restore, replay: public, for the command line
     _web           HTTP: JSON, server-sent events, the page, Prometheus
+    _payloads      events and log records of model servers: rows, collected into batches
     _grpc          gRPC: services that translate messages, nothing else
     _security      tokens, rules, access checks, certificates
     _runtime       threads around the core; waiting for revisions; watches
     _queries       answers from immutable views
     _ingest        sessions and unary calls: no I/O
-    _core          committer, applier, engine, recovery: no threads, clocks or sockets
+    _core          entries, catalog, committer, applier, engine, recovery: no threads, clocks
+                   or sockets
     _batch         bytes to checked rows; merges and imports
     _state         what one stream holds: counts by slice and pane, pending ids
     _model         settings, names, rows
     _log           bytes, numbers, checksums: rows, checkpoints, SQLite
-    _model.errors  the ground, with _model.limits and _model.threads
+    _model.errors  the ground, with _model.arrays, _model.limits and _model.threads
 
 `configure` gathers the settings and `run` runs a server until it is stopped.
 `create_token` adds a token to the tokens file. `snapshot_then` answers from the log

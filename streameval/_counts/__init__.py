@@ -16,8 +16,9 @@ From the bottom up:
 - `codec`: a state as bytes; `state_head`: their header; `steps`: scores as steps between cells.
   `stored_counts`: counts that are bytes until they are read; `opened_counts`: which are open;
   `stored_check`: whether many of them are valid.
-- `cluster_keys`, `cluster_counts`: clusters hashed into groups, and the counts of each group in
-  addition to the whole counts. `weights`: sums of weights by score and class.
+- `cluster_keys`, `cluster_cells`, `cluster_counts`: clusters hashed into groups, and the counts
+  of each group, by coarse cells, in addition to the whole counts. `weights`: sums of weights
+  by score and class.
 - `tally`, `unsorted_cases`, `additions`: a state, and the changes that are not merged yet;
   `memory`: what both take; `lazy_counts`: the same at one moment; `accumulator`: a tally as an
   evaluator has it. `missing_cases`: which case of a removal is not counted.

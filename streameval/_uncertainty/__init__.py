@@ -2,16 +2,17 @@
 
 - `sampling_variance`, `estimates`, `limits`, `unseen_cases`, `student`: from counts to limits;
   `rules`: the strategies that the rows of the table of metrics hold, of areas in `area_rules`.
-  `intervals` has the queries, `bootstrap` the other method.
+  `interval` is the answer, `intervals` has the queries, `bootstrap` the other method.
 - `compare`: the difference of two independent evaluators; `pair_difference`: the difference
   of two models on the same cases, which `pair_grid` counts by pair of scores (`pair_cells`,
-  cut into cells by `pair_cuts`), none of them twice (`pair_ids`). `pair_counts` has all counts
-  of a span of time, `pair_codec` writes them as bytes; `pair_comparison` answers,
+  cut into cells by `pair_cuts`), none of them twice (`pair_ids`); `pair_variance`: its
+  variance. `pair_counts` has all counts of a span of time, which `pair_rows` change;
+  `pair_codec` writes them as bytes; `pair_comparison` answers,
   `pair_clusters` allows for clusters, `pair_verdict` says the answer in a sentence.
 - `fall`: since when a series of figures is lower.
 - `design_effect`: how much wider than of independent cases of equal weight a variance is:
-  `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window,
-  `weighted_variance` by weights.
+  `cluster_effect` by clusters of dependent cases, `pane_blocks` by the panes of a window
+  (in coarse cells, `pane_cells`), `weighted_variance` by weights. `class_means`: of classes.
 - `calibration`: the calibration error, and observed against expected positives.
 - `error_costs`: the expected cost of errors at a threshold, from the shares of errors.
 - `bounds`, `cell_orders`: the least and the greatest value of a metric when scores

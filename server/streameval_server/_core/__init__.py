@@ -5,7 +5,10 @@
   facts about each stream, how far each producer has come, what falls due.
 - `committer` puts submitted items in order and commits them to a storage; `transaction` is
   one commit in preparation, `checkpoint_tasks` the storage work between commits.
-- `applier` queues durable entries and feeds them to the `engine`, which holds all streams.
+- `applier` queues durable entries and feeds them to the `engine`, which holds all streams;
+  `engine_pairs` has its pairs, `engine_clock` the server's time. `id_room` lets predictions wait
+  for labels before ids expire early.
 - `replay` turns a storage back into an engine; `recovery` opens a storage at the start and
-  puts engine, applier and committer together as a `ServerCore`.
+  puts engine, applier and committer together as a `ServerCore`. `state_check` makes one stream
+  as the log gives it.
 """
