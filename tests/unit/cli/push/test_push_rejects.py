@@ -38,7 +38,7 @@ def test_all_but_the_bad_rows_count(address: str, tmp_path: Path, suffix: str) -
         bad.append((b"\x00\xff\xfe", "unreadable", "Expected 5 columns, got 1"))
     elif suffix.startswith("ndjson"):
         bad.append((b'{"score": 0.5, "label":', "unreadable", "it is not JSON"))
-        bad.append((b'{"score": 0.5, "label": 1, "x": "\xff"}', "unreadable", "it is not JSON"))
+        bad.append((b'{"score": 0.5, "label": 1, "x": "\xff"}', "unreadable", "it is not UTF-8"))
         bad.append((b"[0.5, 1]", "unreadable", "it is not a JSON object"))
         bad.append((b'{"label": 1}', "score", "score is missing"))
     dirty, clean = tmp_path / "dirty", tmp_path / "clean"

@@ -319,7 +319,7 @@ def test_a_restart_restores_everything(path, kind):
 
 def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path, monkeypatch):
     """Commits continue between the pieces; the manifest's write deletes the old parts."""
-    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 256)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 128)
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1, "a")
@@ -343,7 +343,7 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
     ]
     assert parts()[1][2] > 1
     (longest,) = storage._opened().execute("SELECT max(length(data)) FROM part").fetchone()
-    assert longest == 256
+    assert longest == 128
 
     produce(core, 1, "b")
     core.applier.request_checkpoint()
