@@ -307,8 +307,9 @@ def test_a_thread_of_its_own_computes_until_it_is_stopped(
 
     monkeypatch.setattr(server.summaries, "step", stepping)
     monkeypatch.setattr(stream_summaries, "_RETRY_S", 0.0)
+    before = set(threading.enumerate())  # other tests' servers have theirs
     server.summaries.start(END)
     assert done.wait(20)
     server.summaries.stop()
     assert server.read == ["b"]
-    assert "summaries" not in [each.name for each in threading.enumerate()]
+    assert "summaries" not in {each.name for each in set(threading.enumerate()) - before}
