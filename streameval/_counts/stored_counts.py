@@ -42,6 +42,8 @@ class StoredCounts(bytes):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from streameval._counts.multiset import ScoreCounts
     >>> counts = ScoreCounts(Run.of(np.array([0.5, 0.75, 0.75])), Run.of(np.array([0.25])))
     >>> stored = StoredCounts(encode_evaluator(State(counts, resolution=2), steps=True))
     >>> stored.num_scores, stored.total(True), stored.open().positives.counts
