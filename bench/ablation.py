@@ -29,7 +29,7 @@ import pair_cost
 import psutil
 from google.protobuf.duration_pb2 import Duration
 from load import Process, Work, ingest, scratch
-from queries import MINUTE, NOW, PANES, encoded_snapshot, evaluator, view
+from queries import MINUTE, NOW, PANES, counts_of, encoded_snapshot, evaluator, view
 
 from streameval import Evaluator
 from streameval._counts import multiset, tally
@@ -80,12 +80,16 @@ def patched(owner: object, **values: object) -> Patch:
 
 def uncached(cache: Any, kind: str | None = None) -> Patch:
     """Return a patch that makes a cache compute every time, or only answers of one kind."""
-    get = cache.get
 
-    def compute(key: Any, parts: Any, make: Callable[[], Any]) -> Any:
-        return make() if kind in (None, key[0]) else get(key, parts, make)
+    def enter(stack: ExitStack) -> None:
+        get = cache.get  # maybe patched for another kind
 
-    return patched(cache, get=compute)
+        def compute(key: Any, parts: Any, make: Callable[[], Any]) -> Any:
+            return make() if kind in (None, key[0]) else get(key, parts, make)
+
+        stack.enter_context(mock.patch.object(cache, "get", compute))
+
+    return enter
 
 
 BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
@@ -209,7 +213,7 @@ class Stream:
         self._show([*self.panes[:-1], newest])
 
     def _show(self, panes: list[Evaluator]) -> None:
-        shown = view("s", panes)
+        shown = view("s", [counts_of(pane) for pane in panes])
         total, _ = shown.counts.all_time[0]
         shown.counts.all_time[0] = (total, self.total)
         for slices, seen in zip(shown.counts.panes, self.coverages, strict=True):
@@ -402,7 +406,7 @@ def rows(options: argparse.Namespace, server: Process) -> dict[str, tuple[str, C
         "ms",
         lambda: (
             stream.answer_ms([messages]),
-            stream.answer_ms([messages, uncached(engine._coverages._answers)]),
+            stream.answer_ms([messages, uncached(engine._answers, "coverage")]),
         ),
     )
     found["typical delay of a stream"] = (
