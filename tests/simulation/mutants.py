@@ -22,12 +22,12 @@ from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
 from streameval_server._core import catalog, recovery, transaction
-from streameval_server._core.checkpoint_tasks import CheckpointTasks, Compaction
 from streameval_server._core.committer import Committer
 from streameval_server._core.engine import Engine
 from streameval_server._core.engine_clock import EngineClock
 from streameval_server._core.log_time import LogTime
 from streameval_server._core.producer_marks import Marks
+from streameval_server._core.storage_work import Compaction, StorageWork
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.checkpoint import CheckpointWriter
 from streameval_server._state import join_table, stream_parts
@@ -233,7 +233,7 @@ MUTANTS = [
     ),
     Mutant(
         "a damaged checkpoint is believed after a failed write",
-        CheckpointTasks,
+        StorageWork,
         "resume",
         "self.manifest = self._uncertain",
         "pass\n    from streameval_server._log.checkpoint import Manifest\n"

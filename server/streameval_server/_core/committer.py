@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.catalog import NEW
 from streameval_server._core.catalog import record as record_facts
-from streameval_server._core.checkpoint_tasks import CheckpointTasks
 from streameval_server._core.entries import Outcome, Status
 from streameval_server._core.id_room import IdRoom
 from streameval_server._core.log_time import LogTime
 from streameval_server._core.replay import entry_of
+from streameval_server._core.storage_work import StorageWork
 from streameval_server._core.transaction import Transaction
 from streameval_server._log.acked_revision import AckedRevision
 from streameval_server._log.checkpoint import read_base
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from streameval_server._core.applier import Applier
     from streameval_server._core.catalog import Catalog
-    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.entries import Entry, Item
     from streameval_server._core.producer_marks import Marks
+    from streameval_server._core.storage_work import Compacted
     from streameval_server._log.checkpoint import Manifest
     from streameval_server._log.storage import Storage
     from streameval_server._model.limits import Limits
@@ -206,7 +206,7 @@ class Committer:
         self.disputed_us = held_us
         self.is_clock_accepted = False
         self._time = LogTime(received_us, held_us)
-        self._tasks = CheckpointTasks(storage, applier, manifest, base)
+        self._tasks = StorageWork(storage, applier, manifest, base)
         self._queue: deque[Item] = deque()
         # Each has a single writer, so their difference needs no lock.
         self._submitted_bytes = self._submitted_memory = 0

@@ -35,8 +35,8 @@ from streameval_server._model.errors import (
     sequence_gap,
     sequence_reused,
 )
+from streameval_server._model.idempotency import request_id_reused
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, no_pair
-from streameval_server._model.request_ids import request_id_reused
 from streameval_server._model.rows import MergeRows
 from streameval_server._model.stream_settings import (
     DEFAULTS,

@@ -30,8 +30,8 @@ from streameval_server._model.errors import (
     sequence_gap,
     sequence_reused,
 )
+from streameval_server._model.idempotency import PRODUCER_PREFIX
 from streameval_server._model.names import MAX_UINT
-from streameval_server._model.request_ids import PRODUCER_PREFIX
 from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:

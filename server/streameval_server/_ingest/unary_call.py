@@ -12,9 +12,9 @@ from streameval_server._core.entries import Item, Status
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.rows import PAIR_KINDS, Format, Kind
 from streameval_server._model.errors import invalid
+from streameval_server._model.idempotency import RequestMark, request_mark
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
-from streameval_server._model.request_ids import RequestMark, request_mark
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import (
     StreamSettings,

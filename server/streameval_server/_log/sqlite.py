@@ -35,10 +35,10 @@ from streameval_server._log.schema import (
     read_history,
 )
 from streameval_server._log.storage import verified
-from streameval_server._log.wal_checkpointer import (
-    CHECKPOINT_BYTES,
+from streameval_server._log.wal_copier import (
     MAX_WAL_PAGES,
-    WalCheckpointer,
+    WAL_COPY_BYTES,
+    WalCopier,
 )
 from streameval_server._log.wal_scan import copy_growth_bytes
 from streameval_server._model.errors import CorruptLogError, DiskFullError, StorageError
@@ -85,7 +85,7 @@ class SqliteStorage:
         The database file; created when it does not exist, in a directory that does.
     read_only
         Read the file as it is when opened; a server may be writing to it.
-    checkpoint_bytes
+    wal_copy_bytes
         Bytes of rows after which the write-ahead log is copied into the database.
     max_wal_pages
         Pages of the write-ahead log from which a commit restarts it.
@@ -105,7 +105,7 @@ class SqliteStorage:
         path: Path,
         *,
         read_only: bool = False,
-        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        wal_copy_bytes: int = WAL_COPY_BYTES,
         max_wal_pages: int = MAX_WAL_PAGES,
         accept_loss: bool = False,
     ) -> None:
@@ -113,8 +113,8 @@ class SqliteStorage:
         self._path = path
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
-        self._checkpointer = WalCheckpointer(path, max_wal_pages)
-        self._checkpoint_bytes = checkpoint_bytes
+        self._copier = WalCopier(path, max_wal_pages)
+        self._wal_copy_bytes = wal_copy_bytes
         self._max_wal_pages = max_wal_pages
         # Bytes of rows that were committed since the last copy was requested.
         self._uncopied_bytes = 0
@@ -193,7 +193,7 @@ class SqliteStorage:
         """Close the file."""
         if self._connection is not None:
             failpoint("close.before")
-            self._checkpointer.close()
+            self._copier.close()
             connection, self._connection = self._connection, None
             # The file is closed nevertheless, and nothing was acknowledged before its commit.
             with suppress(sqlite3.Error):
@@ -249,9 +249,9 @@ class SqliteStorage:
             failpoint("disk.append.commit")
         self._acked.record(rows[-1].revision, rows[-1].crc32)
         self._uncopied_bytes += self._append_bytes
-        if self._uncopied_bytes >= self._checkpoint_bytes:
+        if self._uncopied_bytes >= self._wal_copy_bytes:
             self._uncopied_bytes = 0
-            self._checkpointer.request()
+            self._copier.request()
         self.durations.record(perf_counter() - began)
 
     def read(self, after: int) -> Iterator[LogRow]:

@@ -35,6 +35,8 @@ HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 
 _DEFAULT_LABEL_TTL_US = 14 * DAY_US
+"""The log has a stream's settings as they were asked for, without defaults: another default is
+another answer of an old log, so it takes a new format number."""
 _MAX_DURATION_US = 3_660 * DAY_US
 _MAX_MASK_PATHS = 32
 """Most paths of an update's mask: the log keeps it, and each replay reads all of them."""

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval import Alarm
-    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.engine import Engine
+    from streameval_server._core.storage_work import Compacted
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo

@@ -15,7 +15,7 @@ from streameval_server._model.errors import RequestError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval_server._core.checkpoint_tasks import Compacted
+    from streameval_server._core.storage_work import Compacted
     from streameval_server._model.limits import Limits
 
 

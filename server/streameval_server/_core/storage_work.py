@@ -87,7 +87,7 @@ class Compaction:
         return Compacted(self._manifest.revision, self.dropped)
 
 
-class CheckpointTasks:
+class StorageWork:
     """Writes the applier's checkpoints, and compacts the log when asked to.
 
     Only the committing thread may call its methods, except for `compact`.

@@ -2,7 +2,7 @@
 
 By default SQLite copies within the commit that finds 1,000 pages in the write-ahead log:
 that commit, and every ack behind it, waits until all of them are written and synced.
-Here a thread copies them on its own connection, after each `CHECKPOINT_BYTES` of rows,
+Here a thread copies them on its own connection, after each `WAL_COPY_BYTES` of rows,
 while commits continue.
 
 Pages that are committed during a copy are left for the next one, so under load the
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES = 1 << 20
+WAL_COPY_BYTES = 1 << 20
 """Bytes of rows after which a copy is due; syncing a larger copy would delay the commits' syncs."""
 
 MAX_WAL_PAGES = 1_024
@@ -35,7 +35,7 @@ restarts it. Pages that are overwritten need no new blocks from the file system,
 their syncs fast."""
 
 
-class WalCheckpointer:
+class WalCopier:
     """The copying thread. All methods are for the thread that commits.
 
     Parameters
@@ -49,7 +49,7 @@ class WalCheckpointer:
     def __init__(self, path: Path, max_wal_pages: int = MAX_WAL_PAGES) -> None:
         self._path = path
         self._max_wal_pages = max_wal_pages
-        self._thread = BackgroundThread("wal checkpointer", self._work)
+        self._thread = BackgroundThread("wal copier", self._work)
 
     def request(self) -> None:
         """Make the thread copy; start it at the first request. O(1)."""

@@ -11,7 +11,7 @@ import pytest
 
 from streameval_server._log.rows import Format, Kind, LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._log.wal_checkpointer import WalCheckpointer
+from streameval_server._log.wal_copier import WalCopier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def small(path: Path) -> SqliteStorage:
     """Return a storage that copies after 100 KB and restarts a log of 100 pages."""
-    return SqliteStorage(path, checkpoint_bytes=100_000, max_wal_pages=100)
+    return SqliteStorage(path, wal_copy_bytes=100_000, max_wal_pages=100)
 
 
 def test_a_copy_is_made_without_a_commit(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_copy_is_made_without_a_commit(tmp_path: Path) -> None:
     until(lambda: path.stat().st_size > 100_000)
     storage.close()
     assert not (tmp_path / "log.db-wal").exists()
-    assert all(thread.name != "wal checkpointer" for thread in threading.enumerate())
+    assert all(thread.name != "wal copier" for thread in threading.enumerate())
 
 
 @pytest.mark.slow
@@ -91,11 +91,11 @@ def test_a_copy_that_fails_is_reported_and_tried_again(
     """It is a warning only: acknowledged rows do not depend on the copy."""
     path = tmp_path / "log.db"
     path.write_bytes(b"no database" * 1_000)
-    checkpointer = WalCheckpointer(path)
+    copier = WalCopier(path)
     for count in (1, 2):
-        checkpointer.request()
+        copier.request()
         until(lambda count=count: len(caplog.messages) == count)
-    checkpointer.close()
+    copier.close()
     expected = f"cannot copy the write-ahead log into {path}: file is not a database"
     assert caplog.messages == [expected] * 2
 
