@@ -14,6 +14,7 @@ Lengths are compared with the data before anything is allocated.
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -70,22 +71,8 @@ def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
         they are floats, which any language can read and write.
     """
     packed = [_steps(state, label) if steps else None for label in LABELS]
-    flags = 0 if state.resolution is None else HAS_RESOLUTION
-    flags |= IS_PROBABILITY if state.scale == "probability" else 0
-    flags |= 0 if state.weighted is None else HAS_WEIGHTS
-    flags |= 0 if state.clusters is None else HAS_CLUSTERS
-    shapes, columns = [], []
-    for label, own in zip(LABELS, packed):
-        run = state.run(label)
-        if own is None:
-            score_width, scores = _packed_scores(run.scores)
-        else:
-            score_width, scores = STEPS + own.width, own.column
-        numbers = _numbers(state, label)
-        widths = [width for width, _ in numbers][:3]
-        total = run.total if state.weighted is None else state.weighted.num_cases(label)
-        shapes.append(Shape(len(run), total, score_width, *widths))
-        columns.append([scores, *(column for _, column in numbers)])
+    flags = _flags(state)
+    shapes, columns = zip(*map(partial(_class_columns, state), LABELS, packed))
     fields = [
         state.max_cells or 0,
         state.missed_positives // state.unit,
@@ -105,6 +92,31 @@ def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
             parts.append(StepRun.packed_ends(own_ends, is_wide=bool(flags & IS_WIDE)))
         parts += own_columns
     return FRAME.sealed(*parts, *table[1:])
+
+
+def _flags(state: State) -> int:
+    """Return which settings and columns a state has. O(1)."""
+    has = {
+        HAS_RESOLUTION: state.resolution is not None,
+        IS_PROBABILITY: state.scale == "probability",
+        HAS_WEIGHTS: state.weighted is not None,
+        HAS_CLUSTERS: state.clusters is not None,
+    }
+    return sum(flag for flag, is_set in has.items() if is_set)
+
+
+def _class_columns(state: State, label: bool, packed: Steps | None) -> tuple[Shape, list[bytes]]:
+    """Return the shape of one class's columns, and the columns. O(n)."""
+    run = state.run(label)
+    if packed is None:
+        score_width, scores = _packed_scores(run.scores)
+    else:
+        score_width, scores = STEPS + packed.width, packed.column
+    numbers = _numbers(state, label)
+    widths = [width for width, _ in numbers][:3]
+    total = run.total if state.weighted is None else state.weighted.num_cases(label)
+    shape = Shape(len(run), total, score_width, *widths)
+    return shape, [scores, *(column for _, column in numbers)]
 
 
 def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
