@@ -86,7 +86,7 @@ def test_altered_exports_of_pairs(target, hostile, exemplars):
         made = stream_pb2.CreateStreamRequest(stream=exemplars.stream(name))
         target.call("/streameval.v1.StreamService/CreateStream", [made.SerializeToString()])
     sound, taken = exemplars.exported_pair(), 0
-    for number in range(150):
+    for number in range(300):
         altered = hostile.resealed_in_place(sound) if number else sound
         frames = exemplars.pair_import_frames(*names, altered)
         answer = target.call(method, [frame.SerializeToString() for frame in frames])
@@ -105,4 +105,4 @@ def test_altered_exports_of_pairs(target, hostile, exemplars):
         deleted = target.call("/streameval.v1.PairService/DeletePair", [gone.SerializeToString()])
         assert deleted.code is grpc.StatusCode.OK
     target.check_alive()
-    assert 1 < taken < 120
+    assert 3 < taken < 250

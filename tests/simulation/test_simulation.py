@@ -52,10 +52,10 @@ def test_2000_seeds_hold() -> None:
 
 def test_a_seed_is_a_whole_history() -> None:
     """Another process, with another hash seed, has the same trace, event by event."""
-    first = simulated("--seed", "8", "--trace", hash_seed="1")
-    again = simulated("--seed", "8", "--trace", hash_seed="2")
+    first = simulated("--seed", "9", "--trace", hash_seed="1")
+    again = simulated("--seed", "9", "--trace", hash_seed="2")
     assert first == again
-    assert len(first.splitlines()) > 50
+    assert len(first.splitlines()) > 100
 
 
 @pytest.mark.heavy
@@ -67,8 +67,8 @@ def test_a_seed_is_a_whole_history() -> None:
     ],
 )
 def test_a_known_bug_is_found(mutant: Mutant) -> None:
-    """One of 400 seeds finds it; most are found by one of the first ten."""
-    assert mutant.found_at(range(400)) is not None
+    """One of 200 seeds finds it."""
+    assert mutant.found_at(range(200)) is not None
 
 
 def test_mutants_are_of_this_source() -> None:

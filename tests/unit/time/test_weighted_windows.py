@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -119,7 +121,12 @@ def test_weights_of_one_are_the_bytes_of_none() -> None:
 
 
 def test_altered_bytes_of_weights_are_refused() -> None:
-    """An altered byte is found."""
+    """Also of the format that had weights in a development version."""
+    data = bytearray(WindowedEvaluator().to_bytes())
+    data[4] = 2
+    data[-4:] = struct.pack("<I", zlib.crc32(bytes(data[:-4])))
+    with pytest.raises(CorruptStateError, match="format 2 is unknown; this version reads format 1"):
+        WindowedEvaluator.from_bytes(bytes(data))
     good = sample(1, 50).to_bytes()
     for position in range(0, len(good), 7):
         altered = bytearray(good)
