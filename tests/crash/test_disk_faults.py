@@ -333,7 +333,7 @@ def test_a_start_on_a_full_disk(start, small_disk, end):
     ask(server.address, load)
     ballast.unlink()
     wait_for(lambda: health(server.address) == SERVING, "it does not serve")
-    work(load, server)
+    work(load, server, 1)
     load.check(server.address)
     code, said = server.terminate()
     assert code == 0
