@@ -18,6 +18,7 @@ import os
 import struct
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.checks import read_file
@@ -124,6 +125,8 @@ class AckedRevisionFile:
             now_s = time.monotonic()
             try:
                 latest = self._latest
+                if rang:
+                    self._leave_removed()
                 if rang and latest is not None and latest != self._written:
                     self._put(latest)
                     is_synced = False
@@ -136,6 +139,17 @@ class AckedRevisionFile:
             if closing:
                 return
             time.sleep(_MIN_WRITE_PAUSE_S)
+
+    def _leave_removed(self) -> None:
+        """Close a file that is no longer at its path, so that a new one is written. O(1)."""
+        if self._fd is None:
+            return
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._fd), self._path.stat()):
+                return
+        _log.warning("%s was removed or replaced: it is written again", self._path)
+        os.close(self._fd)
+        self._fd = self._written = None
 
     def _report(self, error: OSError) -> None:
         """Keep and log a failure: the rows are durable, so commits go on without this file."""

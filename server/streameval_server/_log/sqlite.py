@@ -118,6 +118,7 @@ class SqliteStorage:
         self._max_wal_pages = max_wal_pages
         # Bytes of rows that were committed since the last copy was requested.
         self._uncopied_bytes = 0
+        self._files: list[tuple[int, int]] = []
         # Payloads of the rows that were to be written last.
         self._append_bytes = 0
         self.durations = CommitDurations()
@@ -247,6 +248,7 @@ class SqliteStorage:
                 failpoint("disk.append.insert")
                 connection.execute("COMMIT")
             failpoint("disk.append.commit")
+        self._check_files()
         self._acked.record(rows[-1].revision, rows[-1].crc32)
         self._uncopied_bytes += self._append_bytes
         if self._uncopied_bytes >= self._wal_copy_bytes:
@@ -417,6 +419,7 @@ class SqliteStorage:
         if busy:
             raise StorageError(f"{self._path}: another process is using it")
         failpoint("disk.open.durable")
+        self._files = _files(self._path)
         self._history = read_history(connection)
         if loss is not None:
             self._history = record_loss(connection, self._history, loss)
@@ -453,6 +456,15 @@ class SqliteStorage:
             raise StorageError(f"{self._path} is closed")
         return self._connection
 
+    def _check_files(self) -> None:
+        """Refuse files that were removed or replaced: what is written to them is lost. O(1)."""
+        with suppress(FileNotFoundError):
+            if _files(self._path) == self._files:
+                return
+        raise StorageError(
+            f"{self._path} or its -wal was removed or replaced while the server used it"
+        )
+
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
         """Turn SQLite's errors into StorageError and CorruptLogError."""
@@ -481,6 +493,12 @@ class SqliteStorage:
             return max(needed - shutil.disk_usage(self._path.parent).free, 0)
         except OSError:
             return 0
+
+
+def _files(path: Path) -> list[tuple[int, int]]:
+    """Return which files are a log and its write-ahead log."""
+    found = [path.stat(), path.with_name(f"{path.name}-wal").stat()]
+    return [(status.st_dev, status.st_ino) for status in found]
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[LogRow]) -> None:

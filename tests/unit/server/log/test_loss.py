@@ -141,6 +141,49 @@ def test_a_commit_does_not_depend_on_the_file(path, monkeypatch, caplog):
     assert AckedRevisionFile(path).read() == (3, more[-1].crc32)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a file in use cannot be removed")
+@pytest.mark.parametrize(
+    ("removed", "kept"),
+    [(["-wal"], 2), ([""], 0), (["", "-wal"], 0), (["", "-wal", "-shm", "-acked"], 0)],
+)
+def test_no_commit_goes_into_files_that_were_removed(path, removed, kept):
+    """Its revision is refused; what was acknowledged before is read back, or its loss is said."""
+    storage = SqliteStorage(path)
+    storage.open()
+    first, second = rows(2)
+    storage.append([first])
+    for end in removed:
+        Path(f"{path}{end}").unlink()
+    with pytest.raises(StorageError, match="removed or replaced while the server used it"):
+        storage.append([second])
+    storage.close()
+    if kept:
+        storage.open()
+        assert storage.last_revision() == kept
+        storage.close()
+    else:
+        with pytest.raises(LostRowsError, match="revision 1 was acknowledged and is lost"):
+            storage.open()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a file in use cannot be removed")
+def test_the_acknowledged_revision_is_written_again(path, caplog):
+    """Where its file was removed, or a copy has replaced it."""
+    file = AckedRevisionFile(path)
+    at = Path(f"{path}-acked")
+    file.record(1, 5)
+    until(lambda: AckedRevisionFile(path).read() == (1, 5))
+    at.unlink()
+    file.record(2, 5)
+    until(lambda: AckedRevisionFile(path).read() == (2, 5))
+    shutil.copy(at, path)
+    path.replace(at)
+    file.record(3, 5)
+    file.close()
+    assert AckedRevisionFile(path).read() == (3, 5)
+    assert caplog.text.count("was removed or replaced: it is written again") == 2
+
+
 def test_a_log_that_ends_too_soon_is_refused_until_it_is_accepted(path, copies):
     """The loss is recorded, begins another history, and is accepted once."""
     AckedRevisionFile(copies).write(AckedRevision(12, 1))
