@@ -4,8 +4,9 @@ Plain paths, such as ``body.outputs[0].data`` and ``body.id || headers.id``, are
 selectors are: they become functions, which do without the library's interpreter. Every other
 expression is evaluated by the library, in three places not by its rules, since a value and a row
 must not be lost: false is a value to ``||``, ``[*]`` keeps the places of rows that lack a value,
-and a comparison with what is missing gives no label. Conditions (``when``, ``[?...]``) are
-JMESPath's own.
+and a label that asks a question of what is missing is none: ``a == 'b' || a == 'c'`` is a question,
+true if either is. Conditions (``when``,
+``[?...]``) are JMESPath's own.
 """
 
 from __future__ import annotations
@@ -80,22 +81,37 @@ def _row_values(node: Mapping[str, Any], *, keeps_places: bool, is_label: bool) 
         reads[0] = False if kind == "pipe" else None
     elif kind in ("function_expression", "expref", "comparator", "flatten"):
         reads = [False] * len(children)
-    if kind == "or_expression":
+    asks = is_label and _asks(node)
+    if asks and (kind != "not_expression" or _asks(children[0])):
+        reads = [False] * len(children)
+    if kind == "or_expression" and not asks:
         kind = "first_value"
     elif kind in _PROJECTIONS and keeps_places:
         kind = f"row_{kind}"
-    elif is_label and kind in ("comparator", "not_expression") and not _names_null(node):
-        kind = f"known_{kind}"
     changed = [
         child if reads_as is None else _row_values(child, keeps_places=reads_as, is_label=is_label)
         for child, reads_as in zip(children, reads, strict=True)
     ]
-    return {**node, "type": kind, "children": changed}
+    found = {**node, "type": kind, "children": changed}
+    return {"type": "known", "children": [found]} if asks else found
 
 
-def _names_null(node: Mapping[str, Any]) -> bool:
-    """Whether a comparison asks for null itself."""
-    return any(each["type"] == "literal" and each["value"] is None for each in node["children"])
+def _asks(node: Mapping[str, Any]) -> bool:
+    """Whether an expression is true or false of values, of which null is none it names."""
+    kind, children = node["type"], node["children"]
+    if kind in ("or_expression", "and_expression"):
+        return _asks(children[0])
+    if kind == "function_expression":
+        return node["value"] in ("contains", "starts_with", "ends_with")
+    names_null = any(each["type"] == "literal" and each["value"] is None for each in children)
+    return kind in ("comparator", "not_expression") and not names_null
+
+
+def _cuts_negation(node: Mapping[str, Any]) -> bool:
+    """Whether an expression has ``!a.b``, which JMESPath takes as ``(!a).b``: always null."""
+    children = node["children"]
+    cuts = node["type"] == "subexpression" and children[0]["type"] == "not_expression"
+    return cuts or any(map(_cuts_negation, children))
 
 
 def _is_true(value: Any) -> bool:
@@ -129,15 +145,24 @@ class _RowValues(visitor.TreeInterpreter):
         kept = [each for each in base if _is_true(self.visit(node["children"][2], each))]
         return [self.visit(node["children"][1], each) for each in kept]
 
-    def visit_known_comparator(self, node: Any, value: Any) -> Any:
-        if any(self.visit(each, value) is None for each in node["children"]):
+    def visit_known(self, node: Any, value: Any) -> Any:
+        (asked,) = node["children"]
+        kind = asked["type"]
+        found = [self.visit(each, value) for each in asked["children"]]
+        if kind == "or_expression" and any(map(_is_true, found)):
+            return True
+        if kind == "and_expression" and found[0] is not None and not _is_true(found[0]):
+            return False
+        if any(each is None for each in found):
             return None
-        return self.visit_comparator(node, value)
-
-    def visit_known_not_expression(self, node: Any, value: Any) -> Any:
-        if self.visit(node["children"][0], value) is None:
-            return None
-        return self.visit_not_expression(node, value)
+        if kind == "comparator" and len({isinstance(each, list) for each in found}) > 1:
+            message = f"label compares a list with one value, got {shown(found[0])}"
+            raise InvalidInputError(
+                f"{message}: compare in each row, as [*].[a == 'b'][]", field="label"
+            )
+        literals = [{"type": "literal", "value": each, "children": []} for each in found]
+        known: Any = {**asked, "children": literals}
+        return self.visit(known, value)
 
 
 def plain_path(node: Mapping[str, Any]) -> Callable[[Any], Any] | None:
@@ -238,7 +263,7 @@ class Selector:
     Raises
     ------
     InvalidInputError
-        When the expression is not JMESPath.
+        When the expression is not JMESPath, or has ``!a.b``.
     """
 
     __slots__ = ("_field", "_parsed", "expression", "select")
@@ -255,6 +280,11 @@ class Selector:
             problem = str(error).partition("\n")[0]
             message = f"{field} is not a JMESPath expression: {problem}"
             raise InvalidInputError(message, field=field) from None
+        if _cuts_negation(parsed):
+            message = (
+                f"{field} {expression!r} is always null: ! takes the name before the dot alone"
+            )
+            raise InvalidInputError(f"{message}: write !(a.b) for !a.b", field=field)
         if field != "when":
             parsed = _row_values(parsed, keeps_places=True, is_label=field == "label")
         self._parsed = parsed

@@ -11,6 +11,7 @@ import jmespath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval import InvalidInputError
 from streameval.payloads import PRESETS, Event
 from streameval.payloads._selectors import Selector, _row_values, _RowValues, plain_path
 
@@ -114,6 +115,32 @@ def test_the_paths_of_presets_are_plain() -> None:
         ("body.label > `3`", {}, None),
         ("body.label != `null`", {}, False),
         ("!(body.label)", {}, None),
+        ("contains(['fraud', 'chargeback'], body.label)", {}, None),
+        ("contains(['fraud', 'chargeback'], body.label)", {"label": None}, None),
+        ("contains(['fraud', 'chargeback'], body.label)", {"label": "legit"}, False),
+        ("contains(body.tags, 'fraud')", {}, None),
+        ("!contains(['legit'], body.label)", {}, None),
+        ("!(body.label == 'legit')", {}, None),
+        ("!(body.label == 'legit')", {"label": "fraud"}, True),
+        ("body.label == 'a' || body.label == 'b'", {"label": "b"}, True),
+        ("body.label == 'a' || body.label == 'b'", {"label": "c"}, False),
+        ("body.label == 'a' || body.label == 'b'", {}, None),
+        ("body.days > `30` || body.status == 'default'", {"days": 3, "status": "default"}, True),
+        ("body.days > `30` || body.status == 'default'", {"days": 3}, None),
+        ("body.label == 'a' && body.sum > `3`", {}, None),
+        ("body.label == 'a' && body.sum > `3`", {"label": "a"}, None),
+        ("body.label == 'a' && body.sum > `3`", {"label": "b"}, False),
+        ("body.label == 'a' && body.sum > `3`", {"label": "a", "sum": 4}, True),
+        (
+            "body[*].[label == 'a' || label == 'b'][]",
+            [{"label": "b"}, {}, {"label": "c"}],
+            [True, None, False],
+        ),
+        ("!(body.a) || !(body.b)", {"a": True, "b": False}, True),
+        ("!(body.a || body.b)", {"a": False, "b": True}, False),
+        ("starts_with(body.label, 'fraud')", {}, None),
+        ("ends_with(body.label, 'fraud')", {"label": "no fraud"}, True),
+        ("body[*].contains(['fraud'], label)", [{"label": "fraud"}, {}], [True, None]),
         ("!(body.label)", {"label": False}, True),
         ("not_null(body.label, body.y)", {"label": False, "y": 1}, False),
         ("length(body[*].label)", [{"label": 1}, {}], 1),
@@ -127,6 +154,21 @@ def test_false_and_places_are_kept(expression: str, body: Any, found: Any) -> No
     #1275 (empty texts), lowdefy#819.
     """
     assert Selector(expression, "label").select(Event(body)._asdict()) == found
+
+
+@pytest.mark.parametrize("expression", ["!body.legit", "body.a && !body.b.c", "body.a[?!b.c].d"])
+@pytest.mark.parametrize("field", ["label", "when"])
+def test_a_negation_that_is_always_null_is_refused(expression: str, field: str) -> None:
+    """JMESPath reads ``!a.b`` as ``(!a).b``: no row would have a label, and no event be taken."""
+    with pytest.raises(InvalidInputError, match=r"is always null: .* write !\(a\.b\) for !a\.b"):
+        Selector(expression, field)
+
+
+def test_a_list_is_not_compared_with_one_value() -> None:
+    """It would be one false for all rows."""
+    selector = Selector("body[*].label == 'fraud'", "label")
+    with pytest.raises(InvalidInputError, match="compares a list with one value"):
+        selector.select(Event([{"label": "fraud"}, {"label": "x"}])._asdict())
 
 
 def test_conditions_are_the_librarys() -> None:
