@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from collections import defaultdict
 from functools import cache
@@ -18,6 +20,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -273,6 +276,32 @@ def test_the_command_line_enters_the_server_by_one_door() -> None:
         and each.imported not in doors
     ]
     assert not others, f"imports of the server:\n{listed(others)}"
+
+
+def test_the_demo_needs_what_its_extra_installs() -> None:
+    """Its modules can be imported without the packages that only other extras install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def packages(extra: str) -> set[str]:
+        found: set[str] = set()
+        for each in map(Requirement, extras[extra]):
+            own = each.name == project["name"]
+            found |= set().union(*map(packages, each.extras)) if own else {each.name}
+        return found
+
+    absent = set().union(*map(packages, extras)) - packages("demo")
+    assert {"confluent-kafka", "pyspark"} <= absent
+    names = [name.replace("-", "_") for name in absent]
+    hidden = f"import sys; sys.modules |= dict.fromkeys({names})"
+    found = f"sys.path.insert(0, {str(ROOT / 'demo')!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hidden}; {found}; import digits, fraud"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def is_from(module: str, package: str) -> bool:
