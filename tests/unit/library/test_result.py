@@ -1,4 +1,8 @@
-"""Results are equal by value, on every Python, whatever made their nan."""
+"""Results are equal by value, on every Python, whatever made their nan.
+
+Met in python/cpython#120645 and #128294, google/or-tools#4420 (Python 3.13 compares field by
+field), python-attrs/attrs#305 and wtfpython#395 (tuples compare by identity first).
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,11 @@ TEXT = "ü 東京\r\n"
     ],
 )
 def test_a_byte_order_mark_is_no_content(tmp_path: Path, data: bytes, text: str) -> None:
-    """One at the beginning; a second one is a character."""
+    """One at the beginning; a second one is a character.
+
+    Met in hukkin/tomli#304, Nayjest/lm-proxy#79, python-poetry/tomlkit#108, cpptoml#94,
+    toml-lang/toml-test#199 (two of them).
+    """
     path = tmp_path / "file"
     path.write_bytes(data)
     assert read_text(path) == text
@@ -42,7 +46,7 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path, data: bytes, text: str)
     ],
 )
 def test_other_encodings_are_named(tmp_path: Path, data: bytes, problem: str) -> None:
-    """With what to do, and not in the words of a codec."""
+    """With what to do, and not in the words of a codec (BurntSushi/toml#233: UTF-16)."""
     path = tmp_path / "file"
     path.write_bytes(data)
     with pytest.raises(ValueError, match="it is") as caught:

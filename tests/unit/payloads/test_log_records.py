@@ -34,6 +34,8 @@ def read(*records: Any, **sender: Any) -> list[Event | UnreadableEvent]:
         ({"kvlistValue": {"values": [{"key": "a", "value": None}]}}, {"a": None}),
         ({"kvlistValue": {"values": [{"key": None, "value": {"intValue": 1}}]}}, {"": 1}),
         ({"intValue": "7"}, 7),
+        ({"intValue": 83729}, 83729),  # Necmttn/ax#850: a bare number, which emptied a signal
+        ({"intValue": "-7"}, -7),  # langfuse/langfuse#14047: a text, which became nan
         ({"intValue": 7.0}, 7),
         ({"intValue": "7.0"}, 7),
         ({"intValue": "7e2"}, 700),
@@ -66,6 +68,7 @@ def test_fields_that_are_null_are_absent() -> None:
     assert list(read_log_records(b'{"resourceLogs": [null, {"scopeLogs": [null]}]}')) == []
     request = {"resource_logs": [{"scope_logs": [{"log_records": [{"event_name": "e"}]}]}]}
     assert list(read_log_records(json.dumps(request).encode())) == [Event(None, {"type": "e"})]
+    # rajudandigam/agent-inspect#128: nanoseconds as a JSON number.
     (event,) = read({"timeUnixNano": 1.5e9, "eventName": "e"})
     assert event == Event(None, {"type": "e", "time": "1970-01-01T00:00:01.500000+00:00"})
 
@@ -93,6 +96,12 @@ def test_fields_that_are_null_are_absent() -> None:
         ({"body": {"arrayValue": []}}, "arrayValue must be an object, got []"),
         ({"attributes": {}}, "attributes must be an array, got {}"),
         ({"attributes": [7]}, "attributes must be an object, got 7"),
+        # open-telemetry/opentelemetry-js#4309: nanoseconds taken as milliseconds once more
+        ({"timeUnixNano": "1700344572441000936000000"}, "timeUnixNano must be an integer, got '17"),
+        # PostHog/posthog-js#4571: an integer that 64 bits do not hold
+        ({"body": {"intValue": 10**30}}, "intValue must be an integer, got 1000"),
+        # jjatria/perl-opentelemetry#15: an integer where a text must be
+        ({"attributes": [{"key": 7, "value": None}]}, "key must be a text, got 7"),
         ({"timeUnixNano": True}, "timeUnixNano must be an integer, got True"),
         ({"timeUnixNano": -1}, "timeUnixNano must be nanoseconds since 1970, got -1"),
         ({"eventName": 7}, "eventName must be a text, got 7"),

@@ -109,6 +109,8 @@ def test_the_paths_of_presets_are_plain() -> None:
         ("body[*].label", [{"label": False}, {}, {"label": True}], [False, None, True]),
         ("body[*].[label || y][]", [{"label": False, "y": 1}, {}], [False, None]),
         ("body[?label || y].label", [{"label": False, "y": 1}, {"y": False}], [False]),
+        # jmespath.py#204: what is null keeps its place
+        ("body.grid[*].col", {"grid": [{"col": None}, {"col": "x"}]}, [None, "x"]),
         ("body.*.label", {"a": {"label": 1}, "b": {}}, [1, None]),
         ("body.label == 'fraud'", {}, None),
         ("body.label == 'fraud'", {"label": "x"}, False),
