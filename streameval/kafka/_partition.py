@@ -172,7 +172,7 @@ class Partition:
     def lag(self, high: int) -> int | None:
         """Return how many offsets below the partition's end are not consumed; None: not known yet.
 
-        Those that are no messages count only while messages before them wait: of transactions.
+        An offset without a message (a transaction's end) counts only while earlier messages wait.
         """
         if self.next_offset is None:
             return None

@@ -712,8 +712,8 @@ class GetDecisionRequest(_message.Message):
 
     @_builtins.property
     def error_costs(self) -> Global___Costs:
-        """The costs of errors of the metrics in the answer; absent means those of the condition,
-        else those that the stream declares.
+        """The costs of errors of the metrics in the answer; absent means the condition's costs,
+        else the costs that the stream declares.
         """
 
     def __init__(
@@ -829,8 +829,8 @@ class GetDecisionResponse(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
-        """All metrics at the threshold with their intervals; those of costs where costs are
-        given or declared. Where the threshold was chosen on these cases the intervals have no
+        """All metrics at the threshold with their intervals; metrics of costs only where
+        costs are given or declared. Where the threshold was chosen on these cases the intervals have no
         limits, but the reason CHOSEN_ON_SAME_CASES. Empty when no threshold meets the
         condition.
         """
@@ -1158,7 +1158,7 @@ class CompareStreamsRequest(_message.Message):
     metric: _builtins.str
     """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr. Between streams
     that declare a threshold also each metric at one that has a better side, such as
-    "recall", each stream at its own, and those of costs where both declare the same;
+    "recall", each stream at its own; metrics of costs only where both declare the same;
     FAILED_PRECONDITION where a side has none, or other costs.
     """
     prevalence: _builtins.float

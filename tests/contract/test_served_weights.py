@@ -127,7 +127,7 @@ def test_labels_carry_weights(client: Client, fresh: str) -> None:
 
 
 def test_a_decayed_window_is_the_librarys(client: Client, fresh: str) -> None:
-    """Each case weighs its weight times that of its pane's age; slices have rankings."""
+    """Each case weighs its weight times its pane's weight, by age; slices have rankings."""
     client.create_stream(fresh, segment_keys=["country"])
     columns, now = sample(3), datetime.now(UTC)
     country = np.where(np.arange(1_500) % 2 == 0, "US", "DE").tolist()

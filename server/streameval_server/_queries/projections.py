@@ -127,7 +127,7 @@ def projection_message(
     level : float
         Nominal coverage of the intervals.
     names : tuple of str
-        Those of `Place.PROJECTION.names()` that are projected.
+        The metrics to project, among `Place.PROJECTION.names()`.
     """
     message = types_pb2.Projection(assumption=Projection.assumption)
     assert resolved.span_us is not None
