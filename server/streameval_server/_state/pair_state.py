@@ -197,6 +197,10 @@ class PairState:
             self.look_us = None
             self.revision = revision
             return _PANE_COST
+        # Predictions that wait may be in no pane: only counting them tells.
+        self.counts.count_predicted()
+        if self.counts.due_us is None:
+            return 1
         panes = len(self.counts.panes)
         self.counts.advance(now_us)
         self.revision = revision

@@ -483,3 +483,14 @@ def test_a_pane_whose_ids_were_all_retracted_is_as_a_restored_one() -> None:
     parts = LazyParts.holding(dict(made.changed))
     restored = Engine.restore(Limits(), made.revision, log.now_us, parts)
     assert restored.state_hash() == engine.state_hash()
+
+
+def test_time_passes_the_same_whether_predictions_wait_or_are_counted() -> None:
+    """A prediction in no pane is no reason to move the panes (seed 963 of the simulator)."""
+    log = Log()
+    log.predict("a", [b"x"], [0.5], event_us=START_US - 2 * SETTINGS.retention_us)
+    waits, counted = applied(log.entries), applied(log.entries)
+    counted.pair_view("a", "b")
+    for engine in (waits, counted):
+        engine.pass_time(START_US + 24 * 60 * MINUTE_US, 1_000)
+    assert waits.state_hash() == counted.state_hash()
