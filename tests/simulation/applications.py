@@ -77,11 +77,11 @@ class Rows:
         if dice < 0.5:
             return None
         age_us = self._dice.choice(AGES_US)
-        if dice < 0.65:
+        if dice < 0.75:
             # Its label falls due within seconds, or fell due seconds ago; mostly within the second
             # or two by which expiry is counted, so that a tick too early is seen.
             off_us = self._dice.randrange(-20 * S, 5 * S)
-            age_us = self._dice.choice(LABEL_TTLS_S) * S + off_us**3 // (20 * S) ** 2
+            age_us = self._dice.choice(LABEL_TTLS_S) * S + off_us**5 // (20 * S) ** 4
         elif dice > 0.985:
             age_us = self._dice.choice((-10 * MINUTE, 90_000 * MINUTE))
         time_us = max(START_US - 300 * MINUTE, self._world.now_us - age_us)
@@ -309,7 +309,7 @@ _ADDS = (
     StreamingProducer._label,
     StreamingProducer._retract,
 )
-_SHARES = (4, 1, 4, 4, 1)
+_SHARES = (4, 1, 4, 4, 2)
 
 
 class UnaryProducer(Application):
@@ -458,6 +458,8 @@ class Operator(Application):
         for name in STREAMS:
             if self.world.chance(0.7):
                 self._create(name)
+        if self.world.chance(0.5):
+            self._change_pair()
 
     def operate(self) -> None:
         """Perform one operation."""

@@ -81,8 +81,9 @@ class Server(Process):
     def clock_us(self) -> int:
         """Return its time, as the runtime does; the wall clock may be set."""
         reading = self.clock.read(*self._clocks())
-        if self.is_up:
-            self.core.committer.disputed_us = reading.disputed_us
+        core = getattr(self, "core", None)  # none before the first start
+        if core is not None:  # also while it drains
+            core.committer.disputed_us = reading.disputed_us
         return reading.time_us
 
     def _clocks(self) -> tuple[int, int]:
