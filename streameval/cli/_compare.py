@@ -40,7 +40,8 @@ def compare(
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     window: Window = None,
     segment: Annotated[
-        str | None, typer.Option(help="One slice, for instance country=US. [default: all]")
+        str | None,
+        typer.Option(help="One slice: country=US; country= for those without. [default: all]"),
     ] = None,
     by: Annotated[
         str, typer.Option(metavar="KEY", help="With --paired: also each value of a segment key.")

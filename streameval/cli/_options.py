@@ -46,7 +46,10 @@ Window = Annotated[
     str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
 ]
 SegmentOption = Annotated[
-    str | None, typer.Option(help="One slice, for instance country=US. [default: the whole stream]")
+    str | None,
+    typer.Option(
+        help="One slice: country=US; country= for rows without a value. [default: the whole stream]"
+    ),
 ]
 By = Annotated[
     str | None,
@@ -202,6 +205,10 @@ def parse_time(text: str, option: str) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
 
 
+SHOWN_VALUES = {"": "(no value)", "__other__": "(other values)"}
+"""How an empty value, and `OTHER_VALUE`, whose module imports numpy, are shown."""
+
+
 def parse_segment(text: str | None) -> tuple[str, str] | None:
     """Read ``key=value``."""
     if text is None:
@@ -209,6 +216,9 @@ def parse_segment(text: str | None) -> tuple[str, str] | None:
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise StreamEvalError(f"--segment {text!r}: use key=value, for instance country=US")
+    for meant, shown in SHOWN_VALUES.items():
+        if value == shown:
+            raise StreamEvalError(f"--segment {text!r}: these rows are --segment {key}={meant}")
     return key, value
 
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval._breakdown.tables import shown_interval, text_table
-from streameval._common.names import OTHER_VALUE
 from streameval._common.spans import parse_span
 from streameval._metric_registry import title_of
 from streameval._snapshot import plain
 from streameval.cli._connection import connect
 from streameval.cli._errors import one_line
+from streameval.cli._options import SHOWN_VALUES
 from streameval.cli._output import out, print_json, say
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _share(each: RankedSegment, cases: int) -> float:
 
 
 def _name(value: str) -> str:
-    return {"": "(no value)", OTHER_VALUE: "(other values)"}.get(value) or one_line(value)
+    return SHOWN_VALUES.get(value) or one_line(value)
 
 
 def _since(fall: StreamFall) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import HEADLINE, reason_of, title_of
+from streameval.cli._options import SHOWN_VALUES
 from streameval.cli._report import charts, figures, words
 from streameval.cli._report.markup import Markup, joined, table, tag
 from streameval.display import PrecisionRecallDisplay, RocCurveDisplay
@@ -164,7 +165,7 @@ def segments(found: Answers) -> Markup | None:
 
 def _segment(each: RankedSegment, fall: StreamFall | None) -> list[object]:
     key, value = each.segment
-    shown = {"": "(no value)", "__other__": "(other values)"}.get(value, value)
+    shown = SHOWN_VALUES.get(value, value)
     has_limits = not math.isnan(each.lower)
     reason = reason_of(each.num_positive_ref, each.num_negative_ref)
     return [

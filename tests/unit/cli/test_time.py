@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
+from streameval._common.names import OTHER_VALUE
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
@@ -114,6 +115,8 @@ def test_push_needs_files_that_fit(
         (["--window", "1x"], "--window '1x': use a span such as 90s, 15m, 1h or 7d"),
         (["--window", "0h"], "--window '0h': use a span"),
         (["--segment", "US"], "--segment 'US': use key=value, for instance country=US"),
+        (["--segment", "k=(no value)"], "'k=(no value)': these rows are --segment k="),
+        (["--segment", "k=(other values)"], f"these rows are --segment k={OTHER_VALUE}"),
     ],
 )
 def test_windows_and_segments_are_read(arguments: list[str], message: str) -> None:
