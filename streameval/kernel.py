@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from streameval._counts.cluster_keys import (
         DEFAULT_CLUSTER_GROUPS,
         check_cluster_groups,
-        cluster_checksums,
         groups_of,
     )
     from streameval._counts.codec import decode_evaluator
@@ -110,7 +109,6 @@ __all__ = [
     "check_scores",
     "check_weights_allowed",
     "closed_state",
-    "cluster_checksums",
     "decayed_window",
     "decode_evaluator",
     "distinct_values",
@@ -147,7 +145,6 @@ _EXPORTS = {
     "streameval._counts.cluster_keys": [
         "DEFAULT_CLUSTER_GROUPS",
         "check_cluster_groups",
-        "cluster_checksums",
         "groups_of",
     ],
     "streameval._counts.codec": ["decode_evaluator"],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._counts.cluster_keys import cluster_checksums
 from streameval._counts.columns import check_length
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ _UINT32LE = np.dtype("<u4")
 def encode_clusters(clusters: ClusterChecksums | None) -> bytes:
     """Return checksums of clusters as a bytes column. O(rows)."""
     return b"" if clusters is None else clusters.astype(_UINT32LE, copy=False).tobytes()
+
+
+def cluster_column(keys: Any) -> bytes:
+    """Return cluster keys as a bytes column, or refuse them. O(n), and 1 us a distinct key."""
+    return encode_clusters(cluster_checksums(keys))
 
 
 def decode_clusters(

@@ -13,7 +13,7 @@ from streameval._common.values import quoted
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 BatchCodes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Segments = tuple["SegmentCodes", ...]
@@ -45,24 +45,37 @@ class SegmentCodes:
     values: tuple[str, ...]
     codes: BatchCodes
 
+    @classmethod
+    def of(cls, key: str, values: Iterable[str]) -> SegmentCodes:
+        """Return the column of a key, given each row's value. O(rows).
+
+        Examples
+        --------
+        >>> column = SegmentCodes.of("country", ["US", "", "US"])
+        >>> column.values, column.codes.tolist()
+        (('US', ''), [0, 1, 0])
+        """
+        places: dict[str, int] = {}
+        codes = [places.setdefault(value, len(places)) for value in values]
+        return cls(key, tuple(places), np.array(codes, dtype=np.uint32))
+
+    def to_message(self) -> ingest_pb2.SegmentColumn:
+        """Return it as a message. O(rows)."""
+        message = ingest_pb2.SegmentColumn(key=self.key, values=self.values)
+        if len(self.values) == 1:
+            message.codes.append(0)  # for all rows
+        elif len(self.values) <= _MAX_UINT16_VALUES:
+            message.codes_u16le = self.codes.astype(_UINT16LE).tobytes()
+        else:
+            message.codes.extend(self.codes.tolist())
+        return message
+
 
 def segment_bytes(column: SegmentCodes) -> int:
     """Return an upper bound of a segment column's encoded size. O(values)."""
     code_bytes = 2 if len(column.values) <= _MAX_UINT16_VALUES else 3
     text = sum(4 * len(value) + _MAX_VALUE_OVERHEAD_BYTES for value in column.values)
     return _MAX_COLUMN_OVERHEAD_BYTES + text + code_bytes * column.codes.size
-
-
-def encode_segment(column: SegmentCodes) -> ingest_pb2.SegmentColumn:
-    """Return a segment column as a message. O(rows)."""
-    message = ingest_pb2.SegmentColumn(key=column.key, values=column.values)
-    if len(column.values) == 1:
-        message.codes.append(0)  # for all rows
-    elif len(column.values) <= _MAX_UINT16_VALUES:
-        message.codes_u16le = column.codes.astype(_UINT16LE).tobytes()
-    else:
-        message.codes.extend(column.codes.tolist())
-    return message
 
 
 def decode_segments(

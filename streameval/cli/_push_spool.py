@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from streameval._row_codec.rows import row_count
+from streameval._row_codec.reader import RowReader
 from streameval.cli._connection import transport
 from streameval.cli._output import err, say
 from streameval.client import FencedError
@@ -71,14 +71,15 @@ def _push_producer(
         try:
             durable = upload.begin()
         except FencedError as error:
+            sent_rows = sum(RowReader(batch).size for batch in batches)
             refused.append(
-                f"{sum(map(row_count, batches)):,} rows that were sent without an answer: {error}; "
+                f"{sent_rows:,} rows that were sent without an answer: {error}; "
                 "whether they count cannot be known any more"
             )
             return
         for batch in batches:
             is_known = batch.sequence <= durable
-            rows["known" if is_known else "pushed"] += row_count(batch)
+            rows["known" if is_known else "pushed"] += RowReader(batch).size
             if not is_known:
                 upload.put(batch)
         upload.finish()
@@ -87,6 +88,6 @@ def _push_producer(
             found = sent.get(refusal.sequence)
             if found is not None:
                 refused.append(
-                    f"{row_count(found):,} rows of {found.stream}: {refusal.message}; declare or "
-                    "correct what it names, and send these rows again by a client"
+                    f"{RowReader(found).size:,} rows of {found.stream}: {refusal.message}; "
+                    "declare or correct what it names, and send these rows again by a client"
                 )

@@ -6,11 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from streameval._counts.cluster_keys import cluster_checksums
-from streameval._row_codec.clusters import encode_clusters
-from streameval._row_codec.segments import SegmentCodes, encode_segment
+from streameval._row_codec.clusters import cluster_column
+from streameval._row_codec.segments import SegmentCodes
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -143,10 +140,12 @@ class RowBatch:
             ids=self.ids,
             scores=self.values,
             event_times_us=self.times,
-            segments=[_segment(key, values) for key, values in self.segments.items()],
+            segments=[
+                SegmentCodes.of(key, values).to_message() for key, values in self.segments.items()
+            ],
         )
         if self.clusters:
-            predictions.clusters_u32le = encode_clusters(cluster_checksums(self.clusters))
+            predictions.clusters_u32le = cluster_column(self.clusters)
         return ingest_pb2.Batch(
             sequence=sequence,
             stream=self.stream,
@@ -193,9 +192,3 @@ class RowBatch:
         if "future" in message:
             return {place for place, time in enumerate(self.times) if time >= limit}
         return {place for place, time in enumerate(self.times) if time <= limit}
-
-
-def _segment(key: str, values: list[str]) -> ingest_pb2.SegmentColumn:
-    places: dict[str, int] = {}
-    codes = [places.setdefault(value, len(places)) for value in values]
-    return encode_segment(SegmentCodes(key, tuple(places), np.array(codes, dtype=np.uint32)))

@@ -1,6 +1,6 @@
 """Batches: decoded, and checked so that every accepted batch can be applied.
 
-`streameval._row_codec` checks the columns themselves; this module adds the server's
+`streameval.wire` checks the columns themselves; this module adds the server's
 limits and the settings of the stream. Settings may change while a batch waits for its
 commit; the committer then decodes it again (`transaction`). Cost: about 15 us for
 1,000 cases.
@@ -28,17 +28,7 @@ from streameval.checks import (
 )
 from streameval.kernel import check_scores, check_weights_allowed
 from streameval.v1 import ingest_pb2
-from streameval.wire import (
-    decode_cases,
-    decode_clusters,
-    decode_labels,
-    decode_misses,
-    decode_predictions,
-    decode_segments,
-    decode_times,
-    decode_units,
-    row_count,
-)
+from streameval.wire import RowReader
 from streameval_server._log.rows import STREAMED
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.errors import (
@@ -118,17 +108,18 @@ def decode(
     problem = stream_name_problem(batch.stream, limits.max_stream_name)
     if problem is not None:
         refuse(Code.INVALID_ARGUMENT, problem, "stream")
-    size = row_count(batch)
-    if size > limits.max_batch_rows:
+    reader = RowReader(batch)
+    if reader.size > limits.max_batch_rows:
         refuse(
             Code.RESOURCE_EXHAUSTED,
-            f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
+            f"batch must have at most {limits.max_batch_rows} rows, got {reader.size}: "
+            "send smaller ones",
         )
     # Before the columns are read, so that a small batch cannot take much memory.
     _check_segment_counts(batch, nbytes, limits, settings)
-    rows = _rows(batch)
+    rows = _rows(reader, batch.source_time_us or None)
     if rows is None:
-        _check_uncounted(batch)
+        _check_uncounted(reader)
     else:
         _check_declared(batch, settings)
         _check(rows, (now_us, now_us if disputed_us is None else disputed_us), limits, settings)
@@ -189,7 +180,8 @@ def stored(format_: int, payload: bytes) -> Rows | None:
         When the payload is not such a batch.
     """
     try:
-        return _rows(batch_of(format_, payload))
+        batch = batch_of(format_, payload)
+        return _rows(RowReader(batch), batch.source_time_us or None)
     except (DecodeError, RefusedError) as error:
         raise CorruptLogError(f"not a batch that this version accepts: {error}") from error
 
@@ -230,89 +222,77 @@ def _check_segment_counts(
             )
 
 
-def _rows(batch: ingest_pb2.Batch) -> Rows | None:
+def _rows(reader: RowReader, source_us: int | None) -> Rows | None:
     """Return the rows, with the library's complaints as refusals; None when nothing counts."""
-    kind = batch.WhichOneof("rows")
     try:
-        if kind == "cases":
-            return _case_rows(batch.cases)
-        if kind == "predictions":
-            return _prediction_rows(batch.predictions, batch.source_time_us or None)
-        if kind == "labels":
-            return _label_rows(batch.labels, batch.source_time_us or None)
-        if kind == "retractions":
-            ids = list(map(str.encode, batch.retractions.ids))
-            return RetractionRows(ids, len(ids)) if ids else None
-        if kind == "misses":
-            return _miss_rows(batch.misses)
+        if reader.kind == "cases":
+            return _case_rows(reader)
+        if reader.kind == "predictions":
+            return _prediction_rows(reader, source_us)
+        if reader.kind == "labels":
+            return _label_rows(reader, source_us)
+        if reader.kind == "retractions":
+            return RetractionRows(reader.ids(), reader.size) if reader.size else None
+        if reader.kind == "misses":
+            return _miss_rows(reader)
     except InvalidInputError as error:
-        assert kind is not None
-        raise RefusedError(refused_input(error, kind)) from None
+        assert reader.kind is not None
+        raise RefusedError(refused_input(error, reader.kind)) from None
     return None
 
 
-def _case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
-    columns = decode_cases(cases)
+def _case_rows(reader: RowReader) -> CaseRows | None:
+    columns = reader.cases()
     if columns is None:
         return None
-    labels, scores, counts, total, event_us, segments = columns
-    size = scores.size
-    units = decode_units(cases, size, counts, like="scores")
-    clusters = decode_clusters(cases, size, like="scores")
-    return CaseRows(labels, scores, counts, size, total, event_us, segments, units, clusters)
+    labels, scores, counts, total = columns
+    event_us, segments = reader.times(), reader.segments()
+    units, clusters = reader.units(counts), reader.clusters()
+    return CaseRows(labels, scores, counts, reader.size, total, event_us, segments, units, clusters)
 
 
-def _prediction_rows(
-    predictions: ingest_pb2.Predictions, source_us: int | None
-) -> PredictionRows | None:
-    columns = decode_predictions(predictions)
-    if columns is None:
+def _prediction_rows(reader: RowReader, source_us: int | None) -> PredictionRows | None:
+    scores, size = reader.scores(), reader.size
+    if not size:
         return None
-    ids, scores, event_us, segments = columns
-    size = len(ids)
-    clusters = decode_clusters(predictions, size, like="ids")
-    return PredictionRows(ids, scores, size, size, event_us, segments, clusters, source_us)
+    event_us, segments, clusters = reader.times(), reader.segments(), reader.clusters()
+    return PredictionRows(reader.ids(), scores, size, size, event_us, segments, clusters, source_us)
 
 
-def _label_rows(labels: ingest_pb2.Labels, source_us: int | None) -> LabelRows | None:
-    columns = decode_labels(labels)
-    if columns is None:
+def _label_rows(reader: RowReader, source_us: int | None) -> LabelRows | None:
+    positives, scores, size = reader.labels(), reader.label_scores(), reader.size
+    if not size:
         return None
-    ids, positives, event_us, scores = columns
-    size = len(ids)
-    units = decode_units(labels, size, None, like="ids")
-    at_us = decode_times(labels.label_times_us, size, like="ids", name="label_times_us")
+    event_us, units, at_us = reader.times(), reader.units(), reader.times("label_times_us")
+    ids = reader.ids()
     return LabelRows(ids, positives, size, size, event_us, scores, units, at_us, source_us)
 
 
-def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
-    columns = decode_misses(misses)
+def _miss_rows(reader: RowReader) -> MissRows | None:
+    columns = reader.misses()
     if columns is None:
         return None
     positives, negatives, event_us, segments = columns
     return MissRows(positives, negatives, 1, positives + negatives, event_us, segments)
 
 
-def _check_uncounted(batch: ingest_pb2.Batch) -> None:
+def _check_uncounted(reader: RowReader) -> None:
     """Refuse a batch that counts nothing and whose columns do not fit together.
 
     Logged batches are not checked: older versions accepted such batches.
     """
-    kind = batch.WhichOneof("rows")
+    kind = reader.kind
     if kind not in ("cases", "predictions", "labels"):
         return
-    rows = getattr(batch, kind)
-    size, like = row_count(batch), "scores" if kind == "cases" else "ids"
     try:
-        decode_times(rows.event_times_us, size, like=like)
+        reader.times()
         if kind == "labels":
-            decode_times(rows.label_times_us, size, like=like, name="label_times_us")
+            reader.times("label_times_us")
         else:
-            if rows.segments:
-                decode_segments(rows.segments, size, like=like)
-            decode_clusters(rows, size, like=like)
+            reader.segments()
+            reader.clusters()
         if kind != "predictions":
-            decode_units(rows, size, None, like=like)
+            reader.units()
     except InvalidInputError as error:
         raise RefusedError(refused_input(error, kind)) from None
 

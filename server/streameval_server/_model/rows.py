@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval.kernel import State
-    from streameval.wire import Segments
+    from streameval.wire import SegmentCodes
     from streameval_server._model.arrays import ClusterChecksums, EventTimes, IntArray
 
 
@@ -56,7 +56,7 @@ class CaseRows:
     size: int
     total: int
     event_us: EventTimes = None
-    segments: Segments = ()
+    segments: tuple[SegmentCodes, ...] = ()
     units: npt.NDArray[np.int64] | None = None
     clusters: ClusterChecksums | None = None
 
@@ -84,7 +84,7 @@ class PredictionRows:
     size: int
     total: int
     event_us: EventTimes = None
-    segments: Segments = ()
+    segments: tuple[SegmentCodes, ...] = ()
     clusters: ClusterChecksums | None = None
     source_us: int | None = None
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from streameval.kernel import cluster_checksums
 from streameval.v1 import ingest_pb2
-from streameval.wire import SegmentCodes, encode_clusters, encode_segment
+from streameval.wire import SegmentCodes, cluster_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +46,7 @@ def batch_of_rows(
     predictions = ingest_pb2.Predictions(ids=ids, scores=scores, segments=_columns(segments))
     # Where some have none the server refuses the batch, and its halves with them.
     if None not in clusters:
-        predictions.clusters_u32le = encode_clusters(cluster_checksums(list(clusters)))
+        predictions.clusters_u32le = cluster_column(list(clusters))
     if times.count(None) < len(times):
         predictions.event_times_us.extend(now_us if time is None else time for time in times)
     return ingest_pb2.Batch(stream=stream, predictions=predictions)
@@ -57,10 +54,6 @@ def batch_of_rows(
 
 def _columns(segments: Sequence[Mapping[str, str]]) -> list[ingest_pb2.SegmentColumn]:
     keys = dict.fromkeys(key for each in segments if each for key in each)
-    columns = []
-    for key in keys:
-        places: dict[str, int] = {}
-        codes = [places.setdefault(each.get(key, ""), len(places)) for each in segments]
-        column = SegmentCodes(key, tuple(places), np.array(codes, dtype=np.uint32))
-        columns.append(encode_segment(column))
-    return columns
+    return [
+        SegmentCodes.of(key, [each.get(key, "") for each in segments]).to_message() for key in keys
+    ]

@@ -20,8 +20,8 @@ from streameval_server._model.crossed_keys import crossed_column, parents_of, wi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.wire import BatchCodes, SegmentCodes
-    from streameval_server._model.arrays import CodeArray, IntArray
+    from streameval.wire import SegmentCodes
+    from streameval_server._model.arrays import CodeArray, IntArray, WideCodes
 
 NONE = 0
 """The code of no value."""
@@ -54,7 +54,7 @@ def code_of(number: int) -> int:
     return number & 0xFFFF
 
 
-CodeColumn: TypeAlias = "tuple[CodeArray, BatchCodes]"
+CodeColumn: TypeAlias = "tuple[CodeArray, CodeArray | WideCodes]"
 """The stream's code of each value of a batch, and the index of each row's value."""
 
 

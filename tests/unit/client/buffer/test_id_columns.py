@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator, InvalidInputError
-from streameval._row_codec.rows import decode_cases
-from streameval._row_codec.segments import SegmentCodes, encode_segment, segment_bytes
+from streameval._row_codec.segments import segment_bytes
 from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
 from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
 from streameval.client._buffer.id_columns import (
@@ -27,6 +26,7 @@ from streameval.client._buffer.segments import join_segments
 from streameval.client._delivery.merge_upload import PIECE_BYTES, MergeState, Upload
 from streameval.client._errors import error_for
 from streameval.v1 import ingest_pb2
+from streameval.wire import RowReader, SegmentCodes
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
@@ -138,14 +138,12 @@ def test_codes_travel_as_the_server_reads_them(values: int) -> None:
     """One code for a single value, a bytes column up to 65,536 values, a repeated field beyond."""
     codes = np.arange(2 * values, dtype=np.uint32) % values
     column = SegmentCodes("country", tuple(map(str, range(values))), codes)
-    message = encode_segment(column)
+    message = column.to_message()
     assert message.ByteSize() <= segment_bytes(column)
     cases = ingest_pb2.Cases(
         scores=[0.5] * codes.size, positives=[True] * codes.size, segments=[message]
     )
-    decoded = decode_cases(cases)
-    assert decoded is not None
-    (segment,) = decoded[-1]
+    (segment,) = RowReader(ingest_pb2.Batch(cases=cases)).segments()
     assert segment.codes.tolist() == codes.tolist()
     assert segment.values == column.values
 
