@@ -46,12 +46,13 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._runtime.query_threads import QueryThreads
-from streameval_server._state import counts, pair_panes
-from streameval_server._state.collected_rows import TimedCases
-from streameval_server._state.counts import StreamCounts
-from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.delays import Delays
+from streameval_server._state.counting import counts
+from streameval_server._state.counting.collected_rows import TimedCases
+from streameval_server._state.counting.counts import StreamCounts
+from streameval_server._state.counting.coverage import PaneCoverage
+from streameval_server._state.counting.delays import Delays
 from streameval_server._state.memory import StreamUsage
+from streameval_server._state.pairs import pair_panes
 from streameval_server._state.views import StreamView
 
 Patch = Callable[[ExitStack], object]

@@ -37,8 +37,8 @@ from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._service.allocator import trim_heap
+from streameval_server._state.counting.pane_store import PaneStore
 from streameval_server._state.memory import StreamUsage
-from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import WHOLE
 
 if TYPE_CHECKING:

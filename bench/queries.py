@@ -30,8 +30,8 @@ from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.selection import Last, Selection
-from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
-from streameval_server._state.delays import Delays
+from streameval_server._state.counting.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.counting.delays import Delays
 from streameval_server._state.views import FrozenStream, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000

@@ -31,7 +31,7 @@ from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.mark import MarkChange
-from streameval_server._state.pair_file import PairFile, PairImport
+from streameval_server._state.pairs.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile
 
 START_US = 1_800_000_000_000_000

@@ -17,7 +17,7 @@ from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.limits import Limits
 from streameval_server._queries.pair_answer import pair_comparison
 from streameval_server._queries.pair_request import parse_comparison
-from streameval_server._state.pair_file import PairFile, PairImport
+from streameval_server._state.pairs.pair_file import PairFile, PairImport
 
 NOW = 1_795_000_000_000_000
 HOUR = 3_600_000_000

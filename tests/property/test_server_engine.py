@@ -33,8 +33,8 @@ from streameval_server._model.stream_settings import (
     settings_of,
     update_of,
 )
-from streameval_server._state import counts
-from streameval_server._state.join_table import join_settings
+from streameval_server._state.counting import counts
+from streameval_server._state.ids.join_table import join_settings
 from streameval_server._state.views import SliceView
 
 from .test_joiner import Oracle

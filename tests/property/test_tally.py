@@ -21,7 +21,7 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.rows import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
-from streameval_server._state.counts import StreamCounts
+from streameval_server._state.counting.counts import StreamCounts
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.query_engine import QueryEngine
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.counting.coverage import PaneCoverage
 from streameval_server._state.views import PaneView
 
 SECOND = 1_000_000

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval._counts.state import State
     from streameval._evaluator import Evaluator
     from streameval_server._core.engine import Engine
-    from streameval_server._state.coverage import PaneCoverage
+    from streameval_server._state.counting.coverage import PaneCoverage
     from streameval_server._state.views import StreamView
 
     from .oracle import Oracle, StreamOracle

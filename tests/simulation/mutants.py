@@ -30,12 +30,13 @@ from streameval_server._core.producer_marks import Marks
 from streameval_server._core.storage_work import Compaction, StorageWork
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.checkpoint import CheckpointWriter
-from streameval_server._state import join_table, stream_parts
-from streameval_server._state.join_table import TrackedTable
-from streameval_server._state.label_delays import StreamDelays
-from streameval_server._state.pair_joiner import PairJoiner
-from streameval_server._state.pair_table import PairIds
-from streameval_server._state.pane_store import PaneStore
+from streameval_server._state import stream_parts
+from streameval_server._state.counting.pane_store import PaneStore
+from streameval_server._state.delays.label_delays import StreamDelays
+from streameval_server._state.ids import join_table
+from streameval_server._state.ids.join_table import TrackedTable
+from streameval_server._state.pairs.pair_joiner import PairJoiner
+from streameval_server._state.pairs.pair_table import PairIds
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 

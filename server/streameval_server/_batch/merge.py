@@ -36,7 +36,7 @@ from streameval_server._model.errors import (
 from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.rows import MergedState, MergeRows
 from streameval_server._model.stream_settings import DEFAULTS, check, first_settings
-from streameval_server._state.empty_counts import empty_counts
+from streameval_server._state.counting.empty_counts import empty_counts
 
 if TYPE_CHECKING:
     from streameval.kernel import State

@@ -11,7 +11,7 @@ from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_new_stream_name
 from streameval_server._model.pair_settings import check_names
-from streameval_server._state.pair_file import PairFile, PairImport
+from streameval_server._state.pairs.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import MergeRows, weighed_after
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
-from streameval_server._state.pair_file import PairImport
+from streameval_server._state.pairs.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:

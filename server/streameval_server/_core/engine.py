@@ -33,8 +33,9 @@ from streameval_server._model.rows import is_by_id
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._model.threads import do_nothing
-from streameval_server._state import pair_parts, stream_parts
-from streameval_server._state.pair_file import pair_to_bytes
+from streameval_server._state import stream_parts
+from streameval_server._state.pairs import pair_parts
+from streameval_server._state.pairs.pair_file import pair_to_bytes
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_state import NEVER, StreamState
 
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
     from streameval.kernel import LazyCounts, StoredCounts
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.frozen_delays import PaneRows
-    from streameval_server._state.pair_parts import PairPart
-    from streameval_server._state.pair_state import PairState
-    from streameval_server._state.pair_view import PairView
-    from streameval_server._state.pane_content import PartsEncoder
+    from streameval_server._state.counting.pane_content import PartsEncoder
+    from streameval_server._state.delays.frozen_delays import PaneRows
+    from streameval_server._state.pairs.pair_parts import PairPart
+    from streameval_server._state.pairs.pair_state import PairState
+    from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
     Encoder = PartsEncoder | PaneRows | stream_parts.MadePart | PairPart

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from sortedcontainers import SortedDict
 
 from streameval_server._model.pair_settings import PairCreation, PairDeletion, PairInfo, pair_key
-from streameval_server._state.pair_file import PairImport
-from streameval_server._state.pair_state import PairState
+from streameval_server._state.pairs.pair_file import PairImport
+from streameval_server._state.pairs.pair_state import PairState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.stream_state import StreamState
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairCreation, PairDeletion
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
-    from streameval_server._state.pair_file import PairImport
+    from streameval_server._state.pairs.pair_file import PairImport
     from streameval_server._state.stream_file import StreamFile
 
     PairChange = PairCreation | PairImport | PairDeletion

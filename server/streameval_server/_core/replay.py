@@ -24,7 +24,7 @@ from streameval_server._model.errors import CorruptLogError, Refused, RequestErr
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.stream_settings import settings_of, update_of
-from streameval_server._state.pair_file import PairImport
+from streameval_server._state.pairs.pair_file import PairImport
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from streameval_server._model.stream_settings import (
     check,
     first_settings,
 )
-from streameval_server._state.pair_file import PairImport, no_stream_of_import
+from streameval_server._state.pairs.pair_file import PairImport, no_stream_of_import
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:

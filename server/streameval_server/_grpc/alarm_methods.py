@@ -19,7 +19,7 @@ from streameval_server._model.stream_settings import refuse_alarms, update_of
 from streameval_server._queries.alarms import alarm_message, status_message
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
-from streameval_server._state.alarm_reference import freeze_reference
+from streameval_server._state.alarms.alarm_reference import freeze_reference
 
 if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamInfo

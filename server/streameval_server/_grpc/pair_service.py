@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._queries.pair_request import PairQuestion
     from streameval_server._runtime.runtime import Runtime
-    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pairs.pair_view import PairView
 
 _FULL_NAME = pair_pb2.DESCRIPTOR.services_by_name["PairService"].full_name
 _PAGE_PAIRS = 1_000

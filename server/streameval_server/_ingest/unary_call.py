@@ -24,7 +24,7 @@ from streameval_server._model.stream_settings import (
     update_of,
 )
 from streameval_server._model.threads import do_nothing
-from streameval_server._state.pair_file import PairImport
+from streameval_server._state.pairs.pair_file import PairImport
 
 if TYPE_CHECKING:
     from collections.abc import Callable

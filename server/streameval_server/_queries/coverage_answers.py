@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.v1 import types_pb2
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.counting.coverage import PaneCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -12,7 +12,7 @@ from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import interval_message
 from streameval_server._queries.pair_window import check_pair_key, resolve_pair
 from streameval_server._queries.selection import Last, LastCases, iso
-from streameval_server._state.pair_state import compare_counts
+from streameval_server._state.pairs.pair_state import compare_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streameval.statistics import PairCounts
     from streameval_server._queries.pair_request import PairQuestion
     from streameval_server._queries.pair_window import PairWindow
-    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pairs.pair_view import PairView
 
 MAX_SEGMENTS = 100
 MAX_STEPS = 500

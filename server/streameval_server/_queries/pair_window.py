@@ -14,14 +14,14 @@ from streameval.kernel import Grid, tiers_of
 from streameval.statistics import PairCounts
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Between, Last, LastCases
-from streameval_server._state.pair_panes import NONE_SEEN, added
+from streameval_server._state.pairs.pair_panes import NONE_SEEN, added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval_server._queries.selection import Selection
-    from streameval_server._state.pair_panes import PairPane, PairPanes, Seen
-    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pairs.pair_panes import PairPane, PairPanes, Seen
+    from streameval_server._state.pairs.pair_view import PairView
 
 _NO_SLICE = -1
 """Stands for a value without ids."""

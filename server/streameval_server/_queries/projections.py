@@ -23,7 +23,7 @@ from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import interval_message
 from streameval_server._queries.selection import AllTime, HalfLife, Selection
-from streameval_server._state.join_table import join_settings
+from streameval_server._state.ids.join_table import join_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

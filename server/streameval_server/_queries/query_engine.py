@@ -39,7 +39,7 @@ from streameval_server._queries.projections import (
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
-from streameval_server._state.coverage import EMPTY_COVERAGE
+from streameval_server._state.counting.coverage import EMPTY_COVERAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

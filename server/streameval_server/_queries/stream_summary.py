@@ -23,7 +23,7 @@ from streameval_server._queries.stream_change import (
     compared_times,
     valid_until_us,
 )
-from streameval_server._state.coverage import EMPTY_COVERAGE
+from streameval_server._state.counting.coverage import EMPTY_COVERAGE
 
 if TYPE_CHECKING:
     from streameval_server._queries.query_engine import QueryEngine

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.threads import StateLock
-    from streameval_server._state.pair_view import PairView
+    from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from streameval_server._model.rows import (
     PredictionRows,
     memory_of,
 )
-from streameval_server._state.coverage import COVERAGE_BYTES
+from streameval_server._state.counting.coverage import COVERAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

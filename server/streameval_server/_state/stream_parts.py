@@ -25,11 +25,15 @@ from streameval.kernel import verify
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.join_segment import encode_segment
-from streameval_server._state.join_table import Joins
-from streameval_server._state.pane_content import PartsEncoder, frozen_parts, parts_from_bytes
+from streameval_server._state.alarms.stream_alarms import StreamAlarms
+from streameval_server._state.counting.pane_content import (
+    PartsEncoder,
+    frozen_parts,
+    parts_from_bytes,
+)
+from streameval_server._state.ids.join_segment import encode_segment
+from streameval_server._state.ids.join_table import Joins
 from streameval_server._state.segments import WHOLE, key_of
-from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.stream_state import StreamState
 
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
 
     from streameval.kernel import StoredCounts
     from streameval_server._model.limits import Limits
-    from streameval_server._state.frozen_delays import PaneRows
-    from streameval_server._state.pane_content import PaneContent
+    from streameval_server._state.counting.pane_content import PaneContent
+    from streameval_server._state.delays.frozen_delays import PaneRows
 
 _LENGTHS = struct.Struct("<III")
 

@@ -24,12 +24,12 @@ from streameval_server._model.rows import (
     event_column,
     weighed_after,
 )
-from streameval_server._state.collected_rows import TimedCases
-from streameval_server._state.counts import StreamCounts
-from streameval_server._state.join_table import Joins
+from streameval_server._state.alarms.stream_alarms import StreamAlarms
+from streameval_server._state.counting.collected_rows import TimedCases
+from streameval_server._state.counting.counts import StreamCounts
+from streameval_server._state.ids.join_table import Joins
 from streameval_server._state.memory import StreamUsage
 from streameval_server._state.segments import Segments, segment_codes
-from streameval_server._state.stream_alarms import StreamAlarms
 from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.views import StreamView, WaitingPredictions
 

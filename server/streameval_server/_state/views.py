@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from streameval.kernel import LazyCounts, State, evaluator_of
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.counting.coverage import PaneCoverage
 from streameval_server._state.segments import WHOLE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval_server._model.arrays import CodeArray, FloatArray, IntArray
     from streameval_server._model.mark import Mark
     from streameval_server._model.stream_info import StreamInfo
-    from streameval_server._state.frozen_delays import FrozenDelays
+    from streameval_server._state.delays.frozen_delays import FrozenDelays
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,8 +18,8 @@ from streameval_server._queries.coverage_answers import (
     coverage_of,
 )
 from streameval_server._queries.query_engine import QueryEngine
-from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.delays import Delays
+from streameval_server._state.counting.coverage import PaneCoverage
+from streameval_server._state.counting.delays import Delays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

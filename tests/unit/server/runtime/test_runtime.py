@@ -36,7 +36,7 @@ from streameval_server._model.threads import Doorbell
 from streameval_server._queries.stream_summaries import StreamSummaries
 from streameval_server._runtime import runtime
 from streameval_server._runtime.runtime import Runtime
-from streameval_server._state import counts
+from streameval_server._state.counting import counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -19,10 +19,10 @@ from streameval._joining.expiry_index import _Bucket
 from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
-from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.join_segment import FRAME, decode_segment
-from streameval_server._state.join_table import Joins, TrackedTable
+from streameval_server._state.counting.coverage import PaneCoverage
+from streameval_server._state.counting.delays import Delays, delays_by_group
+from streameval_server._state.ids.join_segment import FRAME, decode_segment
+from streameval_server._state.ids.join_table import Joins, TrackedTable
 from streameval_server._state.segments import ABSENT, Segments, segment_codes
 
 NOW = 1_800_000_000_000_000

@@ -14,7 +14,7 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
 from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
-from streameval_server._state.empty_counts import empty_counts
+from streameval_server._state.counting.empty_counts import empty_counts
 
 CASES = 120
 CELLS = (64, 1_000, 1 << 18)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from streameval_server._model.pair_settings import PairSettings
-from streameval_server._state.join_table import TrackedTable
-from streameval_server._state.pair_links import SlotLinks
-from streameval_server._state.pair_table import BY_A, PairIds, PairTable
+from streameval_server._state.ids.join_table import TrackedTable
+from streameval_server._state.pairs.pair_links import SlotLinks
+from streameval_server._state.pairs.pair_table import BY_A, PairIds, PairTable
 
 
 def ids_of(numbers: np.ndarray) -> list[bytes]:

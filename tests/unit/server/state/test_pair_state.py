@@ -25,8 +25,8 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.pair_settings import PairCreation, PairDeletion
 from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
-from streameval_server._state import pair_panes
-from streameval_server._state.pair_state import compare_counts
+from streameval_server._state.pairs import pair_panes
+from streameval_server._state.pairs.pair_state import compare_counts
 
 START_US = 1_700_000_000_000_000
 MINUTE_US = 60_000_000

@@ -15,7 +15,7 @@ from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
-from streameval_server._state.pair_parts import pair_content
+from streameval_server._state.pairs.pair_parts import pair_content
 from streameval_server._state.stream_parts import STREAM_PART, content_parts
 
 SECOND = 1_000_000

@@ -12,8 +12,8 @@ from streameval._metric_registry import Place
 from streameval._uncertainty.pair_codec import decode_pair, encode_pair
 from streameval._uncertainty.pair_counts import PairCounts, PairShape
 from streameval._uncertainty.pair_rows import PairRows
-from streameval_server._state import pair_joiner
-from streameval_server._state.pair_state import compare_counts
+from streameval_server._state.pairs import pair_joiner
+from streameval_server._state.pairs.pair_state import compare_counts
 
 from .test_pair_state import UNIT, Log, Recount, acted, applied, cases_of, expected_cases
 

@@ -27,11 +27,11 @@ from streameval_server._model.rows import (
     RetractionRows,
     event_column,
 )
-from streameval_server._state.pair_joiner import PairJoiner, Predictions
-from streameval_server._state.pair_links import SlotLinks
-from streameval_server._state.pair_panes import PairPanes
-from streameval_server._state.pair_table import BY_A, BY_B
-from streameval_server._state.pair_view import Evidence, PairView
+from streameval_server._state.pairs.pair_joiner import PairJoiner, Predictions
+from streameval_server._state.pairs.pair_links import SlotLinks
+from streameval_server._state.pairs.pair_panes import PairPanes
+from streameval_server._state.pairs.pair_table import BY_A, BY_B
+from streameval_server._state.pairs.pair_view import Evidence, PairView
 from streameval_server._state.segments import Segments, segment_codes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows
-    from streameval_server._state.join_table import TrackedTable
+    from streameval_server._state.ids.join_table import TrackedTable
 
 _PAIR_BYTES = 8_192
 """Memory of a pair besides its counts and ids."""

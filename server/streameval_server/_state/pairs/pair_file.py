@@ -21,14 +21,14 @@ from streameval.v1 import admin_pb2
 from streameval_server._model.errors import Code, CorruptLogError, RequestError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.file_values import read_integer, read_text
-from streameval_server._state.pair_parts import pair_fields, restore_pair
+from streameval_server._state.pairs.pair_parts import pair_fields, restore_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.pair_state import PairState
+    from streameval_server._state.pairs.pair_state import PairState
 
 _FRAME = Frame(b"SEVQ", 1, "an exported pair")
 _LENGTH_BYTES = 4

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from streameval.v1 import pair_pb2
     from streameval_server._model.pair_settings import PairInfo
-    from streameval_server._state.pair_panes import PairPanes
+    from streameval_server._state.pairs.pair_panes import PairPanes
 
 
 class Evidence(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from streameval.kernel import Panes, tiers_of
 from streameval.statistics import DelayCounts, DelayRows, rows_by_pane
-from streameval_server._state.frozen_delays import FrozenDelays, PaneRows
+from streameval_server._state.delays.frozen_delays import FrozenDelays, PaneRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from streameval.kernel import CoverageCell
-from streameval_server._state.delays import NO_DELAYS, Delays
+from streameval_server._state.counting.delays import NO_DELAYS, Delays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

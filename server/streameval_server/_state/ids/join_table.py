@@ -28,7 +28,7 @@ from streameval.kernel import (
     JoinTable,
     encode_joiner,
 )
-from streameval_server._state.join_segment import decode_segment, encode_segment
+from streameval_server._state.ids.join_segment import decode_segment, encode_segment
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from streameval.kernel import LAST_BUCKET, WEIGHT_UNITS, JoinSettings, unless_one
-from streameval_server._state.pair_table import (
+from streameval_server._state.pairs.pair_table import (
     BY_A,
     BY_B,
     BY_BOTH,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streameval_server._model.arrays import BoolArray, CodeArray, FloatArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
-    from streameval_server._state.pair_links import StreamSlots
+    from streameval_server._state.pairs.pair_links import StreamSlots
 
 TALLIES = (
     "repeated_predictions",

@@ -19,18 +19,18 @@ from streameval.kernel import Frame
 from streameval.statistics import decode_pair, encode_pair
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
-from streameval_server._state.pair_joiner import CountedRows
-from streameval_server._state.pair_panes import NONE_SEEN, PairPane
-from streameval_server._state.pair_state import PairState
-from streameval_server._state.pair_table import MAX_LABEL_UNITS
-from streameval_server._state.pair_view import Evidence
+from streameval_server._state.pairs.pair_joiner import CountedRows
+from streameval_server._state.pairs.pair_panes import NONE_SEEN, PairPane
+from streameval_server._state.pairs.pair_state import PairState
+from streameval_server._state.pairs.pair_table import MAX_LABEL_UNITS
+from streameval_server._state.pairs.pair_view import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streameval.kernel import Reader
     from streameval_server._model.limits import Limits
-    from streameval_server._state.pair_panes import PairPanes
+    from streameval_server._state.pairs.pair_panes import PairPanes
 
 PAIR_PREFIX = "pair"
 _HEAD, _TOTAL, _PANE, _IDS = "pair", "pairall", "pairpane", "pairids"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval_server._model.arrays import IntArray
-    from streameval_server._state.join_table import TrackedTable
-    from streameval_server._state.pair_table import PairTable
+    from streameval_server._state.ids.join_table import TrackedTable
+    from streameval_server._state.pairs.pair_table import PairTable
 
 
 class StreamSlots(NamedTuple):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import FREE_SLOT, MAX_WEIGHT, WEIGHT_UNITS, Frame, held_units, raise_corrupt
-from streameval_server._state.join_segment import ids_to_bytes, read_ids
-from streameval_server._state.join_table import IdSegments, TrackedTable
+from streameval_server._state.ids.join_segment import ids_to_bytes, read_ids
+from streameval_server._state.ids.join_table import IdSegments, TrackedTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

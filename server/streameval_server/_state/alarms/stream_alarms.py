@@ -18,16 +18,16 @@ from streameval import CorruptStateError, InvalidInputError
 from streameval.kernel import WEIGHT_UNITS, quantise
 from streameval.statistics import CellCases, DriftEngine, decode_engine, encode_engine
 from streameval_server._model.alarm_settings import REFERENCE_US
-from streameval_server._state.alarm_reference import freeze_reference
-from streameval_server._state.segments import code_of, key_of
-from streameval_server._state.views import AlarmsView
-from streameval_server._state.watched_rows import (
+from streameval_server._state.alarms.alarm_reference import freeze_reference
+from streameval_server._state.alarms.watched_rows import (
     ReadRows,
     WatchedRows,
     case_rows,
     cell_cases,
     concat,
 )
+from streameval_server._state.segments import code_of, key_of
+from streameval_server._state.views import AlarmsView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.collected_rows import TimedCases
+    from streameval_server._state.counting.collected_rows import TimedCases
     from streameval_server._state.views import FrozenStream
 
 _MAX_WAITING_ROWS = 4_096

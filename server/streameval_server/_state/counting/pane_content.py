@@ -22,9 +22,9 @@ from streameval.kernel import (
     packed_bytes,
     stored_counts_of,
 )
-from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
-from streameval_server._state.deferred_rows import NONE_DEFERRED, DeferredRows
-from streameval_server._state.delays import Delays
+from streameval_server._state.counting.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.counting.deferred_rows import NONE_DEFERRED, DeferredRows
+from streameval_server._state.counting.delays import Delays
 from streameval_server._state.memory import OVERHEAD_BYTES, resting_bytes
 from streameval_server._state.segments import WHOLE
 from streameval_server._state.views import PaneView
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.kernel import Effects, LazyCounts, Scale
-    from streameval_server._state.deferred_rows import CodedCases
+    from streameval_server._state.counting.deferred_rows import CodedCases
     from streameval_server._state.memory import StreamUsage
     from streameval_server._state.views import PaneSlices
 

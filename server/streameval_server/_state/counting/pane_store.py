@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval.kernel import LazyCounts, Panes, Tally, tiers_of
-from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
-from streameval_server._state.empty_counts import empty_counts
-from streameval_server._state.pane_content import PaneContent, Part, PartMaker
+from streameval_server._state.counting.coverage import EMPTY_COVERAGE, PaneCoverage
+from streameval_server._state.counting.empty_counts import empty_counts
+from streameval_server._state.counting.pane_content import PaneContent, Part, PartMaker
 from streameval_server._state.segments import WHOLE, key_of, slice_id
 from streameval_server._state.views import FrozenStream
 

@@ -27,21 +27,21 @@ from streameval.kernel import (
     has_weights,
     rows_by_group,
 )
-from streameval_server._state.collected_rows import CollectedRows, TimedCases
-from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.deferred_rows import (
+from streameval_server._state.counting.collected_rows import CollectedRows, TimedCases
+from streameval_server._state.counting.coverage import PaneCoverage
+from streameval_server._state.counting.deferred_rows import (
     NONE_DEFERRED,
     REMOVES,
     CodedCases,
     DeferredRows,
 )
-from streameval_server._state.delays import NO_DELAYS, delays_by_group
-from streameval_server._state.label_delays import StreamDelays
-from streameval_server._state.pane_store import PaneStore
+from streameval_server._state.counting.delays import NO_DELAYS, delays_by_group
+from streameval_server._state.counting.pane_store import PaneStore
+from streameval_server._state.counting.slice_sort import slices_of, sort_by_cell
+from streameval_server._state.counting.slice_table import MIN_TABLE_ROWS, SliceTable
+from streameval_server._state.counting.weighted_slices import slices_of_weighted
+from streameval_server._state.delays.label_delays import StreamDelays
 from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
-from streameval_server._state.slice_sort import slices_of, sort_by_cell
-from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
-from streameval_server._state.weighted_slices import slices_of_weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from streameval_server._model.arrays import BoolArray, CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.delays import Delays
+    from streameval_server._state.counting.delays import Delays
+    from streameval_server._state.counting.pane_content import PaneContent, Part
     from streameval_server._state.memory import StreamUsage
-    from streameval_server._state.pane_content import PaneContent, Part
     from streameval_server._state.views import FrozenStream
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval_server._model.arrays import EventTimes, IntArray
-    from streameval_server._state.pane_store import PaneStore
+    from streameval_server._state.counting.pane_store import PaneStore
     from streameval_server._state.segments import SegmentColumns
 
 _OVERHEAD_BYTES = 1_024

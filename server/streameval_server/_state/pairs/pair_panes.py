@@ -15,7 +15,7 @@ import numpy as np
 from streameval.kernel import Panes, tiers_of
 from streameval.statistics import PairCounts, PairRows, PairShape
 from streameval_server._model.pair_settings import TOTAL_CELLS
-from streameval_server._state.pair_joiner import CountedRows, PredictedRows
+from streameval_server._state.pairs.pair_joiner import CountedRows, PredictedRows
 from streameval_server._state.segments import WHOLE, slices_by_key
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.pair_settings import PairSettings
-    from streameval_server._state.pair_joiner import PairEffects
+    from streameval_server._state.pairs.pair_joiner import PairEffects
 
     Seen = tuple[int, int, int]
     """Ids that a has predicted, that b has, and that both have."""

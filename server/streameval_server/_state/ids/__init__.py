@@ -1,0 +1,1 @@
+"""Ids that wait for their other half (`join_table`), and their bytes (`join_segment`)."""
