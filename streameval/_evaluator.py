@@ -99,7 +99,7 @@ class Evaluator(EvaluatorQueries):
                 resolution=resolution,
                 scale=scale,
                 max_cells=max_cells,
-                cluster_groups=check_cluster_groups(cluster_groups),
+                cluster_groups=check_cluster_groups(cluster_groups) or 0,
             )
         )
 
@@ -555,7 +555,7 @@ class Evaluator(EvaluatorQueries):
             resolution=state.resolution,
             scale=state.scale,
             max_cells=state.max_cells,
-            clusters=None if state.clusters is None else ClusterCounts(state.clusters.num_groups),
+            clusters=ClusterCounts(state.clusters.num_groups),
         )
         self._permits = iter(())  # the remaining total changes: renew
         self._accumulator.replace(empty)
@@ -631,8 +631,7 @@ class Evaluator(EvaluatorQueries):
     @property
     def cluster_groups(self) -> int | None:
         """How many groups clusters are hashed into; None if none are declared."""
-        clusters = self._accumulator.state.clusters
-        return None if clusters is None else clusters.num_groups
+        return self._accumulator.state.clusters.num_groups or None
 
     @property
     def revision(self) -> int:
@@ -748,8 +747,8 @@ class Evaluator(EvaluatorQueries):
         settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
         settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
-        clusters = state.clusters
-        settings += [] if clusters is None else [f"cluster_groups={clusters.num_groups}"]
+        groups = state.clusters.num_groups
+        settings += [f"cluster_groups={groups}"] if groups else []
         line = take_snapshot(RevisionQueries(state))._headline_line()
         return f"<Evaluator({', '.join(settings)}): {line}>"
 

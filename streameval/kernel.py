@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streameval._common.frame import Frame, Reader, raise_corrupt
     from streameval._counts.additions import Addition, has_clusters, has_weights
     from streameval._counts.cell_layout import cell_edges
-    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
+    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, TABLE_BYTES
     from streameval._counts.cluster_keys import (
         DEFAULT_CLUSTER_GROUPS,
         check_cluster_groups,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval._counts.columns import check_scores
     from streameval._counts.exact import MAX_TOTAL
     from streameval._counts.lazy_counts import LazyCounts
-    from streameval._counts.memory import PIECE_BYTES, TABLE_BYTES, state_bytes, table_bytes
+    from streameval._counts.memory import PIECE_BYTES, state_bytes
     from streameval._counts.merge import check_mergeable, merge_states
     from streameval._counts.multiset import ScoreCounts
     from streameval._counts.opened_counts import OPENED
@@ -130,7 +130,6 @@ __all__ = [
     "state_bytes",
     "state_of",
     "stored_counts_of",
-    "table_bytes",
     "tiers_of",
     "to_datetime",
     "unless_one",
@@ -141,7 +140,7 @@ _EXPORTS = {
     "streameval._common.frame": ["Frame", "Reader", "raise_corrupt"],
     "streameval._counts.additions": ["Addition", "has_clusters", "has_weights"],
     "streameval._counts.cell_layout": ["cell_edges"],
-    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES"],
+    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "TABLE_BYTES"],
     "streameval._counts.cluster_keys": [
         "DEFAULT_CLUSTER_GROUPS",
         "check_cluster_groups",
@@ -151,7 +150,7 @@ _EXPORTS = {
     "streameval._counts.columns": ["check_scores"],
     "streameval._counts.exact": ["MAX_TOTAL"],
     "streameval._counts.lazy_counts": ["LazyCounts"],
-    "streameval._counts.memory": ["PIECE_BYTES", "TABLE_BYTES", "state_bytes", "table_bytes"],
+    "streameval._counts.memory": ["PIECE_BYTES", "state_bytes"],
     "streameval._counts.merge": ["check_mergeable", "merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
     "streameval._counts.opened_counts": ["OPENED"],

@@ -270,7 +270,7 @@ class CountsAccumulator:
                     )
                     raise InvalidInputError(message, field="count")
             by_group = []
-            if state.clusters is not None and clusters is not None:
+            if clusters is not None:
                 missed = UnsortedCases(
                     np.array([False, True]),
                     np.full(2, -np.inf),

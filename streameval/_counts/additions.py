@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from streameval._counts.cell_sums import CellSums
-from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
+from streameval._counts.cluster_counts import NO_CLUSTERS, ClusterCounts, merge_clusters
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import merge_runs
 from streameval._counts.unsorted_cases import UnsortedCases
@@ -87,19 +87,17 @@ def merge_pending(state: State, pending: Sequence[Addition]) -> State:
     merged = _counted_in_table(state, pending)
     if merged is None:
         merged = state.changed(_sorted_sum(pending, state), revision=0)
-    return replace(merged, clusters=_merged_clusters(state.clusters, pending))
+    added = by_cluster(pending, state.clusters.num_groups)
+    return replace(merged, clusters=merge_clusters([state.clusters, added]))
 
 
-def _merged_clusters(
-    clusters: ClusterCounts | None, pending: Sequence[Addition]
-) -> ClusterCounts | None:
-    """Return counts by groups of clusters with changes added; None where none are declared."""
-    if clusters is None:
-        return None
-    cases = [each for each in pending if isinstance(each, UnsortedCases)]
-    assert len(cases) == len(pending), "what is added to groups of clusters comes unsorted"
-    added = UnsortedCases.concat(cases).by_cluster(clusters.num_groups)
-    return merge_clusters([clusters, added])
+def by_cluster(additions: Sequence[Addition], num_groups: int) -> ClusterCounts:
+    """Return additions by groups of clusters. O(n) once for each addition."""
+    if not num_groups:
+        return NO_CLUSTERS
+    cases = [each for each in additions if isinstance(each, UnsortedCases)]
+    assert len(cases) == len(additions), "what is added to groups of clusters comes unsorted"
+    return UnsortedCases.concat(cases).by_cluster(num_groups)
 
 
 def _counted_in_table(state: State, pending: Sequence[Addition]) -> State | None:

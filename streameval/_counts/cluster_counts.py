@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 CLUSTER_ROW_BYTES = 18
 """Memory of a row of the table."""
 
+TABLE_BYTES = 512
+"""Memory of a table with groups besides its rows."""
+
 _MAX_CHEAP_WIDTH = 1 << 16
 """Places of cell, group and class that are counted in a table, however few rows there are."""
 
@@ -44,7 +47,8 @@ class ClusterCounts:
     Attributes
     ----------
     num_groups : int
-        G, how many groups keys are hashed into.
+        G, how many groups keys are hashed into; 0 where no clusters are declared, and then the
+        table stays empty.
     edges : float64[n]
         The lower edge of each row's cell, ascending; -inf of misses.
     codes : uint16[n]
@@ -57,6 +61,16 @@ class ClusterCounts:
     edges: FloatArray = field(default_factory=lambda: _NO_EDGES)
     codes: npt.NDArray[np.uint16] = field(default_factory=lambda: _NO_CODES)
     counts: IntArray = field(default_factory=lambda: _NO_COUNTS)
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that one more case takes at most. O(1)."""
+        return CLUSTER_ROW_BYTES if self.num_groups else 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory, an upper bound. O(1)."""
+        return (TABLE_BYTES if self.num_groups else 0) + self.counts.size * CLUSTER_ROW_BYTES
 
     @property
     def groups(self) -> IntArray:
@@ -101,7 +115,7 @@ class ClusterCounts:
 
     def same_content(self, other: ClusterCounts) -> bool:
         """Return whether both have the same counts in as many groups. O(n)."""
-        return (
+        return self is other or (
             self.num_groups == other.num_groups
             and np.array_equal(self.edges, other.edges)
             and np.array_equal(self.codes, other.codes)
@@ -111,13 +125,15 @@ class ClusterCounts:
     def is_table(self) -> bool:
         """Return whether rows are ascending, in known groups, and at the edges of cells. O(n)."""
         edges, codes = self.edges, self.codes
+        if not edges.size:
+            return True
         if np.isnan(edges).any() or np.isposinf(edges).any():
             return False
         rise = edges[1:] > edges[:-1]
         tied = (edges[1:] == edges[:-1]) & (codes[1:] > codes[:-1])
         return (
             bool((rise | tied).all())
-            and int(codes.max(initial=0)) < 2 * self.num_groups
+            and int(codes.max()) < 2 * self.num_groups
             and np.array_equal(edges, cluster_edges(edges))
             and not np.signbit(edges[edges == 0]).any()
         )
@@ -127,6 +143,10 @@ class ClusterCounts:
         assert self.edges.shape == self.codes.shape == self.counts.shape
         assert self.is_table(), (self.num_groups, self.edges, self.codes)
         assert (self.counts > 0).all(), self.counts
+
+
+NO_CLUSTERS = ClusterCounts(0)
+"""The table where no clusters are declared."""
 
 
 def counts_of_cells(
@@ -168,6 +188,7 @@ def merge_clusters(tables: Sequence[ClusterCounts]) -> ClusterCounts:
     NegativeCountError
         When a count would be left negative.
     """
+    tables = [tables[0], *(table for table in tables[1:] if table.counts.size)]
     if len(tables) == 1:
         return tables[0]
     num_groups = tables[0].num_groups

@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval._common.frame import Reader, raise_corrupt
 from streameval._counts.cell_layout import cell_edges
-from streameval._counts.cluster_counts import ClusterCounts
+from streameval._counts.cluster_counts import NO_CLUSTERS, ClusterCounts
 from streameval._counts.cluster_keys import MAX_CLUSTER_GROUPS, MIN_CLUSTER_GROUPS
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
@@ -85,7 +85,7 @@ def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
         flags |= IS_WIDE
     header = WIDE if flags & IS_WIDE else NARROW
     parts = [header.pack(flags, state.resolution or 0, *fields, *shapes[0], *shapes[1])]
-    table = [] if state.clusters is None else _cluster_parts(state.clusters)
+    table = _cluster_parts(state.clusters)
     parts += table[:1]
     for own_ends, own_columns in zip(ends, columns):
         if own_ends:
@@ -100,7 +100,7 @@ def _flags(state: State) -> int:
         HAS_RESOLUTION: state.resolution is not None,
         IS_PROBABILITY: state.scale == "probability",
         HAS_WEIGHTS: state.weighted is not None,
-        HAS_CLUSTERS: state.clusters is not None,
+        HAS_CLUSTERS: state.clusters.num_groups > 0,
     }
     return sum(flag for flag, is_set in has.items() if is_set)
 
@@ -139,9 +139,9 @@ def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
             settings[name] *= WEIGHT_UNITS
     else:
         counts = ScoreCounts(*(_run(reader, head, each) for each in head.shapes))
-    clusters = None if head.clusters is None else _read_clusters(reader, *head.clusters)
+    clusters = _read_clusters(reader, head.clusters)
     state = State(counts, weighted=weighted, clusters=clusters, **settings)
-    if not (clusters is None or clusters.is_table()) or not state.is_consistent():
+    if not clusters.is_table() or not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict each other, or its settings")
     return state
 
@@ -272,7 +272,9 @@ def _check_total(shape: Shape, total: int) -> None:
 
 
 def _cluster_parts(clusters: ClusterCounts) -> list[bytes]:
-    """Return the header and the columns of the table of clusters. O(n)."""
+    """Return the header and the columns of a table of clusters; nothing without groups. O(n)."""
+    if not clusters.num_groups:
+        return []
     width, counts = narrowed(clusters.counts)
     return [
         CLUSTERS.pack(clusters.num_groups, clusters.counts.size, width),
@@ -282,8 +284,11 @@ def _cluster_parts(clusters: ClusterCounts) -> list[bytes]:
     ]
 
 
-def _read_clusters(reader: Reader, num_groups: int, rows: int, width: int) -> ClusterCounts:
+def _read_clusters(reader: Reader, header: tuple[int, int, int] | None) -> ClusterCounts:
     """Return the table of clusters, or refuse it."""
+    if header is None:
+        return NO_CLUSTERS
+    num_groups, rows, width = header
     if width not in WIDTHS - {0} or not MIN_CLUSTER_GROUPS <= num_groups <= MAX_CLUSTER_GROUPS:
         raise_corrupt(f"the evaluator has {num_groups} groups of clusters, counts of {width} B")
     edges = reader.column("<f8", rows).astype(np.float64)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.weights import WeightedCounts
 
 if TYPE_CHECKING:
     from streameval._counts.additions import Addition
-    from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.state import State
 
 _PLAIN_SCORE_BYTES, WEIGHTED_SCORE_BYTES = 8, 32
@@ -24,9 +22,6 @@ PIECE_BYTES = 640
 
 _STATE_BYTES = 640
 """Memory of a state besides its columns: its objects, and the heads of its arrays."""
-
-TABLE_BYTES = 512
-"""Memory of a state's counts by groups of clusters besides its rows."""
 
 _PACKED_STATE_BYTES = 400
 """Memory of a packed state besides its packed counts; measured."""
@@ -55,11 +50,6 @@ def _columns_bytes(state: State) -> int:
         return counts_bytes(state.counts)
     # The counts are the sums of weights and have the same arrays.
     return (_PLAIN_SCORE_BYTES + WEIGHTED_SCORE_BYTES) * len(state.weighted)
-
-
-def table_bytes(table: ClusterCounts | None) -> int:
-    """Return the memory of a state's counts by groups of clusters. O(1)."""
-    return 0 if table is None else TABLE_BYTES + table.counts.size * CLUSTER_ROW_BYTES
 
 
 def counts_bytes(counts: ScoreCounts) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.cell_sums import sum_cells
-from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
+from streameval._counts.cluster_counts import NO_CLUSTERS, merge_clusters
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import NegativeCountError, Run, merge_runs
@@ -88,7 +88,7 @@ def merge_states(states: Sequence[State], *, revision: int, max_table_width: int
         scale=scale,
         max_cells=min(caps, default=None),
         revision=revision,
-        clusters=_merged_clusters(states),
+        clusters=merge_clusters([state.clusters for state in states]),
     )
     is_wide = len(states) >= _MIN_TABLE_STATES or any(map(_table_of, states))
     is_wide &= bool(max_table_width) or not _is_sorted_faster(states)
@@ -132,7 +132,8 @@ def check_mergeable(states: Sequence[State]) -> Scale:
 def subtract_states(whole: State, part: State) -> State:
     """Return a state less the counts of one of its parts.
 
-    The result has the lower resolution of the two.
+    The result has the lower resolution of the two. A part without groups of clusters leaves a
+    rest without any.
 
     Raises
     ------
@@ -145,6 +146,8 @@ def subtract_states(whole: State, part: State) -> State:
     """
     bits = [state.resolution for state in (whole, part) if state.resolution is not None]
     resolution, scale = min(bits, default=None), _common_scale((whole, part))
+    if not part.clusters.num_groups:
+        whole = replace(whole, clusters=NO_CLUSTERS)
     _check_cluster_groups((whole, part))
     rest = replace(
         whole,
@@ -167,8 +170,6 @@ def subtract_states(whole: State, part: State) -> State:
     except NegativeCountError as error:
         message = f"the part has cases that the whole lacks, the first at score {error.score}"
         raise InvalidInputError(message, field="part") from None
-    if whole.clusters is None or part.clusters is None:
-        return rest
     try:
         return replace(rest, clusters=merge_clusters([whole.clusters, part.clusters.negated()]))
     except NegativeCountError:
@@ -197,16 +198,11 @@ def _common_scale(states: Sequence[State]) -> Scale:
 
 def _check_cluster_groups(states: Sequence[State]) -> None:
     """Refuse states whose clusters are in different numbers of groups."""
-    numbers = {None if each.clusters is None else each.clusters.num_groups for each in states}
+    numbers = {each.clusters.num_groups for each in states}
     if len(numbers) > 1:
-        shown = " and ".join(sorted("none" if each is None else str(each) for each in numbers))
+        shown = " and ".join(sorted(str(each or "none") for each in numbers))
         message = f"evaluators must have the same cluster_groups to merge, got {shown}"
         raise InvalidInputError(message, field="cluster_groups")
-
-
-def _merged_clusters(states: Sequence[State]) -> ClusterCounts | None:
-    tables = [state.clusters for state in states if state.clusters is not None]
-    return merge_clusters(tables) if tables else None
 
 
 def _is_sorted_faster(states: Sequence[State]) -> bool:

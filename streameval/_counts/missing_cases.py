@@ -39,11 +39,9 @@ def first_missing_case(
         left[label, edge] = counted - count
         if left[label, edge] < 0:
             return missing_case_error(label, score, field="scores", index=index)
-    if state.clusters is not None:
-        message = "there is a case to remove that its cluster does not have"
-        return InvalidInputError(message, field="clusters")
-    message = "a removal was refused although every case is counted"
-    raise AssertionError(message)
+    # Every case is counted, so one is not in the group of its cluster.
+    message = "there is a case to remove that its cluster does not have"
+    return InvalidInputError(message, field="clusters")
 
 
 def first_missing_weight(

@@ -18,7 +18,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import is_number, shown
 from streameval._counts.ascending import ascending
-from streameval._counts.cluster_counts import ClusterCounts, merge_clusters
+from streameval._counts.cluster_counts import NO_CLUSTERS, ClusterCounts, merge_clusters
 from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL, repeated
 from streameval._counts.groups import Groups
@@ -78,9 +78,9 @@ class State:
     weighted : WeightedCounts or None
         The sums of weights, if any case weighs other than 1. Then `counts` and the misses
         are in units of 2**-16: a case of weight 1 counts `unit` of them.
-    clusters : ClusterCounts or None
-        The same cases by groups of clusters; None where no clusters are declared. A state
-        with clusters has no weights: its groups keep numbers of cases.
+    clusters : ClusterCounts
+        The same cases by groups of clusters, of which there are none where no clusters are
+        declared. A state with clusters has no weights: its groups keep numbers of cases.
     """
 
     counts: Final[ScoreCounts] = field(default_factory=ScoreCounts)
@@ -91,7 +91,7 @@ class State:
     max_cells: Final[int | None] = None
     revision: Final[int] = 0
     weighted: Final[WeightedCounts | None] = None
-    clusters: Final[ClusterCounts | None] = None
+    clusters: Final[ClusterCounts] = NO_CLUSTERS
     _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -138,6 +138,11 @@ class State:
     def is_bounded(self) -> bool:
         """Whether scores are reduced to cells, or may be later."""
         return self.resolution is not None or self.max_cells is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether cases have neither weights nor groups of clusters. O(1)."""
+        return self.weighted is None and not self.clusters.num_groups
 
     @property
     def num_cells(self) -> int:
@@ -255,7 +260,7 @@ class State:
             and _same(self.counts.positives, other.counts.positives)
             and _same(self.counts.negatives, other.counts.negatives)
             and _same_weights(self.weighted, other.weighted)
-            and _same_clusters(self.clusters, other.clusters)
+            and self.clusters.same_content(other.clusters)
         )
 
     def run(self, label: bool) -> Run:
@@ -313,7 +318,7 @@ class State:
             scale=self.scale,
             max_cells=self.max_cells,
             revision=revision,
-            clusters=None if self.clusters is None else merge_clusters([self.clusters, *clusters]),
+            clusters=merge_clusters([self.clusters, *clusters]),
         )
         if self.weighted is None and weighted is None:
             return fit_to_cap(replace(after, counts=self.counts.merged(change)))
@@ -334,14 +339,14 @@ class State:
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
             and (self.weighted is None or self._is_weighted())
-            and (self.clusters is None or self._has_totals_of(self.clusters))
+            and self._has_totals_of(self.clusters)
         )
 
     def _is_weighted(self) -> bool:
         """Return whether the sums of weights agree with the counts, and some weight is not 1."""
         assert self.weighted is not None
         return (
-            self.clusters is None
+            self.clusters.num_groups == 0
             and self.missed_positives % self.unit == 0
             and self.missed_negatives % self.unit == 0
             and sum(self.num_scored) < MAX_WEIGHTED_CASES
@@ -355,7 +360,7 @@ class State:
             (False, self.counts.negatives.total, self.missed_negatives),
             (True, self.counts.positives.total, self.missed_positives),
         )
-        return all(
+        return clusters.num_groups == 0 or all(
             clusters.total(label, missed=False) == scored
             and clusters.total(label, missed=True) == missed
             for label, scored, missed in wholes
@@ -364,8 +369,7 @@ class State:
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
         self.counts._check()
-        if self.clusters is not None:
-            self.clusters._check()
+        self.clusters._check()
         assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
 
 
@@ -409,7 +413,7 @@ def _field_names(kind: Any) -> tuple[str, ...] | None:
 
 
 def empty_state(
-    *, resolution: object, scale: object, max_cells: object, cluster_groups: int | None = None
+    *, resolution: object, scale: object, max_cells: object, cluster_groups: int = 0
 ) -> State:
     """Return a state with these settings and no counts, or refuse the settings.
 
@@ -422,7 +426,7 @@ def empty_state(
         resolution=_checked_setting("resolution", resolution, MAX_BITS),
         scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
         max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
-        clusters=None if cluster_groups is None else ClusterCounts(cluster_groups),
+        clusters=ClusterCounts(cluster_groups),
     )
 
 
@@ -517,12 +521,6 @@ def _same_weights(a: WeightedCounts | None, b: WeightedCounts | None) -> bool:
     if a is None or b is None:
         return a is b
     return a is b or all(a.run(label).same_as(b.run(label)) for label in LABELS)
-
-
-def _same_clusters(a: ClusterCounts | None, b: ClusterCounts | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a is b or a.same_content(b)
 
 
 def _checked_setting(field: str, value: object, largest: int) -> int | None:

@@ -108,8 +108,7 @@ def pack(state: State) -> None:
     are where they are stored already, exact, weighted, by clusters, or in cells of less than
     one bit.
     """
-    is_plain = state.weighted is None and state.clusters is None
-    if is_plain and not isinstance(state.counts.stored, StoredCounts):
+    if state.is_plain and not isinstance(state.counts.stored, StoredCounts):
         data = encode_evaluator(state, steps=True)
         if Head.of(data).are_cells:
             state.counts.store(StoredCounts(data))
@@ -118,7 +117,7 @@ def pack(state: State) -> None:
 def packed_bytes(state: State) -> bytes:
     """Return a state as bytes, cells as steps; the stored ones if they are the same. O(n)."""
     stored = state.counts.stored
-    if isinstance(stored, StoredCounts) and state.clusters is None:
+    if isinstance(stored, StoredCounts) and state.is_plain:
         settings = stored.head.settings
         if all(getattr(state, name) == value for name, value in settings.items()):
             return stored

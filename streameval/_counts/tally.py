@@ -23,19 +23,19 @@ import numpy as np
 
 from streameval._counts.additions import (
     Addition,
+    by_cluster,
     has_weights,
     merge_pending,
     sorted_cases,
     weighted_sums,
 )
-from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
+from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.memory import (
     PIECE_BYTES,
     WEIGHTED_SCORE_BYTES,
     piece_bytes,
     state_bytes,
-    table_bytes,
 )
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
@@ -94,7 +94,7 @@ class Tally:
     def _state_sizes(self) -> tuple[int, int]:
         if self._sizes is None:
             state = self._state
-            self._sizes = state.num_scores, state_bytes(state) + table_bytes(state.clusters)
+            self._sizes = state.num_scores, state_bytes(state) + state.clusters.memory_bytes
         return self._sizes
 
     @property
@@ -112,12 +112,11 @@ class Tally:
         self._thaw()
         scores = self._pending_scores + len(change)
         memory_bytes = self._pending_bytes + piece_bytes(change)
+        memory_bytes += self._state.clusters.row_bytes * len(change)
         is_weighted = has_weights(change) or self._has_weights
         if is_weighted and not self._has_weights:
             # Merging gives each score of the state sums of weights.
             memory_bytes += WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
-        if self._state.clusters is not None:
-            memory_bytes += CLUSTER_ROW_BYTES * len(change)
         self._pending.append(change)
         # From here on nothing is allocated, so nothing can fail half way.
         self._has_weights = is_weighted
@@ -190,11 +189,8 @@ class Tally:
         removed = ScoreCounts(
             state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
         )
-        clusters = []
-        if state.clusters is not None:
-            assert isinstance(change, UnsortedCases)
-            clusters = [change.by_cluster(state.clusters.num_groups).negated()]
-        self._adopt(state.changed(removed, revision=0, clusters=clusters))
+        clusters = by_cluster([change], state.clusters.num_groups).negated()
+        self._adopt(state.changed(removed, revision=0, clusters=[clusters]))
 
     def exchange(self, added: UnsortedCases, removed: ScoreCounts | UnsortedCases) -> None:
         """Add cases, then remove others that were there. O(n)."""
@@ -211,11 +207,8 @@ class Tally:
             state.quantised(more.positives).merged(state.quantised(less.positives).negated()),
             state.quantised(more.negatives).merged(state.quantised(less.negatives).negated()),
         )
-        clusters = []
-        if state.clusters is not None:
-            assert isinstance(removed, UnsortedCases)
-            groups = state.clusters.num_groups
-            clusters = [added.by_cluster(groups), removed.by_cluster(groups).negated()]
+        groups = state.clusters.num_groups
+        clusters = [by_cluster([added], groups), by_cluster([removed], groups).negated()]
         self._adopt(state.changed(change, revision=0, clusters=clusters))
 
     def add_state(self, state: State) -> None:
@@ -225,7 +218,7 @@ class Tally:
         merged at once.
         """
         self._thaw()
-        is_plain = state.weighted is None and not self._has_weights and self._state.clusters is None
+        is_plain = self._state.is_plain and not self._has_weights and state.weighted is None
         if is_plain and _is_as_fine(state.resolution, self._state.resolution):
             if state.missed_positives or state.missed_negatives:
                 self.miss(state.missed_positives, state.missed_negatives)
@@ -243,8 +236,8 @@ class Tally:
         self._frozen = None
         # A state that was exact is on no scale, and was checked to have scores of this one.
         others = [replace(state, max_cells=mine.max_cells, scale=mine.scale) for state in states]
-        if mine.clusters is None:
-            others = [replace(state, clusters=None) for state in others]
+        if not mine.clusters.num_groups:
+            others = [replace(state, clusters=NO_CLUSTERS) for state in others]
         self._adopt(merge_states([mine, *others], revision=0))
 
     def pack(self) -> None:

@@ -56,8 +56,8 @@ class View(Protocol):
         """All negatives, misses included."""
 
     @property
-    def clusters(self) -> ClusterCounts | None:
-        """The counts of each group of clusters; None where none are declared."""
+    def clusters(self) -> ClusterCounts:
+        """The counts of each group of clusters; of no groups where none are declared."""
 
     @property
     def groups(self) -> Groups:

@@ -178,8 +178,8 @@ def blocks_of(state: State, panes: Sequence[State]) -> list[Blocks]:
         each = [cells_of_state(pane) for pane in panes]
         cells = Cells(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
         found.append(Blocks(cells, np.repeat(np.arange(len(each)), [len(c.counts) for c in each])))
-    if state.clusters is not None:
-        table = state.clusters
+    table = state.clusters
+    if table.counts.size:
         rows = np.flatnonzero(np.isfinite(table.edges))
         cells = Cells(table.codes[rows] % 2 == 1, table.edges[rows], table.counts[rows])
         found.append(Blocks(cells, table.groups[rows].astype(np.int64)))

@@ -271,7 +271,7 @@ def allocate_labels(
         message = f"labelled must be an Evaluator or a Window, got {shown(labelled)}"
         raise InvalidInputError(message, field="labelled")
     view = labelled._view()
-    if view.clusters is not None:
+    if view.clusters.num_groups:
         message = "where clusters are declared labels take no probability: sample without clusters"
         raise InvalidInputError(message, field="labelled")
     row = _metric(metric, arguments)

@@ -29,7 +29,6 @@ from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.decayed_weights import decayed_weights, without_decayed
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
 from streameval._uncertainty.cluster_effect import cluster_effect
-from streameval._uncertainty.design_effect import INDEPENDENT
 from streameval._uncertainty.error_costs import error_shares
 from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.intervals import gradient_function
@@ -109,13 +108,8 @@ class DecayedWindow(Window):
         if self.squares is None or part.squares is None:
             state, squares = without_decayed(self._state, part._view()), None
         else:
-            whole, taken, squares = self._state, part._view(), self.squares
-            if whole.clusters is not None and taken.clusters is None:
-                # The part has no groups of clusters, so the rest has none.
-                whole = replace(whole, clusters=None)
-                squares = replace(squares, clusters=None)
-            state = subtract_states(whole, taken)
-            squares = subtract_states(squares, part.squares)
+            state = subtract_states(self._state, part._view())
+            squares = subtract_states(self.squares, part.squares)
         start_us, end_us = self._span_us
         counted = self.counted.without(part.counted)
         return DecayedWindow(state, squares, counted, start_us=start_us, end_us=end_us)
@@ -125,14 +119,9 @@ class DecayedWindow(Window):
             return super()._figure(name, prevalence)
         return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
 
-    def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
-        clusters = self._state.clusters
-        if clusters is None or not clusters.counts.size:
-            return INDEPENDENT
+    def _cluster_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
         gradient = gradient_function(name, arguments)
-        return cluster_effect(
-            self._state, clusters, gradient, squares=self.squares, square_unit=WEIGHT_ONE
-        )
+        return cluster_effect(self._state, gradient, squares=self.squares, square_unit=WEIGHT_ONE)
 
     def _effective_scored(self) -> float:
         if self.squares is None:
@@ -280,7 +269,7 @@ def _scaled(state: State, weight: int) -> State:
         counts=ScoreCounts(_times(positives, weight), _times(negatives, weight)),
         missed_positives=state.missed_positives * weight,
         missed_negatives=state.missed_negatives * weight,
-        clusters=None if state.clusters is None else state.clusters.times(weight),
+        clusters=state.clusters.times(weight),
     )
 
 

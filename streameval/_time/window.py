@@ -235,12 +235,10 @@ class Window(EvaluatorQueries):
         """
         if type(part) is not Window:
             raise mixed_decay_error()
-        whole, taken = self._state, part._view()
-        if whole.clusters is None or taken.clusters is not None:
-            return Window(subtract_states(whole, taken), *self._span_us)
-        # The part has no groups of clusters, so the rest has none.
-        counts = replace(whole, clusters=None)
-        return Window(subtract_states(counts, taken), *self._span_us).part_of(self)
+        left = subtract_states(self._state, part._view())
+        rest = Window(left, *self._span_us)
+        is_part = left.clusters.num_groups < self._state.clusters.num_groups
+        return rest.part_of(self) if is_part else rest
 
     def __repr__(self) -> str:
         # No metrics: the debugger's list of a month's panes would compute a snapshot of each.

@@ -111,8 +111,6 @@ def _num_cells(state: State) -> int:
 
 
 def _cluster_cells(state: State) -> int:
-    if state.clusters is None:
-        return 0
     return state.clusters.counts.size * CLUSTER_ROW_BYTES // _CELL_BYTES
 
 

@@ -33,6 +33,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.cumulative import CumulativeCounts
 from streameval._counts.view import Queries
 from streameval._metric_registry import BY_NAME, Place, WorstOrder
@@ -199,7 +200,7 @@ class _ReorderedView:
     """A view of rewritten groups, with a cache of its own."""
 
     resolution = None
-    clusters = None
+    clusters = NO_CLUSTERS
 
     def __init__(self, groups: Groups, view: View) -> None:
         self.groups = groups

@@ -22,7 +22,6 @@ from streameval._uncertainty.design_effect import DesignEffect, block_sums
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.groups import Groups
     from streameval._counts.view import View
 
@@ -34,7 +33,6 @@ _MAX_BLUR = 2.0
 
 def cluster_effect(
     view: View,
-    clusters: ClusterCounts,
     gradient_of: GradientOf,
     *,
     squares: View | None = None,
@@ -46,8 +44,6 @@ def cluster_effect(
     ----------
     view : View
         With clusters, and with the cases that the metric needs.
-    clusters : ClusterCounts
-        Those of `view`.
     gradient_of : callable
         All cells to the metric's gradient.
     squares : View, optional
@@ -55,12 +51,11 @@ def cluster_effect(
         scores and clusters.
     square_unit : int
     """
+    clusters = view.clusters
     cells, cell = view.cached("cells of clusters", clusters.cells)
     exact = cells_of(view)
     exact_squares = exact if squares is None else cells_of(squares)
-    squared = clusters.counts
-    if squares is not None and squares.clusters is not None:
-        squared = squares.clusters.counts
+    squared = (squares or view).clusters.counts
     for gradient in (gradient_of, rank_gradient, prevalence_gradient):
         expected = gradient(exact).variance(exact_squares)
         if not expected > 0:

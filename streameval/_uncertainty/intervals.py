@@ -165,7 +165,7 @@ class UncertaintyQueries(BoundsQueries):
         """Return the interval by resampling. O(resamples x G)."""
         view = self._view()
         require_unweighted("the bootstrap", is_weighted=view.unit > 1)
-        if view.clusters is not None:
+        if view.clusters.num_groups:
             message = "the bootstrap takes cases as independent; with clusters use 'analytic'"
             raise InvalidInputError(message, field="method")
         figure = self._figure(name, prevalence)
@@ -235,14 +235,17 @@ class UncertaintyQueries(BoundsQueries):
         return float(view.P + view.N - view.missed_positives - view.missed_negatives)
 
     def _design_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
+        """Return the effect of clusters; none where none are declared. O(n), cached."""
+        if not self._view().clusters.counts.size:
+            return INDEPENDENT
+        return self._cluster_effect(name, arguments)
+
+    def _cluster_effect(self, name: str, arguments: tuple[float, ...]) -> DesignEffect:
         """Return the effect of clusters; weighted windows override it. O(n), cached."""
         view = self._view()
-        clusters = view.clusters
-        if clusters is None or not clusters.counts.size:
-            return INDEPENDENT
         return view.cached(
             ("design effect", name, arguments),
-            lambda: cluster_effect(view, clusters, gradient_function(name, arguments)),
+            lambda: cluster_effect(view, gradient_function(name, arguments)),
         )
 
     def _with_least_effect(
@@ -250,7 +253,7 @@ class UncertaintyQueries(BoundsQueries):
     ) -> Interval:
         """Return an interval with what the panes show of dependence. O(S), cached."""
         panes, view = self._panes_as_blocks(), self._view()
-        if math.isnan(interval.lower) or not panes or view.clusters is not None:
+        if math.isnan(interval.lower) or not panes or view.clusters.num_groups:
             return interval
         effect = view.cached(
             ("least effect", name, arguments),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
@@ -172,7 +173,7 @@ class PairCounts:
         assert (self.grid.groups is None) == (self.shape.num_groups == 0)
         for model in self.models:
             assert model.is_consistent()
-            assert model.clusters is None
+            assert model.clusters is NO_CLUSTERS
             for cells, label in ((self.grid.negatives, False), (self.grid.positives, True)):
                 assert cells.total == model.num_scored[label], (cells.total, model.num_scored)
                 unit = WEIGHT_UNITS if cells.weights is None else 1

@@ -204,8 +204,8 @@ def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
             counted[name, None] = getattr(coverage.counts, name)
         clusters = state.clusters
         has_clusters = view.info.settings.cluster_groups > 0 and place[0] is None
-        assert (clusters is not None) == has_clusters
-        if clusters is not None:
+        assert (clusters.num_groups > 0) == has_clusters
+        if has_clusters:
             clusters._check()
             columns = (clusters.edges.tolist(), clusters.codes.tolist(), clusters.counts.tolist())
             found[GROUPS, place[1]] = by_group = Counter()

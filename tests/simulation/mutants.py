@@ -400,8 +400,8 @@ MUTANTS = [
         "a label that was taken back stays in its group",
         Tally,
         "remove",
-        "[change.by_cluster(state.clusters.num_groups).negated()]",
-        "[]",
+        "clusters=[clusters]",
+        "clusters=[]",
     ),
     Mutant(
         "groups that wait are not merged",

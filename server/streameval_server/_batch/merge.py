@@ -162,7 +162,7 @@ class MergeInbox:
             settings.resolution,
             settings.scale,
             self._limits.pane_cells,
-            settings.cluster_groups or None,
+            settings.cluster_groups,
         )
         for place, merged in enumerate(rows.states):
             path = f"states[{place}]"

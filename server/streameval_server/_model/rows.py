@@ -303,7 +303,7 @@ _MERGED_STATE_BYTES = 1_024
 def _memory_of_state(state: State) -> int:
     """Return the memory of a merged state, an upper bound. O(1)."""
     cell_bytes = _CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES
-    by_cluster = 0 if state.clusters is None else CLUSTER_ROW_BYTES * state.clusters.counts.size
+    by_cluster = CLUSTER_ROW_BYTES * state.clusters.counts.size
     return _MERGED_STATE_BYTES + cell_bytes * len(state.counts) + by_cluster
 
 

@@ -100,7 +100,7 @@ class LabelSource:
     def refusal(self, window: Window, span_us: tuple[int, int]) -> RefusalReason | None:
         """Return why a window's labels are not the counted ones; None if they are. O(rows)."""
         state = state_of(window)
-        if state.clusters is not None or window.weights is not None:
+        if state.clusters.num_groups or window.weights is not None:
             return RefusalReason.WEIGHTS_OR_CLUSTERS
         table = self.history.table
         known = table.labels_at(self.history.between(*span_us), table.now_us).sum(axis=(1, 2))

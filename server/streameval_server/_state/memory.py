@@ -20,7 +20,6 @@ from streameval.kernel import (
     TABLE_BYTES,
     StoredCounts,
     state_bytes,
-    table_bytes,
 )
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
@@ -111,8 +110,8 @@ def resting_bytes(counts: State | StoredCounts) -> int:
     if isinstance(counts, StoredCounts):
         return RESTING_BYTES + counts.memory_bytes
     if counts.counts.stored is not None:
-        return RESTING_BYTES + counts.counts.stored.memory_bytes + table_bytes(counts.clusters)
-    return RESTING_BYTES + state_bytes(counts) + table_bytes(counts.clusters)
+        return RESTING_BYTES + counts.counts.stored.memory_bytes + counts.clusters.memory_bytes
+    return RESTING_BYTES + state_bytes(counts) + counts.clusters.memory_bytes
 
 
 def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:

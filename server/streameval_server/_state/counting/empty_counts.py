@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 @lru_cache
-def empty_counts(bits: int | None, scale: Scale, max_cells: int, groups: int | None) -> State:
+def empty_counts(bits: int | None, scale: Scale, max_cells: int, groups: int) -> State:
     """Return the empty state of all streams with these settings. O(1)."""
     return empty_state(resolution=bits, scale=scale, max_cells=max_cells, cluster_groups=groups)

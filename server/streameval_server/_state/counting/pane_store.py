@@ -81,14 +81,14 @@ class PaneStore:
         self.floor_us = 0
         self.key_revisions: dict[int, int] = {}
         self._usage = usage
-        groups = settings.cluster_groups or None
+        groups = settings.cluster_groups
         cells, max_cells = limits.pane_cells, limits.max_cells
-        bounded = empty_counts(self.bits, self.scale, cells, None)
+        bounded = empty_counts(self.bits, self.scale, cells, 0)
         whole_of_pane = empty_counts(self.bits, self.scale, cells, groups)
         self._new_part = PartMaker(whole_of_pane, bounded, usage)
         exact = empty_counts(None, self.scale, max_cells, groups)
         self.slices = {WHOLE: Part(Tally(exact), EMPTY_COVERAGE[self.scale])}
-        self.has_clusters = groups is not None
+        self.has_clusters = groups > 0
         usage.memory_bytes = self.whole.memory_bytes
         self.new_pane = partial(PaneContent, self._new_part)
         self.panes = self._panes_for(settings)

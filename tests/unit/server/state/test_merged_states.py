@@ -49,7 +49,7 @@ def test_waiting_states_give_the_bytes_of_one_merge_each(scale, bits, cells):
     """Of any resolutions, between cases, removals and readers; a reader changes no memory."""
     for seed in range(12):
         rng = np.random.default_rng([seed, cells, bits or 0])
-        empty = empty_counts(bits, scale, cells, None)
+        empty = empty_counts(bits, scale, cells, 0)
         tally, expected = Tally(empty), empty
         for _ in range(40):
             act = rng.random()
@@ -86,7 +86,7 @@ def test_weighted_states_are_merged_at_once():
     """A state with weights never waits, nor does one that comes after it."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        expected = empty_counts(12, "plain", 1 << 14, None)
+        expected = empty_counts(12, "plain", 1 << 14, 0)
         tally = Tally(expected)
         for weighted in rng.random(12) < 0.4:
             state = sent(rng, "plain", weighted=bool(weighted))
@@ -100,7 +100,7 @@ def test_many_states_are_due_for_a_merge():
     rng = np.random.default_rng(5)
     evaluator = Evaluator(resolution=12)
     evaluator.add_cases(labels=rng.random(1_000) < 0.1, scores=rng.normal(size=1_000))
-    tally = Tally(empty_counts(12, "plain", 1 << 14, None))
+    tally = Tally(empty_counts(12, "plain", 1 << 14, 0))
     due = []
     for _ in range(6):
         tally.add_state(evaluator._view())
