@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
-    from streameval._common.frame import Frame, Reader, raise_corrupt
+    from streameval._common.frame import Frame, Reader
     from streameval._counts.additions import Addition, has_clusters, has_weights
     from streameval._counts.cell_layout import cell_edges
     from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, TABLE_BYTES
@@ -40,14 +40,12 @@ if TYPE_CHECKING:
     from streameval._counts.tally import Tally
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
-    from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
+    from streameval._counts.weights import MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
     from streameval._evaluator import evaluator_of
-    from streameval._joining.codec import encode_joiner, held_units, read_units
-    from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET
     from streameval._joining.id_column import IdColumn
     from streameval._joining.joiner import Joiner
-    from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-    from streameval._joining.table import FREE_SLOT, JoinTable
+    from streameval._joining.rules import JoinSettings
+    from streameval._joining.table import JoinTable
     from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
     from streameval._time.coverage import CoverageCell
     from streameval._time.decay import decayed_window
@@ -62,20 +60,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CLUSTER_ROW_BYTES",
     "DEFAULT_CLUSTER_GROUPS",
-    "EARLY_POSITIVE",
     "EMPTY_RUN",
-    "FREE_SLOT",
-    "JOIN_COUNTERS",
-    "LAST_BUCKET",
     "MAX_BITS",
     "MAX_TIME_US",
     "MAX_TOTAL",
-    "MAX_WEIGHT",
     "MAX_WEIGHTED_CASES",
     "OPENED",
     "PIECE_BYTES",
     "TABLE_BYTES",
-    "UNLISTED_BUCKET",
     "WEIGHT_UNITS",
     "Addition",
     "Cases",
@@ -113,19 +105,15 @@ __all__ = [
     "decode_evaluator",
     "distinct_values",
     "empty_state",
-    "encode_joiner",
     "evaluator_of",
     "groups_of",
     "has_clusters",
     "has_weights",
-    "held_units",
     "merge_states",
     "newest_panes",
     "packed_bytes",
     "quantise",
-    "raise_corrupt",
     "rank_cells",
-    "read_units",
     "rows_by_group",
     "state_bytes",
     "state_of",
@@ -137,7 +125,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "streameval._common.frame": ["Frame", "Reader", "raise_corrupt"],
+    "streameval._common.frame": ["Frame", "Reader"],
     "streameval._counts.additions": ["Addition", "has_clusters", "has_weights"],
     "streameval._counts.cell_layout": ["cell_edges"],
     "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "TABLE_BYTES"],
@@ -168,19 +156,12 @@ _EXPORTS = {
     "streameval._counts.tally": ["Tally"],
     "streameval._counts.unsorted_cases": ["UnsortedCases"],
     "streameval._counts.weight_columns": ["check_weights_allowed"],
-    "streameval._counts.weights": [
-        "MAX_WEIGHT",
-        "MAX_WEIGHTED_CASES",
-        "WEIGHT_UNITS",
-        "unless_one",
-    ],
+    "streameval._counts.weights": ["MAX_WEIGHTED_CASES", "WEIGHT_UNITS", "unless_one"],
     "streameval._evaluator": ["evaluator_of"],
-    "streameval._joining.codec": ["encode_joiner", "held_units", "read_units"],
-    "streameval._joining.expiry_index": ["LAST_BUCKET", "UNLISTED_BUCKET"],
     "streameval._joining.id_column": ["IdColumn"],
     "streameval._joining.joiner": ["Joiner"],
-    "streameval._joining.rules": ["EARLY_POSITIVE", "JOIN_COUNTERS", "JoinSettings"],
-    "streameval._joining.table": ["FREE_SLOT", "JoinTable"],
+    "streameval._joining.rules": ["JoinSettings"],
+    "streameval._joining.table": ["JoinTable"],
     "streameval._time.changes": ["Cases", "Change", "changes_by_group", "rows_by_group"],
     "streameval._time.coverage": ["CoverageCell"],
     "streameval._time.decay": ["decayed_window"],

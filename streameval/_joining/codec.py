@@ -19,14 +19,9 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.names import MAX_ID_BYTES
-from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
-from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import (
     EARLY_NEGATIVE,
-    EARLY_POSITIVE,
-    JOIN_COUNTERS,
-    PENDING,
     JoinSettings,
 )
 from streameval._time.times import MAX_TIME_US
@@ -34,16 +29,14 @@ from streameval._time.times import MAX_TIME_US
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import IntArray
     from streameval._common.frame import Reader
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
-    from streameval._time.effects import KindArray
 
 FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
 _WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name, newest=3)
 _FRAME_WITH_CLUSTERS = Frame(FRAME.magic, 3, FRAME.name, newest=3)
-_HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
+_HEADER = struct.Struct(f"<qqqBBqHq{len(Joiner.COUNTERS)}q")
 
 
 def encode_joiner(joiner: Joiner) -> bytes:
@@ -58,11 +51,11 @@ def encode_joiner(joiner: Joiner) -> bytes:
         joiner.now_us,
         joiner.keys,
         len(joiner),
-        *joiner.tally[: len(JOIN_COUNTERS)].tolist(),
+        *joiner.tally[: len(Joiner.COUNTERS)].tolist(),
     )
     slots = joiner.table.slots_by_id()
     columns = _columns(joiner.table, slots)
-    units = held_units(joiner.table, slots)
+    units = joiner.table.held_units(slots)
     if units is not None:
         return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
     frame = _FRAME_WITH_CLUSTERS if joiner.has_clusters else FRAME
@@ -111,39 +104,18 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         raise_corrupt("the joiner has clusters, and counts labels that have none")
     joiner = Joiner(settings, keys, has_clusters=has_clusters)
     joiner.now_us = now_us
-    joiner.tally[: len(JOIN_COUNTERS)] = tally
+    joiner.tally[: len(Joiner.COUNTERS)] = tally
     if count:
         _read_rows(joiner, reader, count)
     if has_units:
         slots = joiner.table.slots_by_id()
-        joiner.table.set_units(slots, read_units(reader, joiner.table.state[slots]))
-        if held_units(joiner.table, slots) is None:
+        units = reader.column("<i8", count).astype(np.int64)
+        joiner.check_stored(joiner.table.state[slots], units)
+        joiner.table.set_units(slots, units)
+        if joiner.table.held_units(slots) is None:
             raise_corrupt("the joiner has the format of weights, and none")
     reader.end()
     return joiner
-
-
-def held_units(table: JoinTable, slots: SlotArray) -> IntArray | None:
-    """Return the weights of slots in units of 2**-16; None where each is 1. O(n)."""
-    if table.units is None or (table.units[slots] == WEIGHT_UNITS).all():
-        return None
-    return table.units[slots]
-
-
-def read_units(reader: Reader, states: KindArray) -> IntArray:
-    """Return the next column, the weights of ids in these states, or refuse it. O(n).
-
-    Raises
-    ------
-    CorruptStateError
-        When a weight is out of range, or an id without a label has another weight than 1.
-    """
-    units: IntArray = reader.column("<i8", states.size).astype(np.int64)
-    if (units < 0).any() or (units > int(MAX_WEIGHT) * WEIGHT_UNITS).any():
-        raise_corrupt("the joiner has weights out of range")
-    if (units[states == PENDING] != WEIGHT_UNITS).any():
-        raise_corrupt("the joiner has the weight of a label that is not there")
-    return units
 
 
 def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
@@ -169,11 +141,15 @@ def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     if lengths.min() < 1 or lengths.max() > MAX_ID_BYTES or any(a >= b for a, b in pairwise(ids)):
         raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE
-    if states.max() > EARLY_POSITIVE or not np.array_equal(early, np.isnan(scores)):
+    joiner.check_stored(states)
+    if not np.array_equal(early, np.isnan(scores)):
         raise_corrupt("the joiner has ids in unknown states")
     if np.isinf(scores).any() or event_us.min() < 0 or event_us.max() > MAX_TIME_US:
         raise_corrupt("the joiner has scores or times out of range")
-    if due.max() > LAST_BUCKET or due.min() < joiner.now_us // joiner.settings.bucket_us:
+    if (
+        due.max() > joiner.table.LAST_BUCKET
+        or due.min() < joiner.now_us // joiner.settings.bucket_us
+    ):
         raise_corrupt("the joiner has ids that were due before")
     table = joiner.table
     slots = table.add(ids)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from array import array
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,6 @@ SlotArray = npt.NDArray[np.int64]
 BucketArray = npt.NDArray[np.uint32]
 IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
-LAST_BUCKET = 2**32 - 2
-"""The highest bucket; later due times are clipped to it."""
-
-UNLISTED_BUCKET = LAST_BUCKET + 1
-"""The `due` of a slot that is not scheduled."""
 _SLOT_BITS = 32
 _MIN_STALE_ENTRIES = 1_024
 """Buckets are swept once stale entries outnumber the slots in use by more than this."""
@@ -69,6 +64,11 @@ class ExpiryIndex(ABC):
         `schedule`.
     """
 
+    LAST_BUCKET: ClassVar = 2**32 - 2
+    """The highest bucket; later due times are clipped to it."""
+    UNLISTED_BUCKET: ClassVar = LAST_BUCKET + 1
+    """The `due` of a slot that is not scheduled."""
+
     def __init__(self) -> None:
         self.due: BucketArray = np.empty(0, dtype=np.uint32)
         self._buckets: SortedDict[int, _Bucket] = SortedDict()
@@ -104,7 +104,7 @@ class ExpiryIndex(ABC):
 
     def schedule_one(self, slot: int, due: int) -> None:
         """Put one slot into a bucket, out of the one that it is in. O(log buckets)."""
-        if self.due[slot] != UNLISTED_BUCKET:
+        if self.due[slot] != self.UNLISTED_BUCKET:
             self._stale += 1
         self.due[slot] = due
         bucket = self._bucket(due)
@@ -149,14 +149,14 @@ class ExpiryIndex(ABC):
         if len(dues) == len(listed) == 1:
             # The case of ids that expire one by one: ten times as fast as what follows.
             popped = at if self.due[listed[0]] == dues[0] else at[:0]
-            self.due[popped] = UNLISTED_BUCKET
+            self.due[popped] = self.UNLISTED_BUCKET
             return popped
         counts = np.array(sizes, dtype=np.int64)
         is_live = self.due[at] == np.repeat(np.array(dues, dtype=np.int64), counts)
         # One sort by bucket, then slot: both are packed into one integer.
         keys = np.repeat(np.arange(len(dues)) << _SLOT_BITS, counts) | at
         popped = _distinct(np.sort(keys[is_live])) & ((1 << _SLOT_BITS) - 1)
-        self.due[popped] = UNLISTED_BUCKET
+        self.due[popped] = self.UNLISTED_BUCKET
         return popped
 
     def _take_listed(self, _max_slots: int) -> array[int]:
@@ -195,9 +195,9 @@ class ExpiryIndex(ABC):
 
     def _leave(self, slots: SlotArray) -> None:
         """Unschedule slots, whose entries are stale; sweep some buckets when most entries are."""
-        self._stale += int(np.count_nonzero(self.due[slots] != UNLISTED_BUCKET))
+        self._stale += int(np.count_nonzero(self.due[slots] != self.UNLISTED_BUCKET))
         # Before a sweep, which removes what it counted.
-        self.due[slots] = UNLISTED_BUCKET
+        self.due[slots] = self.UNLISTED_BUCKET
         if self._stale > len(self) + _MIN_STALE_ENTRIES:
             self._sweep(_MAX_SWEPT_ENTRIES_PER_SLOT * slots.size)
 
@@ -239,7 +239,7 @@ class ExpiryIndex(ABC):
 
     def _check_buckets(self, used: set[int]) -> None:
         """Assert all invariants, for these slots in use. O(n)."""
-        assert ((self.due != UNLISTED_BUCKET).nonzero()[0] == sorted(used)).all()
+        assert ((self.due != self.UNLISTED_BUCKET).nonzero()[0] == sorted(used)).all()
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
             assert slot in listed[int(self.due[slot])], (slot, self.due[slot])

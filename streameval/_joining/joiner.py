@@ -9,12 +9,12 @@ Cost: O(1) an id, about 1 us in columns (`bench/join.py`).
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from streameval._common.frame import raise_corrupt
 from streameval._counts.weights import WEIGHT_UNITS, unless_one
-from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
     ACTS_TWICE,
@@ -113,6 +113,9 @@ class Joiner:
     expire at its end.
     """
 
+    COUNTERS: ClassVar = JOIN_COUNTERS
+    """The names of what `tally` counts, in its order."""
+
     def __init__(
         self,
         settings: JoinSettings,
@@ -127,7 +130,7 @@ class Joiner:
         self.now_us = 0
         self.due_limit_us = MAX_TIME_US
         self.table = JoinTable(keys + has_clusters) if table is None else table
-        self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
+        self.tally: IntArray = np.zeros(len(self.COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
         self._bucket_us = settings.bucket_us
 
@@ -138,7 +141,7 @@ class Joiner:
     @property
     def counts(self) -> JoinCounts:
         """Operations without an effect, and ids that expired early."""
-        return JoinCounts(*self.tally[: len(JOIN_COUNTERS)].tolist())
+        return JoinCounts(*self.tally[: len(self.COUNTERS)].tolist())
 
     def predict(
         self,
@@ -265,6 +268,19 @@ class Joiner:
         if len(self.table) <= self.settings.max_pending:
             return due
         return Effects.concat([due, self._make_room()])
+
+    @staticmethod
+    def check_stored(states: KindArray, units: IntArray | None = None) -> None:
+        """Refuse stored ids in unknown states, and weights that they cannot have. O(n).
+
+        Raises
+        ------
+        CorruptStateError
+        """
+        if states.size and states.max() > EARLY_POSITIVE:
+            raise_corrupt("the joiner has ids in unknown states")
+        if units is not None:
+            JoinTable.check_units(units, states != PENDING)
 
     def copy(self) -> Joiner:
         """Return an independent joiner. O(n)."""
@@ -397,7 +413,7 @@ class Joiner:
         rule = self._rules.rules[op * Rules.STATES + state]
         assert rule is not None, (op, state)
         if rule.counter is not None:
-            self.tally[JOIN_COUNTERS.index(rule.counter)] += 1
+            self.tally[self.COUNTERS.index(rule.counter)] += 1
         if state == UNKNOWN:
             if rule.after == UNKNOWN:
                 return []
@@ -470,7 +486,7 @@ class Joiner:
             self.table.schedule(slots, self._due_bucket(due, int(event_us[0])))
             return
         due_us = event_us + self.settings.ttl_us
-        buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), LAST_BUCKET)
+        buckets = np.minimum(np.maximum(due_us // self._bucket_us, 0), self.table.LAST_BUCKET)
         self.table.schedule(slots, buckets.astype(np.uint32))
 
     def _due_bucket(self, due: int, event_us: int) -> int:
@@ -480,7 +496,7 @@ class Joiner:
         else:
             ttl_us = settings.ttl_us if due == _TTL_AFTER_NOW else settings.relabel_ttl_us
             due_us = self.now_us + ttl_us
-        return min(max(due_us // self._bucket_us, 0), LAST_BUCKET)
+        return min(max(due_us // self._bucket_us, 0), self.table.LAST_BUCKET)
 
     def _expire(self, slots: SlotArray) -> Effects:
         """Drop slots that are due from the table; return the effects."""
@@ -491,7 +507,9 @@ class Joiner:
 
     def _make_room(self) -> Effects:
         """Expire the ids that are due first, in whole buckets, down to `max_pending` ids."""
-        slots = self.table.pop_due(LAST_BUCKET + 1, len(self.table) - self.settings.max_pending)
+        slots = self.table.pop_due(
+            self.table.LAST_BUCKET + 1, len(self.table) - self.settings.max_pending
+        )
         pending = int((self.table.state[slots] == PENDING).sum())
         self.tally[_EXPIRED_EARLY] += pending
         self.tally[_FORGOTTEN_EARLY] += slots.size - pending

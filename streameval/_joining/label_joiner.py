@@ -39,7 +39,6 @@ from streameval._joining.joiner import Joiner
 from streameval._joining.kept_weights import check_weights_kept
 from streameval._joining.outcomes import JoinOutcomes
 from streameval._joining.rules import PENDING, JoinSettings, Op
-from streameval._joining.table import FREE_SLOT
 from streameval._time.times import (
     check_none_older,
     column_us,
@@ -595,6 +594,6 @@ def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
     if joiner.has_clusters != (num_groups is not None):
         return False
     table = joiner.table
-    if num_groups is not None and (table.codes[table.state != FREE_SLOT] >= num_groups).any():
+    if num_groups is not None and (table.codes[table.state != table.FREE_SLOT] >= num_groups).any():
         return False
     return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

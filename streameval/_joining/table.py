@@ -14,25 +14,23 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval._counts.weights import WEIGHT_UNITS
-from streameval._joining.expiry_index import UNLISTED_BUCKET, ExpiryIndex
+from streameval._common.frame import raise_corrupt
+from streameval._counts.weights import MAX_WEIGHT, WEIGHT_UNITS
+from streameval._joining.expiry_index import ExpiryIndex
 from streameval._joining.id_cells import IdCells
 from streameval._joining.id_dict import IdDict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.id_column import IdColumn
     from streameval._time.effects import CodeArray, KindArray
-
-FREE_SLOT = 255
-"""The state of a slot that no id uses; the joiner defines the other states."""
 
 _MIN_CAPACITY_SLOTS = 64
 _MAX_DOUBLED_SLOTS = 1_024
@@ -69,6 +67,11 @@ class JoinTable(ExpiryIndex):
         The sum of `units` over the slots in use; 0 while they are None.
     """
 
+    FREE_SLOT: ClassVar = 255
+    """The state of a slot that no id uses; the joiner defines the other states."""
+    MAX_UNITS: ClassVar = int(MAX_WEIGHT) * WEIGHT_UNITS
+    """The largest weight of a label, in units of 2**-16."""
+
     def __init__(self, keys: int = 0) -> None:
         super().__init__()
         self._ids: IdDict | IdCells = IdDict()
@@ -77,7 +80,7 @@ class JoinTable(ExpiryIndex):
         self._free = array("i")
         # Slots that were dropped, and whose ids have yet to be removed from the index.
         self._dropped = array("i")
-        self.state: KindArray = np.full(0, FREE_SLOT, dtype=np.uint8)
+        self.state: KindArray = np.full(0, self.FREE_SLOT, dtype=np.uint8)
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
         self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
@@ -112,13 +115,13 @@ class JoinTable(ExpiryIndex):
         """Return each id's slot, -1 for ids that the table does not have. O(n)."""
         slots = self._ids.find(ids)
         if self._dropped:
-            slots[(slots >= 0) & (self.state[slots] == FREE_SLOT)] = -1
+            slots[(slots >= 0) & (self.state[slots] == self.FREE_SLOT)] = -1
         return slots
 
     def find_one(self, id_: bytes) -> int:
         """Return an id's slot, -1 if the table does not have it. O(1)."""
         slot = self._ids.find_one(id_)
-        return -1 if slot >= 0 and self.state[slot] == FREE_SLOT else slot
+        return -1 if slot >= 0 and self.state[slot] == self.FREE_SLOT else slot
 
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids at slots that are in use. O(n)."""
@@ -171,6 +174,25 @@ class JoinTable(ExpiryIndex):
         self.total_units += int(units.sum()) - int(held[slots].sum())
         held[slots] = units
 
+    def held_units(self, slots: SlotArray) -> IntArray | None:
+        """Return the weights of slots in units of 2**-16; None where each is 1. O(n)."""
+        if self.units is None or (self.units[slots] == WEIGHT_UNITS).all():
+            return None
+        return self.units[slots]
+
+    @classmethod
+    def check_units(cls, units: IntArray, is_labelled: BoolArray) -> None:
+        """Refuse stored weights that are out of range, or other than 1 without a label. O(n).
+
+        Raises
+        ------
+        CorruptStateError
+        """
+        if (units < 0).any() or (units > cls.MAX_UNITS).any():
+            raise_corrupt("the joiner has weights out of range")
+        if (units[~is_labelled] != WEIGHT_UNITS).any():
+            raise_corrupt("the joiner has the weight of a label that is not there")
+
     def drop(self, slots: SlotArray) -> None:
         """Drop the ids at distinct slots. O(n log n).
 
@@ -182,13 +204,13 @@ class JoinTable(ExpiryIndex):
         self._leave(slots)
         if self.units is not None:
             self.total_units -= int(self.units[slots].sum())
-        self.state[slots] = FREE_SLOT
+        self.state[slots] = self.FREE_SLOT
         self._dropped.frombytes(slots.astype(np.intc).tobytes())
         self._purge(_MAX_PURGED_IDS_PER_DROP)
 
     def slots_by_id(self) -> SlotArray:
         """Return the slots in use, in order of their ids: the same for equal tables. O(n log n)."""
-        slots = np.flatnonzero(self.state != FREE_SLOT)
+        slots = np.flatnonzero(self.state != self.FREE_SLOT)
         return slots[self._ids.order(slots)]
 
     def copy(self) -> JoinTable:
@@ -238,8 +260,8 @@ class JoinTable(ExpiryIndex):
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
         if self.units is not None:
             self.units.resize(capacity, refcheck=False)
-        self.state[before:] = FREE_SLOT
-        self.due[before:] = UNLISTED_BUCKET
+        self.state[before:] = self.FREE_SLOT
+        self.due[before:] = self.UNLISTED_BUCKET
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
@@ -254,7 +276,7 @@ class JoinTable(ExpiryIndex):
         assert (self._ids.find(self._ids.at(slots)) == slots).all()
         assert len(used) <= len(self._ids) <= len(kept), (len(used), len(self._ids), len(kept))
         assert sorted([*self._free, *kept]) == list(range(self._num_slots))
-        assert ((self.state != FREE_SLOT).nonzero()[0] == sorted(used)).all()
+        assert ((self.state != self.FREE_SLOT).nonzero()[0] == sorted(used)).all()
         total = 0 if self.units is None else int(self.units[sorted(used)].sum())
         assert self.total_units == total, (self.total_units, total)
         self._check_buckets(used)

@@ -15,7 +15,7 @@ from streameval._joining.id_column import IdColumn
 from streameval._joining.id_dict import IdDict
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import JoinSettings
-from streameval._joining.table import FREE_SLOT, JoinTable
+from streameval._joining.table import JoinTable
 
 S = 1_000_000
 
@@ -248,8 +248,8 @@ def test_a_table_takes_cells_when_it_has_many_ids() -> None:
     assert isinstance(table._ids, IdCells)
     table._check()
     found = table.find(ids)
-    states = np.where(found < 0, FREE_SLOT, table.state[found]).tolist()
-    expected = [FREE_SLOT] * 6_000 + [1] * 1_000
+    states = np.where(found < 0, JoinTable.FREE_SLOT, table.state[found]).tolist()
+    expected = [JoinTable.FREE_SLOT] * 6_000 + [1] * 1_000
     expected[100:200] = [2] * 100
     assert states == expected
     table.drop(table.find(more))

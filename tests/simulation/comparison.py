@@ -14,7 +14,6 @@ from streameval._joining.rules import (
     LABELLED_POSITIVE,
     PENDING,
 )
-from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
 from .oracle import MISSED_CLUSTER, UNIT, cell, cluster_cell, cluster_of, group_of
@@ -74,7 +73,7 @@ def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
         return {}
     table = joins.table
     table._check()
-    slots = (table.state != FREE_SLOT).nonzero()[0]
+    slots = (table.state != table.FREE_SLOT).nonzero()[0]
     ids = {}
     for slot, each in zip(slots.tolist(), table.ids(slots), strict=True):
         state, positive = _STATES[int(table.state[slot])]

@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import (
-    EARLY_POSITIVE,
-    WEIGHT_UNITS,
-    Frame,
-    JoinTable,
-    held_units,
-    raise_corrupt,
-    read_units,
-)
+from streameval import CorruptStateError
+from streameval.kernel import WEIGHT_UNITS, Frame, Joiner, JoinTable
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
@@ -38,7 +31,7 @@ _HEADER = struct.Struct("<qqH")
 
 def encode_segment(table: JoinTable, slots: IntArray, removed: list[bytes]) -> bytes:
     """Return a join segment. O(rows)."""
-    units = held_units(table, slots)
+    units = table.held_units(slots)
     weights = [] if units is None else [units.astype("<i8").tobytes()]
     return (_WEIGHTED_FRAME if weights else FRAME).sealed(
         _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
@@ -73,13 +66,14 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     event_us = reader.column("<i8", rows)
     due = reader.column("<u4", rows).astype(np.uint32)
     codes = reader.column("<u2", rows * keys).reshape(rows, keys)
-    units = read_units(reader, states) if has_units else None
+    units = reader.column("<i8", rows).astype(np.int64) if has_units else None
     reader.end()
-    if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
-        raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
+    Joiner.check_stored(states, units)
+    if keys > table.codes.shape[1]:
+        raise CorruptStateError("the join segment has ids of unknown keys")
     slots = table.find(removed)
     if (slots < 0).any():
-        raise_corrupt("the join segment removes ids that no earlier segment has")
+        raise CorruptStateError("the join segment removes ids that no earlier segment has")
     table.drop(slots)
     slots = table.find(ids)
     new = np.flatnonzero(slots < 0)
@@ -108,5 +102,5 @@ def read_ids(reader: Reader, count: int) -> list[bytes]:
     ends = accumulate(lengths.tolist(), initial=0)
     ids = [joined[start:end] for start, end in pairwise(ends)]
     if len(set(ids)) != count or (count and not lengths.min()):
-        raise_corrupt("the join segment has an id twice, or one without bytes")
+        raise CorruptStateError("the join segment has an id twice, or one without bytes")
     return ids

@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval.kernel import (
-    FREE_SLOT,
-    JOIN_COUNTERS,
-    LAST_BUCKET,
-    UNLISTED_BUCKET,
-    Joiner,
-    JoinSettings,
-    JoinTable,
-    encode_joiner,
-)
+from streameval.kernel import Joiner, JoinSettings, JoinTable
 from streameval_server._state.ids.join_segment import decode_segment, encode_segment
 from streameval_server._state.segments import ABSENT
 
@@ -39,8 +30,8 @@ if TYPE_CHECKING:
     from streameval_server._model.arrays import IntArray
     from streameval_server._model.stream_settings import StreamSettings
 
-_STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
-_EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
+_STATE = struct.Struct(f"<{len(Joiner.COUNTERS)}q")
+_EXPIRED_EARLY = Joiner.COUNTERS.index("expired_early")
 _MIN_REWRITE_ROWS = 1_024
 """Listed rows, beyond twice the live ones, below which segments are not rewritten."""
 
@@ -159,11 +150,11 @@ class TrackedTable(JoinTable):
 
     def used(self) -> IntArray:
         """Return all slots in use. O(capacity)."""
-        return np.flatnonzero(self.state != FREE_SLOT)
+        return np.flatnonzero(self.state != self.FREE_SLOT)
 
     def mark_saved(self) -> None:
         """Record that a checkpoint has everything."""
-        self._in_checkpoint[:] = self.state != FREE_SLOT
+        self._in_checkpoint[:] = self.state != self.FREE_SLOT
         self._changed[:] = False
         self.removed = []
 
@@ -180,8 +171,8 @@ class TrackedTable(JoinTable):
         self._buckets.clear()
         self._oldest = None
         self._bucket_bytes = 0
-        self.due[slots] = UNLISTED_BUCKET
-        self.schedule(slots, np.clip(due_us // new_us, 0, LAST_BUCKET).astype(np.uint32))
+        self.due[slots] = self.UNLISTED_BUCKET
+        self.schedule(slots, np.clip(due_us // new_us, 0, self.LAST_BUCKET).astype(np.uint32))
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)
@@ -355,7 +346,7 @@ class Joins(IdSegments):
 
     def state_to_bytes(self) -> bytes:
         """Return the counters, which segments do not have."""
-        return _STATE.pack(*self.joiner.tally[: len(JOIN_COUNTERS)].tolist())
+        return _STATE.pack(*self.joiner.tally[: len(Joiner.COUNTERS)].tolist())
 
     def state_from_bytes(self, data: bytes) -> None:
         """Restore the counters. Raises CorruptStateError."""
@@ -363,16 +354,11 @@ class Joins(IdSegments):
             tally = _STATE.unpack(data)
         except struct.error as error:
             raise CorruptStateError(f"the joiner's counters cannot be read: {error}") from error
-        self.joiner.tally[: len(JOIN_COUNTERS)] = tally
+        self.joiner.tally[: len(Joiner.COUNTERS)] = tally
 
     def to_bytes(self) -> bytes:
         """Return everything in a canonical form, equal for equal joins. O(n log n)."""
-        # The joiner's time is no part of its state, because every call carries the time.
-        now_us, self.joiner.now_us = self.joiner.now_us, 0
-        try:
-            return encode_joiner(self.joiner)
-        finally:
-            self.joiner.now_us = now_us
+        return self.state_to_bytes() + self.encode(self.table.slots_by_id(), [])
 
 
 def join_settings(settings: StreamSettings) -> JoinSettings:

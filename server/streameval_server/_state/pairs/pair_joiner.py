@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from streameval.kernel import LAST_BUCKET, WEIGHT_UNITS, JoinSettings, unless_one
+from streameval.kernel import WEIGHT_UNITS, JoinSettings, unless_one
 from streameval_server._state.pairs.pair_table import (
     BY_A,
     BY_B,
@@ -367,7 +367,7 @@ class PairJoiner:
                 table.budget = None
         above = len(table) - self._most
         if above > 0:
-            slots = table.pop_due(LAST_BUCKET + 1, above)  # in whole buckets
+            slots = table.pop_due(table.UNLISTED_BUCKET, above)  # in whole buckets
             self.tally["expired_early"] += slots.size
             expired += self._expire(slots)
         return expired
@@ -440,12 +440,14 @@ class PairJoiner:
 
     def _schedule_all(self, slots: IntArray, due_us: int) -> None:
         """Let all of these slots fall due at one time."""
-        bucket = min(max(due_us // self.bucket_us, 0), LAST_BUCKET)
+        bucket = min(max(due_us // self.bucket_us, 0), self.ids.table.LAST_BUCKET)
         self.ids.table.schedule(slots, bucket)
 
     def _schedule(self, slots: IntArray, due_us: IntArray) -> None:
         if slots.size:
-            buckets = np.clip(due_us // self.bucket_us, 0, LAST_BUCKET).astype(np.uint32)
+            buckets = np.clip(due_us // self.bucket_us, 0, self.ids.table.LAST_BUCKET).astype(
+                np.uint32
+            )
             self.ids.table.schedule(slots, buckets)
 
 

@@ -22,7 +22,7 @@ from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.pairs.pair_joiner import CountedRows
 from streameval_server._state.pairs.pair_panes import NONE_SEEN, PairPane
 from streameval_server._state.pairs.pair_state import PairState
-from streameval_server._state.pairs.pair_table import MAX_LABEL_UNITS
+from streameval_server._state.pairs.pair_table import PairTable
 from streameval_server._state.pairs.pair_view import Evidence
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _read_rows(reader: Reader, rows: int, keys: int, *, has_units: bool) -> Coun
     columns = [reader.column(kind, rows) for kind in _KINDS[:-1]]
     codes = reader.column("<u2", rows * keys).reshape(rows, keys).astype(np.uint16)
     units = reader.column("<i8", rows).astype(np.int64) if has_units else None
-    if units is not None and not ((units > 0) & (units <= MAX_LABEL_UNITS)).all():
+    if units is not None and not ((units > 0) & (units <= PairTable.MAX_UNITS)).all():
         raise CorruptStateError("the waiting rows of a pair have weights out of range")
     event_us, positive, a, b, signs = columns
     return CountedRows(

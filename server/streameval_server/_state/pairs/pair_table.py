@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import FREE_SLOT, MAX_WEIGHT, WEIGHT_UNITS, Frame, held_units, raise_corrupt
+from streameval import CorruptStateError
+from streameval.kernel import WEIGHT_UNITS, Frame
 from streameval_server._state.ids.join_segment import ids_to_bytes, read_ids
 from streameval_server._state.ids.join_table import IdSegments, TrackedTable
 
@@ -25,8 +26,6 @@ BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8
 """Bits of an id's state: which streams have predicted it, and its label."""
 BY_BOTH, LABELLED = BY_A | BY_B, NEGATIVE | POSITIVE
 
-MAX_LABEL_UNITS = int(MAX_WEIGHT) * WEIGHT_UNITS
-"""The greatest weight of a label, in units of 2**-16."""
 
 _WHAT = "a segment of a pair's ids"
 _FRAME = Frame(b"SEVP", 1, _WHAT, newest=2)
@@ -91,9 +90,9 @@ class PairTable(TrackedTable):
         states = self.state[slots]
         assert ((states & LABELLED) != LABELLED).all()
         assert (states != 0).all()
-        assert (states < FREE_SLOT).all()
+        assert (states < self.FREE_SLOT).all()
         assert len(set(self.serial[slots].tolist())) == slots.size
-        assert ((self.serial == 0) == (self.state == FREE_SLOT)).all()
+        assert ((self.serial == 0) == (self.state == self.FREE_SLOT)).all()
         for scores, bit in ((self.score, BY_A), (self.score_b, BY_B)):
             assert (np.isnan(scores[slots]) == ((states & bit) == 0)).all()
 
@@ -120,7 +119,7 @@ class PairIds(IdSegments):
     def encode(self, slots: IntArray, removed: list[bytes]) -> bytes:
         """Return a segment of slots and of removed ids. O(rows)."""
         table = self.table
-        units = held_units(table, slots)
+        units = table.held_units(slots)
         frame = _FRAME if units is None else _WEIGHTED_FRAME
         return frame.sealed(
             _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
@@ -151,17 +150,14 @@ class PairIds(IdSegments):
         if has_units:
             units = reader.column("<i8", rows).astype(np.int64)
         reader.end()
-        is_label = (states & LABELLED) != 0
-        if (
-            not ((units >= 0) & (units <= MAX_LABEL_UNITS)).all()
-            or ((units != WEIGHT_UNITS) & ~is_label).any()
-        ):
-            raise_corrupt("the segment of a pair has weights out of range, or without a label")
+        table.check_units(units, (states & LABELLED) != 0)
         if keys != table.codes.shape[1] or (states >= 2 * POSITIVE).any():
-            raise_corrupt("the segment of a pair has ids in unknown states, or of unknown keys")
+            raise CorruptStateError(
+                "the segment of a pair has ids in unknown states, or of unknown keys"
+            )
         gone = table.find(removed)
         if (gone < 0).any():
-            raise_corrupt("the segment of a pair removes ids that no earlier segment has")
+            raise CorruptStateError("the segment of a pair removes ids that no earlier segment has")
         table.drop(gone)
         slots = table.find(ids)
         new = np.flatnonzero(slots < 0)
