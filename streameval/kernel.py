@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streameval._counts.memory import PIECE_BYTES, state_bytes
     from streameval._counts.merge import check_mergeable, merge_states
     from streameval._counts.multiset import ScoreCounts
-    from streameval._counts.opened_counts import OPENED
     from streameval._counts.resolution import MAX_BITS, Scale, quantise
     from streameval._counts.run import EMPTY_RUN, Run
     from streameval._counts.scatter import rank_cells
@@ -65,7 +64,6 @@ __all__ = [
     "MAX_TIME_US",
     "MAX_TOTAL",
     "MAX_WEIGHTED_CASES",
-    "OPENED",
     "PIECE_BYTES",
     "TABLE_BYTES",
     "WEIGHT_UNITS",
@@ -141,7 +139,6 @@ _EXPORTS = {
     "streameval._counts.memory": ["PIECE_BYTES", "state_bytes"],
     "streameval._counts.merge": ["check_mergeable", "merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
-    "streameval._counts.opened_counts": ["OPENED"],
     "streameval._counts.resolution": ["MAX_BITS", "Scale", "quantise"],
     "streameval._counts.run": ["EMPTY_RUN", "Run"],
     "streameval._counts.scatter": ["rank_cells"],

@@ -78,14 +78,6 @@ def refuse(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-@pytest.fixture
-def own_open_panes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Panes that other tests of this process have opened are not this test's memory."""
-    opened_counts = importlib.import_module("streameval._counts.opened_counts")
-    query_engine = importlib.import_module("streameval_server._queries.query_engine")
-    monkeypatch.setattr(query_engine, "OPENED", opened_counts.OpenedCounts(1))
-
-
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], ModuleType]:
     """Return a function that imports a library, or skips and names what is missing."""

@@ -11,11 +11,9 @@ From the bottom up:
 - `ascending`: ranks where nothing ties. `groups`, `cumulative`: the integers that metrics are
   computed from. `view`: the protocol by which queries read them.
 - `state`: one immutable revision with its cached answers. `merge`: sums and differences of
-  states; `cell_sums`: sums of cells in a table, cut to a cap there; `table_counts`: a sum that is
-  kept as its table.
+  states; `cell_sums`: sums of cells in a table, cut to a cap there.
 - `codec`: a state as bytes; `state_head`: their header; `steps`: scores as steps between cells.
-  `stored_counts`: counts that are bytes until they are read; `opened_counts`: which are open;
-  `stored_check`: whether many of them are valid.
+  `stored_counts`: counts that are bytes; `stored_check`: whether many of them are valid.
 - `cluster_keys`, `cluster_cells`, `cluster_counts`: clusters hashed into groups, and the counts
   of each group, by coarse cells, in addition to the whole counts. `weights`: sums of weights
   by score and class.

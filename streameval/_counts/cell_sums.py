@@ -189,29 +189,25 @@ class CellSums:
 
 
 def sum_cells(
-    parts: Sequence[tuple[StoredCounts | ScoreCounts | CellSums, int]], bits: int, scale: Scale
+    parts: Sequence[tuple[StoredCounts | ScoreCounts, int]], bits: int, scale: Scale
 ) -> CellSums | None:
     """Return the sum of counts at a resolution; None if a table would be sparse. O(S + W).
 
     Parameters
     ----------
-    parts : sequence of (StoredCounts, ScoreCounts or CellSums, int)
-        Counts, not all empty, or tables of them, and the resolution of their cells, at
-        least `bits`.
+    parts : sequence of (StoredCounts or ScoreCounts, int)
+        Counts, not all empty, and the resolution of their cells, at least `bits`.
     bits : int
         Significant bits of the result, at least 1.
     scale : {"plain", "probability"}
     """
     by_bits: dict[int, list[StoredCounts | ScoreCounts]] = {}
-    tables: list[CellSums | None] = []
     for part, own_bits in parts:
-        if isinstance(part, CellSums):
-            tables.append(part)
-        elif _num_scores(part):
+        if _num_scores(part):
             by_bits.setdefault(own_bits, []).append(part)
-    tables += (CellSums.of(same, own_bits, scale) for own_bits, same in by_bits.items())
     whole: CellSums | None = None
-    for table in tables:
+    for own_bits, same in by_bits.items():
+        table = CellSums.of(same, own_bits, scale)
         if table is None:
             return None
         sums = table.at(bits)

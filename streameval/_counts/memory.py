@@ -54,7 +54,7 @@ def _columns_bytes(state: State) -> int:
 
 def counts_bytes(counts: ScoreCounts) -> int:
     """Return the memory of the columns of sorted counts. O(1)."""
-    positives, negatives = counts.positives, counts.negatives
+    positives, negatives = counts.runs
     multiplicities = (
         each.counts.nbytes for each in (positives, negatives) if each.counts is not None
     )

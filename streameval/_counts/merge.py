@@ -22,12 +22,10 @@ from streameval._counts.state import (
     with_weights,
 )
 from streameval._counts.stored_counts import StoredCounts, cells_of
-from streameval._counts.table_counts import TableCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.cell_sums import CellSums
     from streameval._counts.resolution import Scale
 
 _MIN_TABLE_STATES = 3
@@ -38,7 +36,7 @@ _MAX_SORTED_CELLS = 2_048
 whose rows are looked up for each state."""
 
 
-def merge_states(states: Sequence[State], *, revision: int, max_table_width: int = 0) -> State:
+def merge_states(states: Sequence[State], *, revision: int) -> State:
     """Return the sum of several states.
 
     The result has the lowest resolution of all (exact counts as the highest) and
@@ -49,9 +47,6 @@ def merge_states(states: Sequence[State], *, revision: int, max_table_width: int
     states : sequence of State
     revision : int
         The result's.
-    max_table_width : int
-        Keep the counts as a table of at most this many rows, from which further sums are
-        taken, instead of runs; where no table was used they are runs.
 
     Raises
     ------
@@ -90,10 +85,9 @@ def merge_states(states: Sequence[State], *, revision: int, max_table_width: int
         revision=revision,
         clusters=merge_clusters([state.clusters for state in states]),
     )
-    is_wide = len(states) >= _MIN_TABLE_STATES or any(map(_table_of, states))
-    is_wide &= bool(max_table_width) or not _is_sorted_faster(states)
+    is_wide = len(states) >= _MIN_TABLE_STATES and not _is_sorted_faster(states)
     if is_wide and resolution is not None and resolution >= 1:
-        cells = _sum_in_table(states, resolution, whole, max_table_width)
+        cells = _sum_in_table(states, resolution, whole)
         if cells is not None:
             return cells
     if len(states) == 2 and all(state.resolution == resolution for state in states):
@@ -206,35 +200,22 @@ def _check_cluster_groups(states: Sequence[State]) -> None:
 
 
 def _is_sorted_faster(states: Sequence[State]) -> bool:
-    """Return whether states have few scores, none of them in packed bytes or in a table.
-
-    O(1) for each state.
-    """
-    if any(cells_of(state) is not None or _table_of(state) is not None for state in states):
+    """Return whether states have few scores, none of them in packed bytes. O(1) for each."""
+    if any(cells_of(state) is not None for state in states):
         return False
     return sum(state.num_scores for state in states) <= _MAX_SORTED_CELLS
 
 
-def _table_of(state: State) -> CellSums | None:
-    """Return the table that a state keeps its counts as, if any. O(1)."""
-    stored = state.counts.stored
-    return stored.sums if isinstance(stored, TableCounts) else None
-
-
-def _sum_in_table(
-    states: Sequence[State], resolution: int, whole: State, max_table_width: int
-) -> State | None:
+def _sum_in_table(states: Sequence[State], resolution: int, whole: State) -> State | None:
     """Return `whole` with the sum of states, within its cap; None if a table would not do.
 
-    O(S + W) for S cells in all and a table of W rows. Packed states are not opened, nor tables.
+    O(S + W) for S cells in all and a table of W rows. Packed states are not opened.
     """
-    parts: list[tuple[StoredCounts | ScoreCounts | CellSums, int]] = []
+    parts: list[tuple[StoredCounts | ScoreCounts, int]] = []
     for state in states:
         # Read once: another thread may pack the state meanwhile.
-        packed, table = cells_of(state), _table_of(state)
-        if table is not None:
-            parts.append((table, table.bits))
-        elif packed is not None:
+        packed = cells_of(state)
+        if packed is not None:
             parts.append((packed, packed.bits))
         elif state.resolution is None:
             parts.append((_at(state, resolution, whole.scale), resolution))
@@ -245,17 +226,6 @@ def _sum_in_table(
         sums = sums.fitted(whole.max_cells)
     if sums is None:
         return None
-    if sums.layout.width <= max_table_width:
-        return State(
-            ScoreCounts.closed(TableCounts(sums, whole.scale)),
-            missed_positives=whole.missed_positives,
-            missed_negatives=whole.missed_negatives,
-            resolution=sums.bits,
-            scale=whole.scale,
-            max_cells=whole.max_cells,
-            revision=whole.revision,
-            clusters=whole.clusters,
-        )
     return replace(whole, counts=sums.counts(whole.scale), resolution=sums.bits)
 
 
@@ -274,7 +244,7 @@ def _merged(states: Sequence[State], label: bool, resolution: int | None, scale:
 def _check_probabilities(states: Sequence[State]) -> None:
     # Those of states on the probability scale were checked when they were added.
     for state in (each for each in states if each.scale != "probability"):
-        for run in (state.counts.positives, state.counts.negatives):
+        for run in state.counts.runs:
             if not is_probability(run):
                 score = run.scores[0] if run.scores[0] < 0.0 else run.scores[-1]
                 message = (

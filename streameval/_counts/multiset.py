@@ -5,8 +5,8 @@ needs no argsort and moves no labels, and nearly all metrics need only the posit
 groups and the number of negatives above each (`ScoreCounts.ranks`).
 
 A pair of runs is immutable. Adding, removing, merging and sliding a window are the
-same operation, a signed merge, which returns a new pair. Counts that nothing reads may be
-kept in a closed form, from which the next reader opens them: their content stays the same.
+same operation, a signed merge, which returns a new pair. Counts that are seldom read may be
+kept closed, as bytes that each reader opens: their content stays the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.insertion import inserted, stepped
 from streameval._counts.layered_run import LayeredRun, with_added
-from streameval._counts.opened_counts import OPENED
 from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _MIN_RANK_UPDATE_RATIO = 16
 
 
 class ClosedCounts(Protocol):
-    """Counts in a form that takes less room, or less work to add, and is opened to be read."""
+    """Counts in a form that takes less memory; each reader opens them."""
 
     @property
     def memory_bytes(self) -> int:
@@ -43,8 +42,8 @@ class ClosedCounts(Protocol):
     def total(self, label: bool) -> int:
         """Return how many cases of a class there are."""
 
-    def open(self) -> ScoreCounts:
-        """Return the counts. O(n)."""
+    def open(self) -> tuple[Run, Run]:
+        """Return the positives and the negatives. O(n)."""
 
 
 @dataclass(init=False, slots=True, eq=False)
@@ -81,36 +80,23 @@ class ScoreCounts:
 
     @classmethod
     def closed(cls, stored: ClosedCounts) -> ScoreCounts:
-        """Return counts that are opened when they are read. O(1)."""
+        """Return counts that each reader opens. O(1)."""
         counts = cls()
         counts.store(stored)
         return counts
 
     def store(self, stored: ClosedCounts) -> None:
-        """Keep the counts in a closed form of the same content until they are read. O(1)."""
+        """Keep the counts closed, with the same content; a reader keeps its own runs. O(1)."""
         self.stored = stored
-        self.close()
-
-    def close(self) -> None:
-        """Drop the runs and ranks of counts with a closed form; a reader keeps its own. O(1)."""
-        if self.stored is not None:
-            self._runs = self._ranks = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the runs can be read without being opened. O(1)."""
-        return self._runs is not None
+        self._runs = self._ranks = None
 
     @property
     def runs(self) -> tuple[Run, Run]:
-        """The positives and the negatives; opens closed counts. O(1), O(n) if they are closed."""
+        """The positives and the negatives. O(1); O(n) for closed counts, which stay closed."""
         runs = self._runs
         if runs is None:
             assert self.stored is not None
-            opened = self.stored.open()
-            self._ranks = opened.known_ranks
-            runs = self._runs = opened.runs
-            OPENED.add(self, self.stored.num_scores)
+            runs = self.stored.open()
         return runs
 
     @property
@@ -135,12 +121,12 @@ class ScoreCounts:
     @property
     def max_len(self) -> int:
         """The length, or a bound of it that costs less. O(1)."""
-        return self.positives.max_len + self.negatives.max_len
+        return sum(run.max_len for run in self.runs)
 
     @property
     def total(self) -> int:
         """How many cases there are."""
-        return self.positives.total + self.negatives.total
+        return self.total_of(True) + self.total_of(False)
 
     def ranks(self) -> tuple[IntArray, IntArray | None]:
         """Return how many negatives are above, and tied with, each distinct positive score.
@@ -172,7 +158,7 @@ class ScoreCounts:
 
     def num_distinct(self) -> int:
         """Return how many distinct scores there are over both classes. O(n log m)."""
-        shorter, longer = sorted((self.positives.scores, self.negatives.scores), key=len)
+        shorter, longer = sorted((run.scores for run in self.runs), key=len)
         return shorter.size + longer.size - int(np.count_nonzero(locate(longer, shorter)[1]))
 
     def merged(self, change: ScoreCounts) -> ScoreCounts:
@@ -183,16 +169,17 @@ class ScoreCounts:
         NegativeCountError
             When a score would be left with a negative count.
         """
+        positives, negatives = self.runs
         if self._ranks is None or not _is_update_cheaper(self, change):
             return ScoreCounts(
-                _require_positive(self.positives.merged(change.positives)),
-                _require_positive(self.negatives.merged(change.negatives)),
+                _require_positive(positives.merged(change.positives)),
+                _require_positive(negatives.merged(change.negatives)),
             )
         # Ranks that are updated need no scores of negatives.
-        places = locate(self.positives.scores, change.positives.scores)
+        places = locate(positives.scores, change.positives.scores)
         after = ScoreCounts(
-            _require_positive(self.positives.merged_at(change.positives, *places)),
-            _require_positive(with_added(self.negatives, change.negatives)),
+            _require_positive(positives.merged_at(change.positives, *places)),
+            _require_positive(with_added(negatives, change.negatives)),
         )
         if after.positives.scores.size:
             after._ranks = _updated_ranks(self, change, after, places)

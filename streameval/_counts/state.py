@@ -188,11 +188,12 @@ class State:
         return self.cached("cumulative", self._cumulative)
 
     def _cumulative(self) -> CumulativeCounts:
+        positives, negatives = self.counts.runs
         return cumulative_counts(
-            positive_scores=self.counts.positives.scores,
-            negative_scores=self.counts.negatives.scores,
-            positive_counts=self.counts.positives.counts,
-            negative_counts=self.counts.negatives.counts,
+            positive_scores=positives.scores,
+            negative_scores=negatives.scores,
+            positive_counts=positives.counts,
+            negative_counts=negatives.counts,
             missed_positives=self.missed_positives,
             missed_negatives=self.missed_negatives,
         )
@@ -205,7 +206,8 @@ class State:
         """
         if threshold == -np.inf:
             return self.P, self.N
-        return self.run(True).above(threshold), self.run(False).above(threshold)
+        positives, negatives = (run.above(threshold) for run in self.counts.runs)
+        return positives, negatives
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer for `key`, computing it on the first call.
@@ -257,8 +259,7 @@ class State:
             and self.resolution == other.resolution
             and self.max_cells == other.max_cells
             and self.scale == other.scale
-            and _same(self.counts.positives, other.counts.positives)
-            and _same(self.counts.negatives, other.counts.negatives)
+            and all(map(_same, self.counts.runs, other.counts.runs))
             and _same_weights(self.weighted, other.weighted)
             and self.clusters.same_content(other.clusters)
         )
@@ -330,7 +331,7 @@ class State:
 
     def is_consistent(self) -> bool:
         """Return whether the totals and the settings agree with the scores. O(n log n)."""
-        runs = (self.counts.positives, self.counts.negatives)
+        runs = self.counts.runs
         return (
             min(self.missed_positives, self.missed_negatives) >= 0
             and self.total < MAX_TOTAL
@@ -357,8 +358,8 @@ class State:
     def _has_totals_of(self, clusters: ClusterCounts) -> bool:
         """Return whether the groups' cases and misses add up to the whole's. O(n)."""
         wholes = (
-            (False, self.counts.negatives.total, self.missed_negatives),
-            (True, self.counts.positives.total, self.missed_positives),
+            (False, self.counts.total_of(False), self.missed_negatives),
+            (True, self.counts.total_of(True), self.missed_positives),
         )
         return clusters.num_groups == 0 or all(
             clusters.total(label, missed=False) == scored
@@ -436,11 +437,11 @@ def fit_to_cap(state: State) -> State:
     Cells are nested, so dropping bits early or late gives the same result: it depends
     on the scores alone.
     """
-    positives, negatives = state.counts.positives, state.counts.negatives
-    if state.max_cells is None or len(positives) + len(negatives) <= state.max_cells:
+    if state.max_cells is None or state.num_scores <= state.max_cells:
         return state
     if state.num_cells <= state.max_cells:
         return state
+    positives, negatives = state.counts.runs
     bits = MAX_BITS if state.resolution is None else state.resolution
     bits = largest_bits(positives.scores, negatives.scores, bits, state.max_cells, state.scale)
     counts = ScoreCounts(

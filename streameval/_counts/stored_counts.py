@@ -1,4 +1,4 @@
-"""Counts as the bytes of their state, until they are read: a tenth to a third of the memory.
+"""Counts as the bytes of their state: a tenth to a third of the memory.
 
 Most panes of a server are read seldom, and few at all soon after a start. Their counts are the
 bytes that a checkpoint has: scores as steps, which take some 2 to 3 B a cell instead of 8 or
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streameval._counts.codec import decode_evaluator, encode_evaluator, read_columns
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import EMPTY_RUN, Run
-from streameval._counts.state import LABELS, State
+from streameval._counts.state import State
 from streameval._counts.state_head import Head, begins_plainly, step_run
 from streameval._counts.stored_check import are_valid
 
@@ -46,7 +46,7 @@ class StoredCounts(bytes):
     >>> from streameval._counts.multiset import ScoreCounts
     >>> counts = ScoreCounts(Run.of(np.array([0.5, 0.75, 0.75])), Run.of(np.array([0.25])))
     >>> stored = StoredCounts(encode_evaluator(State(counts, resolution=2), steps=True))
-    >>> stored.num_scores, stored.total(True), stored.open().positives.counts
+    >>> stored.num_scores, stored.total(True), stored.open()[0].counts
     (3, 3, array([1, 2]))
     """
 
@@ -86,9 +86,9 @@ class StoredCounts(bytes):
         """Return a class's cells. O(1)."""
         return step_run(self, self.head, label)
 
-    def open(self) -> ScoreCounts:
-        """Return the counts. O(n)."""
-        return ScoreCounts(*(self._opened(label) for label in LABELS))
+    def open(self) -> tuple[Run, Run]:
+        """Return the positives and the negatives. O(n)."""
+        return self._opened(True), self._opened(False)
 
     def _opened(self, label: bool) -> Run:
         scores, counts, total = read_columns(self, self.head, label)

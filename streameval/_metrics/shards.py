@@ -180,7 +180,7 @@ def shard_of(state: State, position: ShardPosition) -> Shard:
     >>> whole.metrics()["auc_roc"], (upper + lower).auc_roc()
     (0.75, 0.75)
     """
-    scores = [run.scores for run in (state.counts.positives, state.counts.negatives)]
+    scores = [run.scores for run in state.counts.runs]
     high = max(float(column[-1]) for column in scores if column.size)
     low = min(float(column[0]) for column in scores if column.size)
     groups = state.groups

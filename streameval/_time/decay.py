@@ -263,7 +263,7 @@ def _scaled(state: State, weight: int) -> State:
     """Return the state with every count times a weight. O(n)."""
     if state.total * weight >= MAX_TOTAL:
         raise too_many()
-    positives, negatives = state.counts.positives, state.counts.negatives
+    positives, negatives = state.counts.runs
     return replace(
         state,
         counts=ScoreCounts(_times(positives, weight), _times(negatives, weight)),

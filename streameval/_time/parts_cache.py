@@ -97,12 +97,6 @@ class PartsCache(Generic[K, V]):
                 self._sweep()
         return value
 
-    def latest(self, key: K) -> V | None:
-        """Return the newest value of a key, whether or not its parts are the same now. O(1)."""
-        with self._lock:
-            entry = self._entries.get(key)
-        return None if entry is None else entry.value
-
     def unchanged_parts(self, key: K, parts: Iterable[P]) -> list[P]:
         """Return the parts among these that the value of a key was computed from. O(parts).
 

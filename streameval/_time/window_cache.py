@@ -14,7 +14,6 @@ from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
 from streameval._counts.merge import merge_states
 from streameval._time.parts_cache import PartsCache
 from streameval._time.window import Window
-from streameval._uncertainty.pane_blocks import leave_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -66,12 +65,8 @@ class WindowCache(PartsCache[K, Window]):
         return self.get(key, states, lambda: self._window(key, states, start_us, end_us))
 
     def _window(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
-        """Return the window, which takes over from the one that it replaces."""
-        whole, before = self._sum(key, states), self.latest(key)
-        if before is not None:
-            leave_blocks(before._view(), whole)
         panes = states if self._knows_panes else ()
-        return Window(whole, start_us, end_us, panes)
+        return Window(self._sum(key, states), start_us, end_us, panes)
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
         same = self.unchanged_parts(key, states)
@@ -88,7 +83,7 @@ class WindowCache(PartsCache[K, Window]):
         return _merged(states, self._merged_cells)
 
 
-def _merged(states: Sequence[State], max_cells: int, *, max_table_width: int = 0) -> State:
+def _merged(states: Sequence[State], max_cells: int) -> State:
     """Return the sum of states, of about `max_cells` at a time if all are capped. O(S log S).
 
     Cells are nested, so summing a few states at a time gives the same cells.
@@ -102,7 +97,7 @@ def _merged(states: Sequence[State], max_cells: int, *, max_table_width: int = 0
             chunk, cells = [], total[0].num_scores
         chunk.append(state)
         cells += state.num_scores
-    return merge_states([*total, *chunk], revision=0, max_table_width=max_table_width)
+    return merge_states([*total, *chunk], revision=0)
 
 
 def _num_cells(state: State) -> int:
@@ -137,8 +132,7 @@ class _PartialSum:
     def sum(self, states: Sequence[State], max_cells: int) -> State:
         """Return the sum of its states, computed once, of about `max_cells` at a time."""
         if self._sum is None:
-            # A row of a table takes as much as a cell of one class.
-            self._sum = _merged(states, max_cells, max_table_width=self.max_cells)
+            self._sum = _merged(states, max_cells)
             # The ranks of its positives would not be used, nor counted as memory.
             self._sum.forget()
         return self._sum

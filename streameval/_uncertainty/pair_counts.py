@@ -107,7 +107,7 @@ class PairCounts:
         """The memory, an upper bound. O(1)."""
         total = _COUNTS_BYTES + self.grid.nbytes
         for model in self.models:
-            for run in (model.counts.positives, model.counts.negatives):
+            for run in model.counts.runs:
                 total += run.scores.nbytes + (0 if run.counts is None else run.counts.nbytes)
             if model.weighted is not None:
                 total += _WEIGHTS_BYTES * len(model.weighted)

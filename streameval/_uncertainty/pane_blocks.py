@@ -1,14 +1,11 @@
 """The panes of a window as blocks of cases that may depend on one another.
 
-Panes are compared by coarse cells of the scores (`pane_cells`), which each pane keeps. A window
-that replaces another leaves its blocks to the next (`leave_blocks`), which replaces the rows of
-the panes that changed.
+Panes are compared by coarse cells of the scores (`pane_cells`), which each pane keeps.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +13,6 @@ import numpy as np
 
 from streameval._counts.cluster_cells import edges_of_numbers
 from streameval._counts.groups import Groups
-from streameval._counts.run import locate
 from streameval._counts.scatter import rank_numbers
 from streameval._uncertainty.design_effect import BlockSums, least_effect
 from streameval._uncertainty.pane_cells import COARSE_BITS, MISSED_NUMBER, pane_cells
@@ -30,15 +26,6 @@ if TYPE_CHECKING:
     from streameval._metrics.gradients import Gradient
 
     GradientOf = Callable[[Groups], Gradient]
-
-_KEY, _KEY_BEFORE = "panes as blocks", "blocks of the window before"
-"""Keys of a view's cached answers: its blocks, and a list of the previous window's blocks."""
-
-_MAX_EXACT = 1 << 53
-"""Sums of counts below this are exact as floats, in any order."""
-
-_MAX_REPLACED_PANES = 4
-"""If more panes changed, the table is rebuilt."""
 
 
 def pane_effect(view: View, panes: Sequence[State], gradient_of: GradientOf) -> float:
@@ -57,41 +44,8 @@ def pane_effect(view: View, panes: Sequence[State], gradient_of: GradientOf) -> 
     """
     if len(panes) < 2:
         return math.nan
-    blocks = view.cached(_KEY, lambda: _blocks(view, panes))
+    blocks = view.cached("panes as blocks", lambda: PaneBlocks.of(view, panes))
     return least_effect(blocks.sums(gradient_of(blocks.cells)))
-
-
-def leave_blocks(before: State, after: State) -> None:
-    """Leave the blocks of a window for the one that replaces it; none where it has none. O(1)."""
-    blocks = before.known(_KEY)
-    if blocks is not None:
-        after.cached(_KEY_BEFORE, list).append(blocks)
-
-
-def _blocks(view: View, panes: Sequence[State]) -> PaneBlocks:
-    """Return the blocks: the previous window's, updated, if it left any, else new ones."""
-    before: list[PaneBlocks] = view.cached(_KEY_BEFORE, list)
-    try:
-        updated = before.pop().updated(view, panes)
-    except IndexError:
-        updated = None
-    return PaneBlocks.of(view, panes) if updated is None else updated
-
-
-class PaneReferences:
-    """Weak references to panes, in order: blocks keep no pane."""
-
-    __slots__ = ("_panes",)
-
-    def __init__(self, panes: Sequence[State]) -> None:
-        self._panes = tuple(map(weakref.ref, panes))
-
-    def changed(self, panes: Sequence[State]) -> list[int] | None:
-        """Return the indices of panes that are others now; None of another number. O(B)."""
-        if len(panes) != len(self._panes):
-            return None
-        pairs = zip(self._panes, panes, strict=True)
-        return [index for index, (before, pane) in enumerate(pairs) if before() is not pane]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,17 +62,12 @@ class PaneBlocks:
         Sums of squared weights, in the square of that unit; the counts if no case has one.
     is_filled : bool[B]
         Which panes have cases.
-    numbers : int64[K]
-        The numbers of the cells, ascending.
-    panes : PaneReferences
     """
 
     cells: Groups
     counts: FloatArray
     squares: FloatArray
     is_filled: BoolArray
-    numbers: IntArray
-    panes: PaneReferences
 
     @classmethod
     def of(cls, view: View, panes: Sequence[State]) -> PaneBlocks:
@@ -141,33 +90,7 @@ class PaneBlocks:
         n, p = counts.sum(axis=1).astype(np.int64)
         cells = Groups.of_cells(_edges(numbers)[::-1], p, n)
         is_filled = np.asarray(counts.any(axis=(0, 2)))
-        return cls(cells, counts, squares, is_filled, numbers, PaneReferences(panes))
-
-    def updated(self, view: View, panes: Sequence[State]) -> PaneBlocks | None:
-        """Return the blocks once panes were replaced by others, as `of`. O(B K) to copy the table.
-
-        None where the cells are not the same, or cases have weights, or many panes changed.
-        """
-        changed = self.panes.changed(panes)
-        if changed is None or len(changed) > _MAX_REPLACED_PANES:
-            return None
-        if view.unit != 1 or self.squares is not self.counts or view.P + view.N >= _MAX_EXACT:
-            return None
-        counts = self.counts.copy()
-        counts[:, changed] = 0.0
-        for index, each in zip(changed, pane_cells([panes[i] for i in changed], 1), strict=True):
-            ranks, is_known = locate(self.numbers, each.numbers)
-            if not is_known.all():
-                return None
-            counts[:, index, self.numbers.size - 1 - ranks] = each.counts
-        moved = (counts[:, changed] - self.counts[:, changed]).sum(axis=1).astype(np.int64)
-        n, p = self.cells.n + moved[0], self.cells.p + moved[1]
-        if not (n + p).all():
-            return None
-        is_filled = self.is_filled.copy()
-        is_filled[changed] = counts[:, changed].any(axis=(0, 2))
-        cells = Groups.of_cells(self.cells.scores, p, n)
-        return PaneBlocks(cells, counts, counts, is_filled, self.numbers, PaneReferences(panes))
+        return cls(cells, counts, squares, is_filled)
 
     def sums(self, gradient: Gradient) -> BlockSums:
         """Return what each pane adds to a metric. O(B K)."""

@@ -245,7 +245,6 @@ def test_a_full_window_stops_the_reading_and_not_the_stream() -> None:
         assert wire.query.GetSnapshot(request).snapshot.num_positive_ref == 6000
 
 
-@pytest.mark.usefixtures("own_open_panes")
 def test_a_full_queue_says_when_to_come_again() -> None:
     """RESOURCE_EXHAUSTED with RetryInfo; rows acknowledged before count."""
     limits = Limits(max_state_bytes=1)

@@ -68,7 +68,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> P
     return tmp_path
 
 
-@pytest.mark.usefixtures("own_open_panes")
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=page_name)
 def test_examples(page: Path, folder: Path) -> None:
     """The examples run and print what the page shows."""

@@ -58,9 +58,9 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record how many states each merge has."""
     sizes: list[int] = []
 
-    def counted(states: list[State], *, revision: int, max_table_width: int) -> State:
+    def counted(states: list[State], *, revision: int) -> State:
         sizes.append(len(states))
-        return sums.merge_states(states, revision=revision, max_table_width=max_table_width)
+        return sums.merge_states(states, revision=revision)
 
     monkeypatch.setattr(window_cache, "merge_states", counted)
     return sizes

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError, Window
-from streameval.kernel import OPENED, PartsCache, WindowCache, decayed_window, state_of
+from streameval.kernel import PartsCache, WindowCache, decayed_window, state_of
 from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
-from streameval_server._queries.coverage_answers import coverage_of
+from streameval_server._queries.coverage_answers import coverage_message
 from streameval_server._queries.derived_answers import DerivedAnswers
 from streameval_server._queries.metrics import (
     MetricSelection,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from streameval_server._model.arrays import FloatArray, IntArray
-    from streameval_server._queries.coverage_answers import CoverageAnswer
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.warnings import Warned
     from streameval_server._state.views import StreamView, WaitingPredictions
@@ -181,13 +180,12 @@ class QueryEngine:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of all caches and of open counts, an upper bound. O(1), from any thread."""
+        """Memory of all caches, an upper bound. O(1), from any thread."""
         return (
             self._windows.memory_bytes
             + self._windows.partial_sums.memory_bytes
             + self._derived.memory_bytes
             + self._answers.memory_bytes
-            + OPENED.memory_bytes
         )
 
     def window(self, resolved: ResolvedSelection) -> Window:
@@ -315,7 +313,13 @@ class QueryEngine:
         parts = [part for part in parts if part is not empty]
         if not parts:
             return None
-        return coverage_of(self._answers, ("coverage", resolved.key), parts)
+
+        def compute() -> bytes:
+            message = coverage_message(parts)
+            return b"" if message is None else message.SerializeToString()
+
+        known = self._answers.get(("coverage", resolved.key), parts, compute)
+        return types_pb2.Coverage.FromString(known) if known else None
 
     def warnings(
         self,
@@ -344,11 +348,9 @@ class QueryEngine:
         return of_server + warnings_of(resolved, resolution, typical_us)
 
 
-def _size(answer: bytes | CoverageAnswer | float) -> int:
+def _size(answer: bytes | float) -> int:
     """Return the memory of an answer."""
-    if isinstance(answer, bytes):
-        return len(answer)
-    return 0 if isinstance(answer, float | int) else answer.memory_bytes
+    return len(answer) if isinstance(answer, bytes) else 0
 
 
 def _many_pending(coverage: types_pb2.Coverage) -> bool:

@@ -16,7 +16,6 @@ from streameval._counts import cell_sums, merge
 from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.opened_counts import OpenedCounts
 from streameval._counts.resolution import Scale
 from streameval._counts.state import State
 from streameval._counts.stored_counts import cells_of, pack, packed_bytes
@@ -55,7 +54,6 @@ def test_packing_keeps_every_score(
     assert cells_of(other) is not None
     assert (other.P, other.N, other.num_scored) == (state.P, state.N, state.num_scored)
     assert other.num_scores == len(state.counts)
-    assert not other.counts.is_open
     assert other.same_content(state)
     other._check()
     assert encode_evaluator(other) == encode_evaluator(state)
@@ -64,8 +62,8 @@ def test_packing_keeps_every_score(
         replace(state, missed_positives=9), steps=True
     )
     assert decode_evaluator(packed_bytes(other)).same_content(state)
-    other.counts.close()
-    assert other.same_content(state)
+    # A reader opens the counts for itself.
+    assert other.counts.runs is not other.counts.runs
 
 
 @given(
@@ -176,20 +174,3 @@ def test_a_packed_pane_takes_less_memory() -> None:
     assert taken <= 20 * 4_000
     assert counted <= taken
     assert counted <= 20 * 3_200
-
-
-def test_the_oldest_open_counts_are_closed() -> None:
-    """Beyond a limit for all; a reader keeps what it holds."""
-    opened = OpenedCounts(200)
-    states = [packed(state_of([(True, float(cell), 1) for cell in range(40)], 12)) for _ in "abc"]
-    held = [state.counts.runs for state in states]
-    for state in states:
-        opened.add(state.counts, state.num_scores)
-    assert opened.memory_bytes == 16 * 2 * (40 + 48)
-    assert [state.counts.is_open for state in states] == [False, True, True]
-    assert states[0].counts.runs is not held[0]
-    assert states[0].same_content(states[1])
-    del states
-    last = packed(state_of([], 12))
-    opened.add(last.counts, 100)
-    assert opened.memory_bytes == 16 * (100 + 48)

@@ -13,10 +13,9 @@ from streameval._counts.cluster_cells import coarse_cells
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.state import State
-from streameval._counts.stored_counts import pack
+from streameval._counts.stored_counts import StoredCounts, pack
 from streameval._uncertainty import pane_cells
-from streameval._uncertainty.intervals import gradient_function
-from streameval._uncertainty.pane_blocks import PaneBlocks, leave_blocks, pane_effect
+from streameval._uncertainty.pane_blocks import PaneBlocks
 
 
 def copies(states: list[State]) -> list[State]:
@@ -112,62 +111,10 @@ def test_packed_panes_have_the_blocks_of_open_ones(
     packed = copies(states)
     for state in packed[1:]:
         pack(state)
+    opened = []
+    open_ = StoredCounts.open
+    monkeypatch.setattr(StoredCounts, "open", lambda self: opened.append(self) or open_(self))
     found = PaneBlocks.of(whole, packed)
+    assert bool(opened) == is_sparse
     assert found.cells.scores.tolist() == want.cells.scores.tolist()
     assert found.counts.tolist() == want.counts.tolist()
-    assert any(state.counts.is_open for state in packed[1:]) == is_sparse
-
-
-def replaced(state: State, rng: np.random.Generator, *, is_known: bool) -> State:
-    """Return another pane, with cases of the same cells or of one that no pane has."""
-    evaluator = Evaluator._of(state)
-    run = state.run(True)
-    if run.scores.size and is_known:
-        evaluator.add_cases(labels=[1, 0], scores=rng.choice(run.scores, 2))
-    elif not is_known:
-        evaluator.add_case(True, 1e9 * (1 + rng.random()))
-    return evaluator._view()
-
-
-@pytest.mark.parametrize("is_weighted", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_blocks_of_a_replaced_window_are_those_counted_anew(seed: int, is_weighted: bool) -> None:
-    """To the bit, where cells stay, where one is new and where one is gone; panes are not kept."""
-    rng = np.random.default_rng(seed)
-    states = panes(seed, is_weighted=is_weighted)
-    gradient = gradient_function("auc_roc", ())
-    before = merge_states(states, revision=0)
-    pane_effect(before, states, gradient)
-    known_before = before.known("panes as blocks")
-    for step in range(6):
-        index = int(rng.integers(len(states)))
-        # A pane that goes may take its cells along.
-        gone = step == 4
-        changed = Evaluator()._view() if gone else replaced(states[index], rng, is_known=step != 2)
-        states[index] = changed
-        after = merge_states(states, revision=0)
-        leave_blocks(before, after)
-        found = pane_effect(after, states, gradient)
-        fresh = merge_states(states, revision=0)
-        assert repr(found) == repr(pane_effect(fresh, states, gradient))
-        one, other = (each.known("panes as blocks") for each in (after, fresh))
-        for name in ("counts", "squares", "is_filled", "numbers"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
-        for name in ("scores", "p", "n", "tp", "fp", "P", "N"):
-            assert np.array_equal(getattr(one.cells, name), getattr(other.cells, name)), name
-        assert not after.known("blocks of the window before")
-        before = after
-    assert known_before.counts.shape[1] == len(states)
-
-
-def test_blocks_are_updated_only_where_few_panes_changed() -> None:
-    """Where another number of panes, or most of them, are others, the table is made anew."""
-    states = panes(3)
-    whole = merge_states(states, revision=0)
-    blocks = PaneBlocks.of(whole, states)
-    same = blocks.updated(whole, states)
-    assert same is not None
-    assert np.array_equal(same.counts, blocks.counts)
-    assert same.counts is not blocks.counts
-    assert blocks.updated(whole, states[:-1]) is None
-    assert blocks.updated(whole, copies(states)) is None

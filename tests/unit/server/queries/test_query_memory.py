@@ -96,7 +96,6 @@ def test_states_forget_answers_beyond_the_limit():
     assert derived.memory_bytes == 0
 
 
-@pytest.mark.usefixtures("own_open_panes")
 def test_caches_count_what_they_hold_and_stay_within_their_limit(view):
     """Whatever is asked, and a small limit changes no answer."""
     large, small = engine_of(view), engine_of(view, max_cache_bytes=400_000)

@@ -220,7 +220,7 @@ def test_closed_panes_are_packed_in_idle_time(keys):
         assert state.memory_bytes < before
         # A view that was taken before reads the same states, which are packed now.
         assert [pane.state for pane in state.counts.frozen({}).slice(0).panes] == kept
-        assert all(cells_of(each) is not None and not each.counts.is_open for each in kept)
+        assert all(cells_of(each) is not None for each in kept)
         assert dict(content_parts(state)) == dict(content_parts(peer))
         counted = state.memory_bytes
         state.counts.store.recount_memory()
