@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streameval_server._log.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval_server._core.engine import Engine
     from streameval_server._core.entries import Entry
@@ -76,6 +76,7 @@ class Applier:
         self._checkpointed_bytes = 0
         self._requested = False
         self._taking = False
+        self._begun: Iterator[Callable[[], Checkpoint] | None] | None = None
         self._copy: Callable[[], Checkpoint] | None = None
         self.copied_checkpoint: Checkpoint | None = None
 
@@ -105,12 +106,16 @@ class Applier:
         """Apply about `Limits.apply_rows` rows at most; return whether entries are left.
 
         When more ids expire before the next entry than one step may handle, steps of
-        their own do it first. Takes a checkpoint when one is due. Must not run at the
+        their own do it first. When a checkpoint is due, this step begins it; a large one
+        takes further steps, before the next entry. Must not run at the
         same time as the engine's `view`. An exception means that an entry of the log
         cannot be applied: the server must stop.
         """
         queue, engine = self._queue, self.engine
         self.finish_step()
+        if self._begun is not None:
+            self._continue_checkpoint(self._begun)
+            return True
         if queue and engine.pass_time(engine.due_before(queue[0]), _MAX_DUE_IDS):
             return True
         chunk: list[Entry] = []
@@ -133,7 +138,7 @@ class Applier:
             if engine.has_uncounted:
                 engine.count_deferred()
             self.must_count = engine.has_uncounted
-        return bool(queue) or self.must_count
+        return bool(queue) or self.must_count or self._begun is not None
 
     def finish_step(self) -> None:
         """Finish the work that `step` deferred: merge counts, copy a checkpoint's parts.
@@ -179,8 +184,13 @@ class Applier:
         self._taking = True
         self._requested = False
         self._checkpointed_bytes = self._pushed_bytes
-        self._copy = self.engine.begin_checkpoint(self._checkpoint_revision)
-        failpoint("checkpoint.taken")
+        self._continue_checkpoint(self.engine.begin_checkpoint(self._checkpoint_revision))
+
+    def _continue_checkpoint(self, steps: Iterator[Callable[[], Checkpoint] | None]) -> None:
+        self._copy = next(steps)
+        self._begun = steps if self._copy is None else None
+        if self._copy is not None:
+            failpoint("checkpoint.taken")
 
     def request_checkpoint(self) -> None:
         """Make the next `step` take a checkpoint even if none is due."""

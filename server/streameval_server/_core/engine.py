@@ -1,8 +1,8 @@
 """The engine: all streams and pairs at a revision. The same log gives the same state bytes.
 
 No clocks, threads or disks: an entry carries its time. One thread applies. `view`, `streams`,
-`begin_checkpoint` and `state_hash` must not run at the same time as `apply` and `pass_time`
-(the runtime holds one lock around each of them); what they return is immutable.
+`state_hash` and a step of `begin_checkpoint` must not run at the same time as `apply` and
+`pass_time` (the runtime holds one lock around each of them); what they return is immutable.
 
 The log's time is the last entry's. Before an entry is applied, everything that is due by its
 time happens in every stream: ids expire, panes coarsen. While the log is held (`log_time`),
@@ -66,6 +66,10 @@ _MAX_UNMEASURED_ROWS = 16_384
 
 _MAX_IDLE_STREAMS = 8
 """Streams that are counted, or of which a pane is packed, in one piece of idle time."""
+
+_PART_COST, _PIECE_COST, _STEP_COST = 16, 512, 1_024
+"""What a changed part of a checkpoint and a piece of counting cost, in unchanged parts; and what
+a step costs at least: some 10 ms, or 50 with a piece of 800 slices."""
 
 _UNLIMITED = 1 << 62
 """A budget for `pass_time` that is never spent."""
@@ -573,23 +577,37 @@ class Engine:
 
     # -- checkpoints
 
-    def begin_checkpoint(self, since: int) -> Callable[[], Checkpoint]:
-        """Begin a checkpoint of what changed after the one at revision `since`. O(panes).
+    def begin_checkpoint(self, since: int) -> Iterator[Callable[[], Checkpoint] | None]:
+        """Begin a checkpoint of what changed after the one at revision `since`. O(rows + panes).
 
-        Returns
-        -------
-        callable
-            Merges the changed parts' counts and copies ids, in O(their bytes). It may run at
-            the same time as `view`, and must run before the next entry is applied. Counts are
-            immutable, so they are encoded when the checkpoint is written.
+        Rows that wait are counted first. Each step takes at most some 50 ms under the lock of
+        `view`, which may run in between; `apply` and `pass_time` may not.
+
+        Yields
+        ------
+        callable or None
+            None while there are more steps. The last is a callable, which merges the changed
+            parts' counts and copies ids, in O(their bytes). It may run at the same time as
+            `view`, and must run before the next entry is applied. Counts are immutable, so they
+            are encoded when the checkpoint is written.
         """
         revision, received_us = self.revision, self.received_us
         held = self._held_parts()
         states, pairs = list(self._streams.values()), list(self.pairs.values())
-        pending: list[tuple[str, Encoder | None]] = [
-            each for state in states for each in stream_parts.checkpoint_parts(state, since)
-        ]
-        pending += [each for pair in pairs for each in pair_parts.pair_parts(pair, since)]
+        pending: list[tuple[str, Encoder | None]] = []
+        cost = 0
+        for each in chain(
+            chain.from_iterable(stream_parts.checkpoint_steps(state, since) for state in states),
+            chain.from_iterable(pair_parts.pair_parts(pair, since) for pair in pairs),
+        ):
+            if each is None:
+                cost += _PIECE_COST
+            else:
+                pending.append(each)
+                cost += 1 if each[1] is None else _PART_COST
+            if cost >= _STEP_COST:
+                yield None
+                cost = 0
 
         def copy() -> Checkpoint:
             made = {MARKS_PART: self.marks.to_bytes(), **held}
@@ -613,11 +631,13 @@ class Engine:
             changed = LazyParts(encoders | LazyParts.holding(made).makers)
             return Checkpoint(revision, received_us, changed, tuple(unchanged))
 
-        return copy
+        yield copy
 
     def checkpoint(self, since: int) -> Checkpoint:
         """Return a checkpoint of what changed after the one at revision `since`."""
-        return self.begin_checkpoint(since)()
+        *_, copy = self.begin_checkpoint(since)
+        assert copy is not None
+        return copy()
 
     @classmethod
     def restore(cls, limits: Limits, revision: int, received_us: int, parts: LazyParts) -> Engine:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from streameval_server._state.counting.pane_content import PaneContent
     from streameval_server._state.delays.frozen_delays import PaneRows
 
+    NamedPart = tuple[str, "PartsEncoder | PaneRows | MadePart | None"]
+
 _LENGTHS = struct.Struct("<III")
 
 STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
@@ -68,9 +70,15 @@ def split_part(part: str) -> tuple[str, str]:
 # -- encoding
 
 
-def checkpoint_parts(
-    state: StreamState, since: int
-) -> Iterator[tuple[str, PartsEncoder | PaneRows | MadePart | None]]:
+def checkpoint_steps(state: StreamState, since: int) -> Iterator[NamedPart | None]:
+    """Yield None for each piece of rows that is counted first; then `checkpoint_parts`."""
+    while state.counts.has_uncounted:
+        state.counts.count_piece()
+        yield None
+    yield from checkpoint_parts(state, since)
+
+
+def checkpoint_parts(state: StreamState, since: int) -> Iterator[NamedPart]:
     """Yield a checkpoint's parts except for the ids' segments. O(panes + slices).
 
     A part that changed after `since` comes with its encoder, which needs no lock; an
