@@ -222,7 +222,7 @@ def known_summaries(
     for name, entry in zip(names, table.entries, strict=True):
         message = overview_pb2.StreamSummary()
         message.CopyFrom(known[rng.integers(len(known))])
-        message.stream, message.revision = name, 1
+        message.stream, message.snapshot.revision = name, 1
         message.change.difference.value += 0.001 * rng.normal()
         entry.store(ComputedSummary(message, 1 << 62))
     table._outdated.clear()  # noqa: SLF001 - as `refresh` does, without computing

@@ -209,7 +209,7 @@ def _columns(summaries: Sequence[StreamSummary], query: ListQuery) -> list[_Colu
     ]
     if query.order in BY_NAME and query.order not in (HEADLINE, "prevalence", *_RATES):
         columns.append(_figure_column(0.5, query.order))
-    if any(each.threshold is not None for each in summaries):
+    if any(each.snapshot.operating_point is not None for each in summaries):
         columns += [_figure_column(5, name) for name in _RATES]
     columns += [
         _figure_column(5, name)

@@ -167,7 +167,8 @@ class ClientVerbs(PairVerbs[C], Generic[C, S]):
             level=level,
         )
         set_prevalence(request, prevalence, default="common")
-        return await connection.ask(Call(request, read_comparison))
+        call = Call(request, lambda response: read_comparison(response.comparison))
+        return await connection.ask(call)
 
     @verb
     async def evaluator(

@@ -314,56 +314,43 @@ class StreamSummary(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
-    REVISION_FIELD_NUMBER: _builtins.int
-    OUTDATED_FIELD_NUMBER: _builtins.int
-    METRICS_FIELD_NUMBER: _builtins.int
-    THRESHOLD_FIELD_NUMBER: _builtins.int
-    CHANGE_FIELD_NUMBER: _builtins.int
-    ALARM_FIELD_NUMBER: _builtins.int
-    PROJECTED_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     PROJECTED_TIME_FIELD_NUMBER: _builtins.int
-    NUM_CASES_FIELD_NUMBER: _builtins.int
-    NUM_POSITIVE_REF_FIELD_NUMBER: _builtins.int
-    COVERAGE_FIELD_NUMBER: _builtins.int
+    OUTDATED_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    COMPARED_WITH_FIELD_NUMBER: _builtins.int
+    EVIDENT_FIELD_NUMBER: _builtins.int
+    NO_CHANGE_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
     NEWEST_PANE_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     group: _builtins.str
     """Its group: the first part of its name."""
-    revision: _builtins.int
-    """Log revision of its last change that the figures include; 0 where there are none yet."""
     outdated: _builtins.bool
     """Whether the stream has changed since."""
-    threshold: _builtins.float
-    """The declared threshold; absent where there is none."""
-    num_cases: _builtins.int
-    """References in the window, misses included."""
-    num_positive_ref: _builtins.int
-    """The positive ones among them."""
+    compared_with: Global___ChangeReference.ValueType
+    """What the window is compared with."""
+    evident: _builtins.bool
+    """Whether there is evidence for the change among all streams that the token covers:
+    of the streams with evidence at most 5 % have not changed, on average (Benjamini
+    and Hochberg 1995).
+    """
+    no_change: _builtins.str
+    """Why there is no difference, for people; empty where there is one."""
     problem: _builtins.str
     """Why its figures could not be computed, for people; empty where they were. It then has no
     figures and no change, and is computed again when it changes, or after a minute.
     """
     @_builtins.property
-    def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
-        """auc_pr of the window with its interval; the metrics that GetSnapshot adds at a declared
-        threshold and at declared costs, with theirs; auc_roc and prevalence without.
-        """
-
-    @_builtins.property
-    def change(self) -> Global___StreamChange:
-        """How the window differs from what it is compared with; absent for all time."""
-
-    @_builtins.property
-    def alarm(self) -> Global___StreamAlarmSummary:
-        """The detector; absent where no alarms are declared."""
-
-    @_builtins.property
-    def projected(self) -> _types_pb2.ProjectedMetric:
-        """AUC-PR once the labels of the window are in, without the backtest. Absent where no
-        label is to come, and until it was computed: while streams are listed, one after the
-        other, those on listed pages first.
+    def snapshot(self) -> _types_pb2.Snapshot:
+        """Its figures as in GetSnapshot, without the hull and without warnings: auc_pr with its
+        interval, the metrics that GetSnapshot adds at a declared threshold and at declared costs,
+        with theirs; others that streams are ordered by, without. Its coverage has the numbers
+        alone. Its projection is that of auc_pr, without the backtest: absent where no label is to
+        come, and until it was computed: while streams are listed, one after the other, those on
+        listed pages first. Its revision is 0 where there are no figures yet.
         """
 
     @_builtins.property
@@ -371,8 +358,15 @@ class StreamSummary(_message.Message):
         """When it was projected."""
 
     @_builtins.property
-    def coverage(self) -> _types_pb2.Coverage:
-        """Predictions and their labels in the window, as numbers; absent without any."""
+    def change(self) -> _types_pb2.Comparison:
+        """How auc_pr of the window (a) differs from that of a time before it (b), at the prevalence
+        of both together: as in CompareStreams, without coverage and warnings. a is without the
+        reference of alarms where that is a part of the window. Absent for all time.
+        """
+
+    @_builtins.property
+    def alarm(self) -> Global___StreamAlarmSummary:
+        """The detector; absent where no alarms are declared."""
 
     @_builtins.property
     def newest_pane(self) -> _types_pb2.TimeRange:
@@ -383,139 +377,52 @@ class StreamSummary(_message.Message):
         *,
         stream: _builtins.str = ...,
         group: _builtins.str = ...,
-        revision: _builtins.int = ...,
-        outdated: _builtins.bool = ...,
-        metrics: _abc.Iterable[_types_pb2.Metric] | None = ...,
-        threshold: _builtins.float | None = ...,
-        change: Global___StreamChange | None = ...,
-        alarm: Global___StreamAlarmSummary | None = ...,
-        projected: _types_pb2.ProjectedMetric | None = ...,
+        snapshot: _types_pb2.Snapshot | None = ...,
         projected_time: _timestamp_pb2.Timestamp | None = ...,
-        num_cases: _builtins.int = ...,
-        num_positive_ref: _builtins.int = ...,
-        coverage: _types_pb2.Coverage | None = ...,
+        outdated: _builtins.bool = ...,
+        change: _types_pb2.Comparison | None = ...,
+        compared_with: Global___ChangeReference.ValueType = ...,
+        evident: _builtins.bool = ...,
+        no_change: _builtins.str = ...,
+        alarm: Global___StreamAlarmSummary | None = ...,
         newest_pane: _types_pb2.TimeRange | None = ...,
         problem: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarm", b"alarm", "change", b"change", "coverage", b"coverage", "newest_pane", b"newest_pane", "projected", b"projected", "projected_time", b"projected_time", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "newest_pane", b"newest_pane", "projected_time", b"projected_time", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "alarm", b"alarm", "change", b"change", "coverage", b"coverage", "group", b"group", "metrics", b"metrics", "newest_pane", b"newest_pane", "num_cases", b"num_cases", "num_positive_ref", b"num_positive_ref", "outdated", b"outdated", "problem", b"problem", "projected", b"projected", "projected_time", b"projected_time", "revision", b"revision", "stream", b"stream", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "change", b"change", "compared_with", b"compared_with", "evident", b"evident", "group", b"group", "newest_pane", b"newest_pane", "no_change", b"no_change", "outdated", b"outdated", "problem", b"problem", "projected_time", b"projected_time", "snapshot", b"snapshot", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
-    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StreamSummary: _TypeAlias = StreamSummary  # noqa: Y015
 
 @_typing.final
 class StreamAlarmSummary(_message.Message):
-    """A stream's detector in a list."""
+    """A stream's detector in a list; `snapshot` has the number of its open alarms."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STATE_FIELD_NUMBER: _builtins.int
-    NUM_OPEN_FIELD_NUMBER: _builtins.int
     WATCHES_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     state: _alarm_pb2.AlarmState.ValueType
-    num_open: _builtins.int
-    """How many alarms are open."""
     waits_for: _builtins.str
     """Why it does not watch yet; empty once it does."""
     @_builtins.property
     def watches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Their watches, each once."""
+        """The watches of open alarms, each once."""
 
     def __init__(
         self,
         *,
         state: _alarm_pb2.AlarmState.ValueType = ...,
-        num_open: _builtins.int = ...,
         watches: _abc.Iterable[_builtins.str] | None = ...,
         waits_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["num_open", b"num_open", "state", b"state", "waits_for", b"waits_for", "watches", b"watches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "waits_for", b"waits_for", "watches", b"watches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StreamAlarmSummary: _TypeAlias = StreamAlarmSummary  # noqa: Y015
-
-@_typing.final
-class StreamChange(_message.Message):
-    """How a window differs from a time before it."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    COMPARED_WITH_FIELD_NUMBER: _builtins.int
-    WINDOW_FIELD_NUMBER: _builtins.int
-    REFERENCE_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    REFERENCE_VALUE_FIELD_NUMBER: _builtins.int
-    DIFFERENCE_FIELD_NUMBER: _builtins.int
-    PREVALENCE_FIELD_NUMBER: _builtins.int
-    P_VALUE_FIELD_NUMBER: _builtins.int
-    EVIDENT_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    compared_with: Global___ChangeReference.ValueType
-    """What it is compared with."""
-    prevalence: _builtins.float
-    """The prevalence of both together; absent where the figure does not depend on one."""
-    p_value: _builtins.float
-    """Two-sided, of this stream alone; absent when undefined."""
-    evident: _builtins.bool
-    """Whether there is evidence for the change among all streams that the token covers:
-    of the streams with evidence at most 5 % have not changed, on average (Benjamini
-    and Hochberg 1995).
-    """
-    reason: _builtins.str
-    """Why there is no difference, for people; empty where there is one."""
-    @_builtins.property
-    def window(self) -> _types_pb2.TimeRange:
-        """The window, without the reference of alarms where that is a part of it."""
-
-    @_builtins.property
-    def reference(self) -> _types_pb2.TimeRange:
-        """The time before it."""
-
-    @_builtins.property
-    def value(self) -> _types_pb2.Metric:
-        """The figure of the window, at the prevalence of both together."""
-
-    @_builtins.property
-    def reference_value(self) -> _types_pb2.Metric:
-        """The same of the time before."""
-
-    @_builtins.property
-    def difference(self) -> _types_pb2.Metric:
-        """The first minus the second, with its 95 % interval."""
-
-    def __init__(
-        self,
-        *,
-        compared_with: Global___ChangeReference.ValueType = ...,
-        window: _types_pb2.TimeRange | None = ...,
-        reference: _types_pb2.TimeRange | None = ...,
-        value: _types_pb2.Metric | None = ...,
-        reference_value: _types_pb2.Metric | None = ...,
-        difference: _types_pb2.Metric | None = ...,
-        prevalence: _builtins.float | None = ...,
-        p_value: _builtins.float | None = ...,
-        evident: _builtins.bool = ...,
-        reason: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "reference", b"reference", "reference_value", b"reference_value", "value", b"value", "window", b"window"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "compared_with", b"compared_with", "difference", b"difference", "evident", b"evident", "p_value", b"p_value", "prevalence", b"prevalence", "reason", b"reason", "reference", b"reference", "reference_value", b"reference_value", "value", b"value", "window", b"window"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
-    _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
-    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
-    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
-
-Global___StreamChange: _TypeAlias = StreamChange  # noqa: Y015

@@ -915,6 +915,103 @@ class Snapshot(_message.Message):
 Global___Snapshot: _TypeAlias = Snapshot  # noqa: Y015
 
 @_typing.final
+class Comparison(_message.Message):
+    """How two sets of cases differ."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    P_VALUE_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    COMPLEMENT_FIELD_NUMBER: _builtins.int
+    WINDOW_A_FIELD_NUMBER: _builtins.int
+    WINDOW_B_FIELD_NUMBER: _builtins.int
+    COVERAGE_A_FIELD_NUMBER: _builtins.int
+    COVERAGE_B_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    WARNING_KINDS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    p_value: _builtins.float
+    """Two-sided; absent when undefined."""
+    prevalence: _builtins.float
+    """The prevalence that both were compared at; absent for own prevalences and
+    AUC-ROC.
+    """
+    complement: _builtins.bool
+    """Whether b is compared without the cases of a."""
+    @_builtins.property
+    def a(self) -> Global___Metric:
+        """The figure of each side, at the prevalence of the comparison."""
+
+    @_builtins.property
+    def b(self) -> Global___Metric:
+        """As above."""
+
+    @_builtins.property
+    def difference(self) -> Global___Metric:
+        """a minus b, with its interval."""
+
+    @_builtins.property
+    def window_a(self) -> Global___TimeRange:
+        """The time that a covers, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def window_b(self) -> Global___TimeRange:
+        """The same of b, as requested."""
+
+    @_builtins.property
+    def coverage_a(self) -> Global___Coverage:
+        """Predictions by id and their labels in a; absent when there were none."""
+
+    @_builtins.property
+    def coverage_b(self) -> Global___Coverage:
+        """The same of b, as requested."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot, with the side in front: "a: " or "b: "."""
+
+    @_builtins.property
+    def warning_kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___WarningKind.ValueType]:
+        """What each of the warnings is about, in the same order."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        a: Global___Metric | None = ...,
+        b: Global___Metric | None = ...,
+        difference: Global___Metric | None = ...,
+        p_value: _builtins.float | None = ...,
+        prevalence: _builtins.float | None = ...,
+        complement: _builtins.bool = ...,
+        window_a: Global___TimeRange | None = ...,
+        window_b: Global___TimeRange | None = ...,
+        coverage_a: Global___Coverage | None = ...,
+        coverage_b: Global___Coverage | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+        warning_kinds: _abc.Iterable[Global___WarningKind.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warning_kinds", b"warning_kinds", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
+    _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+
+Global___Comparison: _TypeAlias = Comparison  # noqa: Y015
+
+@_typing.final
 class Projection(_message.Message):
     """What a window will read once its labels are in."""
 

@@ -96,7 +96,7 @@ def test_rows_are_the_apis(many: Served, page: Page) -> None:
             between(each.snapshot.intervals["auc_pr"])
         )
         words = NOTHING
-        if each.threshold is not None:
+        if each.snapshot.operating_point is not None:
             figures = each.snapshot.figures
             words = f"Precision {percent(figures['precision'])}Recall {percent(figures['recall'])}"
         expect(row.locator(".rates")).to_have_text(words)

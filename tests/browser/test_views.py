@@ -27,7 +27,8 @@ def compared(served: Served, a: dict, b: dict, metric: str = "auc_pr"):
         a=types_pb2.Selection(**a), b=types_pb2.Selection(**b), metric=metric
     )
     with grpc.insecure_channel(served.grpc) as channel:
-        return query_pb2_grpc.QueryServiceStub(channel).CompareStreams(request, timeout=20)
+        answer = query_pb2_grpc.QueryServiceStub(channel).CompareStreams(request, timeout=20)
+    return answer.comparison
 
 
 SHOWN = ("#figure-auc_pr", "#more-auc_pr", "#tp", "#fp", "#threshold-value", "#fact-cost")

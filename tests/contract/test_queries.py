@@ -298,7 +298,7 @@ def test_comparisons_take_the_complement(wire: Wire, history: tuple) -> None:
     request = query_pb2.CompareStreamsRequest(
         a=selection(name, segment=("country", "DE"), **window), b=selection(name, **window)
     )
-    found = wire.query.CompareStreams(request, timeout=20)
+    found = wire.query.CompareStreams(request, timeout=20).comparison
     assert found.complement
     part = [row for row in of_range(rows, found.window_a) if row.country == "DE"]
     rest = [row for row in of_range(rows, found.window_b) if row.country != "DE"]
@@ -309,7 +309,7 @@ def test_comparisons_take_the_complement(wire: Wire, history: tuple) -> None:
     request = query_pb2.CompareStreamsRequest(
         a=selection(name, **window), b=selection(name), metric="auc_roc"
     )
-    found = wire.query.CompareStreams(request, timeout=20)
+    found = wire.query.CompareStreams(request, timeout=20).comparison
     recent = of_range(rows, found.window_a)
     older = [row for row in rows if row not in recent]
     expected = compare(counted(recent), counted(older), metric="auc_roc")

@@ -80,7 +80,7 @@ def test_the_stream_that_fell_is_first(client: Client) -> None:
     assert len(found) == 5
     fallen = found[0]
     assert (fallen.stream, fallen.group, fallen.evident) == ("fraud/v3", "fraud", True)
-    assert fallen.compared_with == "window before"
+    assert fallen.compared_with == "window_before"
     assert fallen.change.upper < 0
     assert not any(each.evident for each in found[1:])
     changes = [each.change.difference for each in found]
@@ -90,7 +90,8 @@ def test_the_stream_that_fell_is_first(client: Client) -> None:
         assert each.snapshot.auc_pr == known.auc_pr
         assert each.snapshot.auc_roc == known.auc_roc
         assert each.snapshot.figures["precision"] == known.figures["precision"]
-        assert each.threshold == 0.5
+        assert each.snapshot.operating_point.threshold == 0.5
+        assert each.snapshot.num_scored == known.num_scored == each.snapshot.num_cases
         assert each.newest is not None
         assert each.to_dict()["change"]["difference"] == each.change.difference
     by_name = client.list_summaries("name", limit=2, window=None)
@@ -193,11 +194,11 @@ def test_a_watch_sends_what_changed(client: Client) -> None:
             raise AssertionError("the watch ended")
 
         # What is known at first can be of the time when the stream was empty, or not there.
-        both = until(lambda _: watched in shown and shown[watched].num_cases == 40)
+        both = until(lambda _: watched in shown and shown[watched].snapshot.num_cases == 40)
         assert list(both.streams) == ["churn/v1", watched]
         client.stream(watched).add_case(True, 0.9)
         client.flush()
-        changed = until(lambda _: shown[watched].num_cases == 41)
+        changed = until(lambda _: shown[watched].snapshot.num_cases == 41)
         assert [each.stream for each in changed.list.summaries] == [watched]
         client.delete_stream(watched)
         gone = until(lambda answer: len(answer.streams) == 1)
@@ -316,7 +317,7 @@ def test_one_stream_that_fails_is_listed_with_the_reason(monkeypatch: pytest.Mon
             rows = {}
             for answer in watch:
                 rows |= {each.stream: each for each in answer.list.summaries}
-                if all(each.revision for each in rows.values()):
+                if all(each.snapshot.revision for each in rows.values()):
                     break
             watch.cancel()
         assert rows["bad/v1"].problem == problem

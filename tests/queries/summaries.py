@@ -113,7 +113,7 @@ def expected_snapshot(server: Server, name: str) -> types_pb2.Snapshot:
     )
 
 
-def expected_change(server: Server, name: str) -> query_pb2.CompareStreamsResponse:
+def expected_change(server: Server, name: str) -> types_pb2.Comparison:
     """Return the comparison of the window with the time before it."""
     start_us = expected_snapshot(server, name).window.start_time.ToMicroseconds()
     span = start_us - WINDOW // timedelta(microseconds=1), start_us

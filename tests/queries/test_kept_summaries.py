@@ -118,9 +118,9 @@ def test_what_changed_is_computed_again_and_shows_its_former_figures(file: Summa
     table = after.summaries.table(WARM_SPAN)
     table.scan()
     assert (table.outdated, table.num_pending) == ({"b"}, 0)
-    shown = {entry.name: entry.message().metrics for entry in table.entries}
+    shown = {entry.name: entry.message().snapshot.metrics for entry in table.entries}
     known = before.list(window=DAY).summaries
-    assert shown == {each.stream: each.metrics for each in known}
+    assert shown == {each.stream: each.snapshot.metrics for each in known}
     table.refresh(math.inf)
     assert after.read == ["b"]
 
@@ -164,7 +164,7 @@ def test_figures_that_could_not_be_computed_are_not_kept(file: SummaryFile) -> N
     server.put(named("new"))
     server.summaries.keep(END)
     found = first_list(server_with(file, named("a"), named("bad"), named("new")))
-    assert {each.stream for each in found.summaries if each.metrics} == {"a"}
+    assert {each.stream for each in found.summaries if each.snapshot.metrics} == {"a"}
     assert found.num_pending == 2
 
 
@@ -173,12 +173,12 @@ def test_a_projection_is_kept_and_made_again(file: SummaryFile) -> None:
     server = server_with(file, named("a"))
     server.list(window=DAY)
     (entry,) = server.summaries.table(WARM_SPAN).entries
-    projected = types_pb2.ProjectedMetric(projected=0.75)
+    projected = types_pb2.Projection(metrics=[types_pb2.ProjectedMetric(projected=0.75)])
     entry.store_projection(projected, now_us=NOW, revision=7)
     server.summaries.keep(END)
     after = server_with(file, named("a"))
     (found,) = first_list(after).summaries
-    assert found.projected == projected
+    assert found.snapshot.projection == projected
     (entry,) = after.summaries.table(WARM_SPAN).entries
     assert (entry.values["projected"], entry.projected_us) == (0.75, 0)
 

@@ -55,7 +55,7 @@ def test_figures_are_those_of_other_queries(server: Server) -> None:
     for each in found.summaries:
         known = expected_snapshot(server, each.stream)
         metrics = {metric.name: metric for metric in known.metrics}
-        for metric in each.metrics:
+        for metric in each.snapshot.metrics:
             expected = metrics[metric.name]
             assert metric.HasField("value") == expected.HasField("value")
             assert metric.value == expected.value
@@ -63,16 +63,13 @@ def test_figures_are_those_of_other_queries(server: Server) -> None:
             if metric.HasField("interval"):
                 assert metric.interval.lower == expected.interval.lower
                 assert metric.interval.upper == expected.interval.upper
-        counts = (known.num_positive_ref, known.num_positive_ref + known.num_negative_ref)
-        assert (each.num_positive_ref, each.num_cases) == counts
+        for name in ("num_positive_ref", "num_negative_ref", "num_cases", "num_scored", "window"):
+            assert getattr(each.snapshot, name) == getattr(known, name)
+        assert each.snapshot.operating_point == known.operating_point
         change = expected_change(server, each.stream)
-        assert each.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
-        assert each.change.difference == change.difference
-        assert (each.change.value, each.change.reference_value) == (change.a, change.b)
-        assert (each.change.window, each.change.reference) == (change.window_a, change.window_b)
-        assert each.change.HasField("p_value") == change.HasField("p_value")
-        assert each.change.p_value == change.p_value
-        assert bool(each.change.reason) != each.change.difference.HasField("value")
+        assert each.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+        assert each.change == change
+        assert bool(each.no_change) != each.change.difference.HasField("value")
 
 
 def test_evidence_is_of_all_streams_together(server: Server) -> None:
@@ -83,11 +80,11 @@ def test_evidence_is_of_all_streams_together(server: Server) -> None:
         for each in found
     }
     expected = evident(p_values)
-    assert {each.stream for each in found if each.change.evident} == expected
+    assert {each.stream for each in found if each.evident} == expected
     assert 0 < len(expected) < sum(p < 0.05 for p in p_values.values())
     # What is searched for changes nothing about the evidence.
     some = server.list(search="M1").summaries
-    assert {each.stream for each in some if each.change.evident} == {
+    assert {each.stream for each in some if each.evident} == {
         each.stream for each in some if each.stream in expected
     }
 
@@ -99,11 +96,11 @@ def brute_force(server: Server, by: str, *, is_reversed: bool) -> list[str]:
 
     def value(each: overview_pb2.StreamSummary) -> float | None:
         if by in BY_NAME:
-            values = {m.name: m.value for m in each.metrics if m.HasField("value")}
+            values = {m.name: m.value for m in each.snapshot.metrics if m.HasField("value")}
             better = BY_NAME[by].better
             return None if by not in values else values[by] * (-1 if better == "lower" else 1)
         if by == "volume":
-            return -(each.num_cases + each.coverage.pending)
+            return -(each.snapshot.num_cases + each.snapshot.coverage.pending)
         if by == "newest":
             return (
                 each.newest_pane.end_time.ToMicroseconds() if each.HasField("newest_pane") else None
@@ -115,11 +112,11 @@ def brute_force(server: Server, by: str, *, is_reversed: bool) -> list[str]:
 
     def key(each: overview_pb2.StreamSummary) -> tuple:
         found = value(each)
-        has_fallen = each.change.evident and (found or 0) < 0
+        has_fallen = each.evident and (found or 0) < 0
         first = (sign * (not has_fallen),) if by == "alarms" else ()
         key = (found is None, *first, sign * (found or 0.0))
         if by == "alarms":  # equal changes, and those without one
-            metrics = {m.name: m.value for m in each.metrics if m.HasField("value")}
+            metrics = {m.name: m.value for m in each.snapshot.metrics if m.HasField("value")}
             key += ("auc_pr" not in metrics, sign * metrics.get("auc_pr", 0.0))
         return (*key, each.stream)
 
@@ -194,7 +191,7 @@ def test_groups_are_of_the_first_part(server: Server) -> None:
         mine = by_group[group.name]
         assert group.num_streams == len(mine)
         assert group.num_fallen == sum(
-            each.change.evident and each.change.difference.value < 0 for each in mine
+            each.evident and each.change.difference.value < 0 for each in mine
         )
         assert group.open == (group.name == "group-2")
     assert [each.stream for each in found.summaries] == [
@@ -229,7 +226,7 @@ def test_only_streams_that_are_covered_are_listed_and_counted(server: Server) ->
         each.stream: each.change.p_value if each.change.HasField("p_value") else math.nan
         for each in found.summaries
     }
-    assert {each.stream for each in found.summaries if each.change.evident} == evident(p_values)
+    assert {each.stream for each in found.summaries if each.evident} == evident(p_values)
 
 
 def test_only_what_changed_is_read_again() -> None:
@@ -269,7 +266,8 @@ def test_a_change_while_a_summary_is_computed_is_not_lost(monkeypatch: pytest.Mo
     first = server.list()
     assert (server.revision, first.revision) == (8, 8)
     (found,) = server.list().summaries
-    assert (found.revision, found.num_cases, found.outdated) == (8, 20, False)
+    figures = found.snapshot
+    assert (figures.revision, figures.num_cases, found.outdated) == (8, 20, False)
 
 
 def test_a_stream_that_was_made_again_is_another() -> None:
@@ -281,8 +279,8 @@ def test_a_stream_that_was_made_again_is_another() -> None:
     again.info.create_revision = 8
     server.put(again)
     after = server.list().summaries[0]
-    assert before.num_cases
-    assert not after.num_cases
+    assert before.snapshot.num_cases
+    assert not after.snapshot.num_cases
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -302,9 +300,9 @@ def test_a_summary_holds_until_time_moves_its_window(seed: int) -> None:
         fresh = Server(server.views["s"])
         fresh.clock_us = server.clock_us
         known = fresh.list().summaries[0]
-        assert shown.metrics == known.metrics
+        assert shown.snapshot.metrics == known.snapshot.metrics
         assert shown.change.difference == known.change.difference
-        assert shown.num_cases == known.num_cases
+        assert shown.snapshot.num_cases == known.snapshot.num_cases
         server.clock_us += int(rng.integers(1, 20)) * MINUTE
     assert 2 < reads < 90
 
@@ -318,7 +316,7 @@ def test_what_does_not_fit_the_time_comes_last_and_is_counted(
     monkeypatch.setattr("streameval_server._queries.stream_list.MAX_REFRESH_S", 0.0)
     found = server.list(is_complete=False)
     assert found.num_pending == found.num_streams == 6
-    assert all(each.outdated and not each.revision for each in found.summaries)
+    assert all(each.outdated and not each.snapshot.revision for each in found.summaries)
     assert [each.stream for each in found.summaries] == sorted(server.views)
     for _ in range(6):
         server.summaries.step()
@@ -382,8 +380,8 @@ def test_a_stream_that_cannot_be_computed_says_why_and_the_others_are_listed(
     found, expected = server.list(), without.list()
     assert (found.num_streams, found.num_failed, found.num_pending) == (9, 1, 0)
     first, *others = found.summaries
-    assert (first.stream, first.problem, first.alarm.num_open) == ("bad", problem, 1)
-    assert not first.metrics
+    assert (first.stream, first.problem, first.snapshot.open_alarms) == ("bad", problem, 1)
+    assert not first.snapshot.metrics
     assert not first.HasField("change")
     assert not first.outdated
     assert others == list(expected.summaries)
@@ -413,7 +411,7 @@ def test_a_stream_that_cannot_be_computed_says_why_and_the_others_are_listed(
     server.put(bad)
     known = {each.stream: each for each in server.list().summaries}
     assert known["bad"].problem == ""
-    assert known["bad"].num_cases == 20
+    assert known["bad"].snapshot.num_cases == 20
 
 
 @pytest.mark.parametrize("by", ORDERS)
@@ -459,21 +457,21 @@ def test_streams_with_a_detector_are_compared_with_its_reference() -> None:
     server = Server(view)
     (found,) = server.list().summaries
     change = found.change
-    assert change.compared_with == overview_pb2.CHANGE_REFERENCE_ALARMS
+    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_ALARMS
     # Panes of three hours ago are hours.
-    assert change.window.start_time == change.reference.end_time
-    assert change.reference.start_time.ToMicroseconds() <= reference_us[0]
-    assert change.reference.end_time.ToMicroseconds() >= reference_us[1]
+    assert change.window_a.start_time == change.window_b.end_time
+    assert change.window_b.start_time.ToMicroseconds() <= reference_us[0]
+    assert change.window_b.end_time.ToMicroseconds() >= reference_us[1]
     start, end = (
-        each.ToMicroseconds() for each in (change.window.start_time, change.window.end_time)
+        each.ToMicroseconds() for each in (change.window_a.start_time, change.window_a.end_time)
     )
-    assert len(view.between(start, end)) < found.num_cases
+    assert len(view.between(start, end)) < found.snapshot.num_cases
     assert found.alarm.state == alarm_pb2.ALARM_STATE_WATCHING
     waits = AlarmsView("its end", reference_us, None, {}, (), frozenset(), 0)
     view.alarms = waits
     server.put(view)
     (found,) = server.list().summaries
-    assert found.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
     assert found.alarm.state == alarm_pb2.ALARM_STATE_WAITING
     assert found.alarm.waits_for == "its end"
 
@@ -484,7 +482,7 @@ def test_a_reference_that_is_not_kept_any_more_is_not_compared_with() -> None:
     old_us = (NOW - 400 * 24 * HOUR, NOW - 399 * 24 * HOUR)
     view.alarms = AlarmsView("", old_us, NOW - HOUR, {}, (), frozenset(), 0)
     (found,) = Server(view).list().summaries
-    assert found.change.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
+    assert found.compared_with == overview_pb2.CHANGE_REFERENCE_WINDOW_BEFORE
 
 
 def test_all_time_has_no_change(server: Server) -> None:
@@ -492,10 +490,12 @@ def test_all_time_has_no_change(server: Server) -> None:
     found = server.list(window=None)
     assert not any(each.HasField("change") for each in found.summaries)
     values = [
-        each.metrics[0].value for each in found.summaries if each.metrics[0].HasField("value")
+        each.snapshot.metrics[0].value
+        for each in found.summaries
+        if each.snapshot.metrics[0].HasField("value")
     ]
     assert values == sorted(values)
-    assert {each.num_cases for each in found.summaries} >= {0, 3, 20, 150}
+    assert {each.snapshot.num_cases for each in found.summaries} >= {0, 3, 20, 150}
 
 
 @pytest.mark.parametrize(

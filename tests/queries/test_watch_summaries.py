@@ -61,7 +61,7 @@ def test_the_first_list_waits_for_nothing(server: Server) -> None:
             assert server.read == []
             assert list(first.streams) == sorted(server.views)
             assert (first.list.num_streams, first.list.num_pending) == (6, 6)
-            assert all(each.outdated and not each.metrics for each in first.list.summaries)
+            assert all(each.outdated and not each.snapshot.metrics for each in first.list.summaries)
             second = await anext(lists)
             assert list(second.streams) == server.names()
             assert {each.stream: each for each in second.list.summaries} == {

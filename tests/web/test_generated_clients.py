@@ -197,7 +197,7 @@ def test_a_python_client(filled: Site, tmp_path: Path, monkeypatch: pytest.Monke
             assert len(found.curve.thresholds) == len(found.curve.tp)
             compare = importlib.import_module(f"{query}.compare_streams")
             compared = compare.sync(client=client, a_stream=STREAM, b_stream="generated/v2")
-            assert compared.difference.value == 0.0
+            assert compared.comparison.difference.value == 0.0
             mark = importlib.import_module("generated_client.api.stream_service.create_mark")
             body = models.CreateMarkRequestInput(text="from Python")
             assert mark.sync(STREAM, client=client, body=body).mark.text == "from Python"

@@ -107,7 +107,7 @@ def test_figures_are_the_snapshots() -> None:
                 b=types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=24 * 3600)),
                 level=0.99,
             ),
-        ).difference
+        ).comparison.difference
         labels = {"stream": "fraud/v3", "figure": "auc_pr"}
         assert at(series, "figure_difference", **labels) == compared.value
         assert at(series, "figure_difference_lower", **labels) == compared.interval.lower

@@ -165,9 +165,10 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.CompareStreamsResponse:
         """Return the difference between two selections."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
-        return await self._answer(
+        found = await self._answer(
             min_revision, lambda: parse_comparison_request(request), comparison
         )
+        return query_pb2.CompareStreamsResponse(comparison=found)
 
     async def RankSegments(  # noqa: N802 - the contract's name
         self, request: query_pb2.RankSegmentsRequest, _context: Context

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from streameval import compare
 from streameval.checks import quoted
 from streameval.statistics import BY_NAME, HEADLINE, Place, pooled_prevalence
-from streameval.v1 import query_pb2, types_pb2
+from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
     bounds_message,
@@ -42,6 +42,7 @@ from streameval_server._queries.selection import Selection, iso, parse_selection
 if TYPE_CHECKING:
     from streameval import Comparison, Interval, Window
     from streameval.statistics import ErrorCosts
+    from streameval.v1 import query_pb2
     from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
@@ -175,7 +176,7 @@ def compared_costs(metric: str, *sides: ResolvedSelection) -> dict[str, float]:
     return costs._asdict()
 
 
-def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.CompareStreamsResponse:
+def comparison(engine: QueryEngine, query: ComparisonRequest) -> types_pb2.Comparison:
     """Return the difference.
 
     Raises
@@ -204,29 +205,34 @@ def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.Compa
         threshold=thresholds,
         **compared_costs(query.metric, a, b),
     )
-    coverage_a, coverage_b = engine.coverage(a), engine.coverage(b)
-    response = query_pb2.CompareStreamsResponse(
-        revision=min(a.view.revision, b.view.revision),
-        a=side_message(window_a, found.a, found),
-        b=side_message(window_b, found.b, found),
-        difference=difference_message(window_a, window_b, found),
-        prevalence=prevalence,
-        complement=is_complement,
-        window_a=range_message(a),
-        window_b=range_message(b),
-        coverage_a=coverage_a,
-        coverage_b=coverage_b,
+    message = comparison_message((a, window_a), (b, window_b), found)
+    message.complement = is_complement
+    for side, of, resolution in zip("ab", (a, b), resolutions, strict=True):
+        coverage = engine.coverage(of)
+        if coverage is not None:
+            getattr(message, f"coverage_{side}").CopyFrom(coverage)
+        for kind, text in engine.warned(of, resolution, coverage):
+            message.warnings.append(f"{side}: {text}")
+            message.warning_kinds.append(kind)
+    return message
+
+
+def comparison_message(
+    a: tuple[ResolvedSelection, Window], b: tuple[ResolvedSelection, Window], found: Comparison
+) -> types_pb2.Comparison:
+    """Return the difference of two sides as a message, without coverage and warnings."""
+    message = types_pb2.Comparison(
+        revision=min(a[0].view.revision, b[0].view.revision),
+        a=side_message(a[1], found.a, found),
+        b=side_message(b[1], found.b, found),
+        difference=difference_message(a[1], b[1], found),
+        prevalence=found.prevalence,
+        window_a=range_message(a[0]),
+        window_b=range_message(b[0]),
     )
     if not math.isnan(found.p_value):
-        response.p_value = found.p_value
-    for side, of, resolution, coverage in (
-        ("a", a, resolutions[0], coverage_a),
-        ("b", b, resolutions[1], coverage_b),
-    ):
-        for kind, text in engine.warned(of, resolution, coverage):
-            response.warnings.append(f"{side}: {text}")
-            response.warning_kinds.append(kind)
-    return response
+        message.p_value = found.p_value
+    return message
 
 
 def _is_within(a: ResolvedSelection, b: ResolvedSelection) -> bool:

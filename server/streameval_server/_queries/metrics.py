@@ -46,8 +46,8 @@ class MetricSelection:
         The request's, else the stream's declared one.
     costs : ErrorCosts or None
         The request's, else the stream's declared ones.
-    has_intervals : bool
-        Whether metrics, rates at a threshold aside, have intervals and bounds.
+    bare : tuple of str
+        Metrics without intervals and bounds.
     """
 
     names: tuple[str, ...] = Place.SNAPSHOT.names()
@@ -56,7 +56,7 @@ class MetricSelection:
     is_default: bool = False
     threshold: float | None = None
     costs: ErrorCosts | None = None
-    has_intervals: bool = True
+    bare: tuple[str, ...] = ()
 
     def at(self, declared: StreamSettings) -> MetricSelection:
         """Return the selection for a stream, with its declared threshold and costs. O(1)."""
@@ -171,7 +171,7 @@ def _message(window: Window, metric: Metric, selection: MetricSelection) -> type
     if math.isnan(value):
         return types_pb2.Metric(name=name, undefined_reason=_reason(window, metric))
     message = types_pb2.Metric(name=name, value=value)
-    if not selection.has_intervals:
+    if name in selection.bare:
         return message
     if metric.interval:
         interval = window.interval(name, level=selection.level, anytime=selection.anytime)

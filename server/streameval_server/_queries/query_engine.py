@@ -247,9 +247,32 @@ class QueryEngine:
     def _compute(
         self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool
     ) -> types_pb2.Snapshot:
+        message = self.figures(resolved, metrics, self.coverage(resolved))
+        # A pane may keep coarse cells, by which panes are compared.
+        self._derived.use_all(pane.state for pane in resolved.states)
+        text = dependence_warning_of(message.metrics)
+        if text is not None:
+            message.warnings.append(text)
+            message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
+        window = self.window(resolved)
+        if hull and state_of(window).P and state_of(window).N:
+            message.hull.CopyFrom(curve_message(window.roc_hull()))
+        return message
+
+    def figures(
+        self,
+        resolved: ResolvedSelection,
+        metrics: MetricSelection,
+        coverage: types_pb2.Coverage | None,
+    ) -> types_pb2.Snapshot:
+        """Return the metrics and counts of a selection alone, with what a stream has declared.
+
+        Not cached.
+        """
         window = self.window(resolved)
         counted = window.counted
         message = types_pb2.Snapshot(
+            revision=resolved.view.revision,
             stream=resolved.view.info.name,
             num_positive_ref=counted.num_positive_ref,
             num_negative_ref=counted.num_negative_ref,
@@ -259,21 +282,13 @@ class QueryEngine:
             num_negative_misses=counted.num_negative_misses,
             metrics=metric_messages(window, metrics),
             window=range_message(resolved),
-            coverage=self.coverage(resolved),
+            coverage=coverage,
             resolution=window.resolution,
             weights=weights_message(window),
         )
-        # A pane may keep coarse cells, by which panes are compared.
-        self._derived.use_all(pane.state for pane in resolved.states)
-        text = dependence_warning_of(message.metrics)
-        if text is not None:
-            message.warnings.append(text)
-            message.warning_kinds.append(types_pb2.WARNING_KIND_DEPENDENT_CASES)
         if metrics.threshold is not None:
             point = operating_point(window, metrics.threshold, metrics.costs)
             message.operating_point.CopyFrom(point)
-        if hull and state_of(window).P and state_of(window).N:
-            message.hull.CopyFrom(curve_message(window.roc_hull()))
         if resolved.selection.segment is not None:
             message.segment.key, message.segment.value = resolved.selection.segment
         return message

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING
 from streameval import compare
 from streameval.statistics import BY_NAME, HEADLINE
 from streameval.v1 import overview_pb2
-from streameval_server._queries.comparison import (
-    common_prevalence,
-    difference_message,
-    side_message,
-)
-from streameval_server._queries.query_engine import range_message
+from streameval_server._queries.comparison import common_prevalence, comparison_message
 from streameval_server._queries.resolved_selection import grid_of, resolve
 from streameval_server._queries.selection import AllTime, Between, Last, Selection
 
@@ -99,10 +94,10 @@ def valid_until_us(resolved: ResolvedSelection, times: ComparedTimes | None) -> 
     return min(leave_us, default=_NEVER_US)
 
 
-def change_message(
-    engine: QueryEngine, times: ComparedTimes, level: float
-) -> overview_pb2.StreamChange:
-    """Return the change of `HEADLINE`, at the prevalence of both times. O(cells)."""
+def add_change(
+    message: overview_pb2.StreamSummary, engine: QueryEngine, times: ComparedTimes, level: float
+) -> None:
+    """Add the change of `HEADLINE`, at the prevalence of both times. O(cells)."""
     window, reference = engine.window(times.window), engine.window(times.reference)
     prevalence = None
     if BY_NAME[HEADLINE].is_rescaled:
@@ -114,22 +109,13 @@ def change_message(
         level=level,
         prevalence="own" if prevalence is None else prevalence,
     )
-    message = overview_pb2.StreamChange(
-        compared_with=times.kind,
-        window=range_message(times.window),
-        reference=range_message(times.reference),
-        value=side_message(window, found.a, found),
-        reference_value=side_message(reference, found.b, found),
-        difference=difference_message(window, reference, found),
-        prevalence=prevalence,
-    )
-    if not math.isnan(found.p_value):
-        message.p_value = found.p_value
+    change = comparison_message((times.window, window), (times.reference, reference), found)
+    message.change.CopyFrom(change)
+    message.compared_with = times.kind
     if math.isnan(found.difference):
-        message.reason = _absence(window, "the window") or _absence(
+        message.no_change = _absence(window, "the window") or _absence(
             reference, _REFERENCES[times.kind]
         )
-    return message
 
 
 def _absence(window: Window, name: str) -> str:

@@ -112,6 +112,5 @@ def _add_rows(
         if entry is not None:
             message = entry.message()
             message.outdated = entry.name in outdated
-            if message.HasField("change"):
-                message.change.evident = entry.name in evident
+            message.evident = entry.name in evident
             response.summaries.append(message)

@@ -16,10 +16,10 @@ from streameval.statistics import HEADLINE, Place
 from streameval.v1 import alarm_pb2, overview_pb2, types_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._queries.coverage_answers import counts_message
-from streameval_server._queries.metrics import DEFAULT_LEVEL, MetricSelection, metric_messages
+from streameval_server._queries.metrics import DEFAULT_LEVEL, MetricSelection
 from streameval_server._queries.selection import AllTime, Last, Selection
 from streameval_server._queries.stream_change import (
-    change_message,
+    add_change,
     compared_times,
     valid_until_us,
 )
@@ -30,13 +30,10 @@ if TYPE_CHECKING:
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import AlarmsView, StreamView
 
-_HEADLINE = MetricSelection((HEADLINE,), is_default=True)
-"""With the rates at it where a threshold is declared, and the cost where costs are."""
-_OTHERS = MetricSelection(
-    (*(name for name in Place.MONITOR.names() if name != HEADLINE), "prevalence"),
-    has_intervals=False,
-)
+_ORDERS = (*(name for name in Place.MONITOR.names() if name != HEADLINE), "prevalence")
 """What streams are ordered by: intervals would take half of a summary's time."""
+_METRICS = MetricSelection((HEADLINE, *_ORDERS), is_default=True, bare=_ORDERS)
+"""With the rates at it where a threshold is declared, and the cost where costs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +74,14 @@ def summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Comp
 def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> ComputedSummary:
     info = view.info
     resolved = engine.resolve(Selection(info.name, span), view=view)
-    window = engine.window(resolved)
+    figures = engine.figures(resolved, _METRICS.at(info.settings), _coverage(resolved))
     message = overview_pb2.StreamSummary(
-        stream=info.name,
-        group=group_of(info.name),
-        revision=view.revision,
-        metrics=[
-            *metric_messages(window, _HEADLINE.at(info.settings)),
-            *metric_messages(window, _OTHERS),
-        ],
-        threshold=info.settings.threshold,
-        num_cases=window.num_positive_ref + window.num_negative_ref,
-        num_positive_ref=window.num_positive_ref,
-        coverage=_coverage(resolved),
+        stream=info.name, group=group_of(info.name), snapshot=figures
     )
     times = compared_times(resolved)
     if times is not None:
-        message.change.CopyFrom(change_message(engine, times, DEFAULT_LEVEL))
-    if view.alarms is not None:
-        message.alarm.CopyFrom(_alarm(view.alarms))
+        add_change(message, engine, times, DEFAULT_LEVEL)
+    _add_alarms(message, view.alarms)
     if view.whole.panes:
         newest = view.whole.panes[-1]
         message.newest_pane.start_time.FromMicroseconds(newest.start_us)
@@ -111,17 +97,15 @@ def failed_summary(
     It has the alarms, which are observed and not computed here, so the stream keeps its place
     among those with open alarms. `view` is None where not even that can be taken.
     """
-    message = overview_pb2.StreamSummary(
-        stream=name, group=group_of(name), revision=revision, problem=problem
-    )
-    if view is not None and view.alarms is not None:
-        message.alarm.CopyFrom(_alarm(view.alarms))
+    message = overview_pb2.StreamSummary(stream=name, group=group_of(name), problem=problem)
+    message.snapshot.stream, message.snapshot.revision = name, revision
+    _add_alarms(message, None if view is None else view.alarms)
     return message
 
 
 def projection(
     engine: QueryEngine, view: StreamView, span: AllTime | Last
-) -> types_pb2.ProjectedMetric | None:
+) -> types_pb2.Projection | None:
     """Return `HEADLINE` once the labels of the window are in; None where it is not projected.
 
     O(panes cells) for each window of its backtest: 0.3 to 2 s where labels come over many panes.
@@ -135,11 +119,12 @@ def projection(
         return None
     finally:
         engine.end()
+    own = [each for each in found.metrics if not each.HasField("prevalence")]
+    del found.metrics[:]
+    found.metrics.extend(own)
     for metric in found.metrics:
-        if not metric.HasField("prevalence"):
-            metric.ClearField("backtest")
-            return metric
-    return None
+        metric.ClearField("backtest")
+    return found
 
 
 def _coverage(resolved: ResolvedSelection) -> types_pb2.Coverage | None:
@@ -159,16 +144,15 @@ def _coverage(resolved: ResolvedSelection) -> types_pb2.Coverage | None:
     return counts_message(counts)
 
 
-def _alarm(view: AlarmsView) -> overview_pb2.StreamAlarmSummary:
-    """Return a detector's state. O(alarms)."""
+def _add_alarms(message: overview_pb2.StreamSummary, view: AlarmsView | None) -> None:
+    """Add a detector's state, if there is one. O(alarms)."""
+    if view is None:
+        return
     state = alarm_pb2.ALARM_STATE_WATCHING
     if view.waits_for:
         state = alarm_pb2.ALARM_STATE_WAITING
     elif view.num_open:
         state = alarm_pb2.ALARM_STATE_FIRING
-    return overview_pb2.StreamAlarmSummary(
-        state=state,
-        num_open=view.num_open,
-        watches=dict.fromkeys(each.watch for each in view.alarms if each.is_open),
-        waits_for=view.waits_for,
-    )
+    message.snapshot.open_alarms = view.num_open
+    message.alarm.state, message.alarm.waits_for = state, view.waits_for
+    message.alarm.watches.extend(dict.fromkeys(each.watch for each in view.alarms if each.is_open))

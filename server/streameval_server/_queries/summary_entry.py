@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval.v1 import overview_pb2
+from streameval.v1 import overview_pb2, types_pb2
 from streameval_server._queries.stream_summary import ComputedSummary, group_of
 
 if TYPE_CHECKING:
-    from streameval.v1 import types_pb2
     from streameval_server._queries.summary_file import KeptSummary
 
 
@@ -75,35 +74,39 @@ class SummaryEntry:
     def message(self) -> overview_pb2.StreamSummary:
         """Return the summary, in a message that the caller may change. O(bytes)."""
         if self.is_pending:
-            return overview_pb2.StreamSummary(stream=self.name, group=self.group, outdated=True)
+            figures = types_pb2.Snapshot(stream=self.name)
+            return overview_pb2.StreamSummary(
+                stream=self.name, group=self.group, snapshot=figures, outdated=True
+            )
         return overview_pb2.StreamSummary.FromString(self.encoded)
 
     def store(self, found: ComputedSummary) -> None:
         """Take another summary; the projection stays while labels are to come."""
         message = found.message
-        if self.encoded and message.coverage.pending:
+        figures = message.snapshot
+        if self.encoded and figures.coverage.pending:
             before = self.message()
-            if before.HasField("projected"):
-                message.projected.CopyFrom(before.projected)
+            if before.snapshot.HasField("projection"):
+                figures.projection.CopyFrom(before.snapshot.projection)
                 message.projected_time.CopyFrom(before.projected_time)
-        self.revision = message.revision
+        self.revision = figures.revision
         self.valid_until_us = found.valid_until_us
         self.p_value = message.change.p_value if message.change.HasField("p_value") else math.nan
-        self.num_open_alarms = message.alarm.num_open
-        self.is_waiting = message.coverage.pending > 0
+        self.num_open_alarms = figures.open_alarms
+        self.is_waiting = figures.coverage.pending > 0
         self.problem = message.problem
         self.encoded = message.SerializeToString()
         self.values = _values(message)
 
     def store_projection(
-        self, found: types_pb2.ProjectedMetric | None, *, now_us: int, revision: int
+        self, found: types_pb2.Projection | None, *, now_us: int, revision: int
     ) -> None:
         """Take another projection, or that there is none. O(bytes)."""
         message = self.message()
-        message.ClearField("projected")
+        message.snapshot.ClearField("projection")
         message.ClearField("projected_time")
         if found is not None:
-            message.projected.CopyFrom(found)
+            message.snapshot.projection.CopyFrom(found)
             message.projected_time.FromMicroseconds(now_us)
         self.encoded = message.SerializeToString()
         self.values = _values(message)
@@ -112,15 +115,17 @@ class SummaryEntry:
 
 
 def _values(message: overview_pb2.StreamSummary) -> dict[str, float]:
-    values = {each.name: each.value for each in message.metrics if each.HasField("value")}
+    figures = message.snapshot
+    values = {each.name: each.value for each in figures.metrics if each.HasField("value")}
     if message.change.difference.HasField("value"):
         values["change"] = message.change.difference.value
-    if message.projected.HasField("projected"):
-        values["projected"] = message.projected.projected
-    if message.coverage.HasField("labelled_share"):
-        values["coverage"] = message.coverage.labelled_share
+    for projected in figures.projection.metrics:
+        if projected.HasField("projected"):
+            values["projected"] = projected.projected
+    if figures.coverage.HasField("labelled_share"):
+        values["coverage"] = figures.coverage.labelled_share
     if message.HasField("newest_pane"):
         values["newest"] = message.newest_pane.end_time.ToMicroseconds()
     if not message.problem:
-        values["volume"] = message.num_cases + message.coverage.pending
+        values["volume"] = figures.num_cases + figures.coverage.pending
     return values

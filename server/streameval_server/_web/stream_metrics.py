@@ -252,7 +252,7 @@ class StreamMetrics:
             if error.code is not Code.FAILED_PRECONDITION:
                 raise
             return None
-        difference: types_pb2.Metric = answer.difference
+        difference: types_pb2.Metric = answer.comparison.difference
         return difference
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _REFUSALS = {"TOO_COARSE", "TOO_FEW_EFFECTIVE"}
 
 
+@reads(types_pb2.Snapshot)
 def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     """Return a snapshot; figures that are absent from the message are nan. O(vertices)."""
     P, N = message.num_positive_ref, message.num_negative_ref
@@ -228,13 +229,14 @@ def _columns(curve: types_pb2.Curve, P: int, N: int) -> dict[str, Any]:
     return columns | {"fp": fp, "tp": tp, "P": P, "N": N}
 
 
-def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamComparison:
+@reads(types_pb2.Comparison)
+def read_comparison(message: types_pb2.Comparison) -> StreamComparison:
     """Return a comparison."""
-    difference = read_interval(response.difference)
+    difference = read_interval(message.difference)
     return read(
-        response,
+        message,
         StreamComparison,
-        metric=response.a.name,
+        metric=message.a.name,
         difference=difference.estimate,
         lower=difference.lower,
         upper=difference.upper,

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from streameval._common.errors import InvalidInputError
 from streameval._common.result import Result
 from streameval._common.values import shown
-from streameval._snapshot import plain
 from streameval.client._wire.answers import plain_values
 from streameval.client._wire.calls import Call, PagedCall
-from streameval.client._wire.decode import read_comparison, read_snapshot, read_span
+from streameval.client._wire.decode import read_span
 from streameval.client._wire.reader import label, read
 from streameval.client._wire.selection import duration
-from streameval.v1 import alarm_pb2, overview_pb2, query_pb2, types_pb2
+from streameval.v1 import alarm_pb2, overview_pb2
 
 if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _PAGE_SIZE: Final = 1_000
 
-ChangeReference = Literal["alarms", "window before"]
+ChangeReference = Literal["alarms", "window_before"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,12 +40,10 @@ class StreamSummary(Result):
         AUC-PR of the window with its interval, the rates at the declared threshold with theirs
         and the cost per case at the declared costs,
         AUC-ROC and prevalence; where labels are to come, AUC-PR projected.
-    threshold : float or None
-        That which the stream declares.
     change : StreamComparison or None
         The window (`a`) against a time before it (`b`), at their common prevalence; None for all
         time. `difference` is nan where `no_change` says why.
-    compared_with : {"alarms", "window before"} or None
+    compared_with : {"alarms", "window_before"} or None
         Whether `b` is the reference of the stream's alarms, or the time before the window.
     evident : bool
         Whether there is evidence of the change among all streams that the token covers.
@@ -69,7 +66,6 @@ class StreamSummary(Result):
     stream: str
     group: str
     snapshot: Snapshot
-    threshold: float | None = None
     change: StreamComparison | None = None
     compared_with: ChangeReference | None = None
     evident: bool = False
@@ -84,21 +80,7 @@ class StreamSummary(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
-        change = None if self.change is None else _change_dict(self.change)
-        return plain_values(self) | {"change": change}
-
-
-_CHANGE_FIELDS = ("metric", "level", "prevalence", "difference", "lower", "upper", "p_value")
-
-
-def _change_dict(change: StreamComparison) -> dict[str, Any]:
-    values = plain_values(change)
-    return {name: values[name] for name in _CHANGE_FIELDS} | {
-        "value": plain(change.a.estimate),
-        "reference_value": plain(change.b.estimate),
-        "window": values["window_a"],
-        "reference": values["window_b"],
-    }
+        return plain_values(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,53 +145,16 @@ def list_summaries(**arguments: Any) -> PagedCall[list[StreamSummary]]:
 
 
 def _read_summary(message: overview_pb2.StreamSummary) -> StreamSummary:
-    change, alarm = message.change, message.alarm
-    reference = label(overview_pb2.ChangeReference.DESCRIPTOR, change.compared_with)
-    reference = reference.lower().replace("_", " ")
+    alarm = message.alarm
     state = label(alarm_pb2.AlarmState.DESCRIPTOR, alarm.state).lower()
     newest = read_span(message.newest_pane)[1] if message.HasField("newest_pane") else None
     projected_at = message.projected_time.ToDatetime(UTC)
     return read(
         message,
         StreamSummary,
-        snapshot=_snapshot(message),
-        change=_comparison(message.revision, change) if message.HasField("change") else None,
-        compared_with=reference if change.compared_with else None,
-        evident=change.evident,
-        no_change=change.reason,
         alarm_state=state if alarm.state else None,
-        open_alarms=alarm.num_open,
+        open_alarms=message.snapshot.open_alarms,
         open_watches=tuple(alarm.watches),
         newest=newest,
         projected_at=projected_at if message.HasField("projected_time") else None,
-    )
-
-
-def _snapshot(message: overview_pb2.StreamSummary) -> Snapshot:
-    snapshot = types_pb2.Snapshot(
-        revision=message.revision,
-        stream=message.stream,
-        num_positive_ref=message.num_positive_ref,
-        num_negative_ref=message.num_cases - message.num_positive_ref,
-        metrics=message.metrics,
-    )
-    if message.HasField("coverage"):
-        snapshot.coverage.CopyFrom(message.coverage)
-    if message.HasField("projected"):
-        snapshot.projection.metrics.append(message.projected)
-    return read_snapshot(snapshot)
-
-
-def _comparison(revision: int, change: overview_pb2.StreamChange) -> StreamComparison:
-    return read_comparison(
-        query_pb2.CompareStreamsResponse(
-            revision=revision,
-            a=change.value,
-            b=change.reference_value,
-            difference=change.difference,
-            p_value=change.p_value if change.HasField("p_value") else None,
-            prevalence=change.prevalence if change.HasField("prevalence") else None,
-            window_a=change.window,
-            window_b=change.reference,
-        )
     )

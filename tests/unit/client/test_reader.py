@@ -60,10 +60,10 @@ def test_a_value_of_a_newer_server_is_unknown_and_not_taken_for_another() -> Non
 
 def test_a_comparison_of_sides_with_delays_is_json() -> None:
     """As `streameval compare --json` prints it: delays are seconds, and nan is None."""
-    response = query_pb2.CompareStreamsResponse()
-    delay = response.coverage_a.delays.add(quantile=0.5).delay
+    message = types_pb2.Comparison()
+    delay = message.coverage_a.delays.add(quantile=0.5).delay
     delay.FromMicroseconds(1_500_000)
-    found = json.loads(json.dumps(plain_values(read_comparison(response)), allow_nan=False))
+    found = json.loads(json.dumps(plain_values(read_comparison(message)), allow_nan=False))
 
     assert found["coverage_a"]["delays"] == {"0.5": 1.5}
     assert found["coverage_b"] is None

@@ -215,7 +215,7 @@ export class CompareView {
     const compared = get("v1/streams:compare", {
       "a.stream": chosen[0].stream, ...this.fields("a", "a."),
       "b.stream": chosen[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
-    }, this.signal);
+    }, this.signal).then(({ comparison }) => comparison);
     const [answer, isPair, ...curves] = await Promise.all([
       compared, this.paired.load(this.sides, this.metric.value, compared), ...SIDES.map(curveOf),
     ]);

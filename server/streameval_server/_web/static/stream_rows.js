@@ -5,6 +5,7 @@ import { metric } from "./api.js";
 import { fill, h, setText } from "./dom.js";
 import { count, figure, interval, measured, percent, period, reason, signed, span, titleOf } from "./format.js";
 import { HEADLINE, RATES } from "./metrics.js";
+import { atOwnPrevalence } from "./projected.js";
 import { DEFAULT_WINDOW, toStream } from "./route.js";
 import { sparkline } from "./sparklines.js";
 
@@ -27,9 +28,9 @@ export function usedColumns(summaries, hasWindow) {
   return {
     change: hasWindow,
     spark: hasWindow,
-    rates: summaries.some((each) => each.threshold !== undefined),
-    projected: summaries.some((each) => each.projected),
-    coverage: summaries.some((each) => each.coverage),
+    rates: summaries.some(({ snapshot }) => snapshot.operatingPoint),
+    projected: summaries.some(({ snapshot }) => snapshot.projection),
+    coverage: summaries.some(({ snapshot }) => snapshot.coverage),
   };
 }
 
@@ -70,54 +71,57 @@ export class StreamRow {
   }
 
   update(summary, window) {
+    const { snapshot } = summary;
     this.summary = summary;
     this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
-    this.element.classList.toggle("pending", !Number(summary.revision));
-    this.showAlarms(summary.alarm);
-    this.showChange(summary.change);
+    this.element.classList.toggle("pending", !Number(snapshot.revision));
+    this.showAlarms(summary);
+    this.showChange(summary);
     this.showValue(summary);
-    this.showProjected(summary.projected, summary.projectedTime);
-    const rates = summary.threshold === undefined ? [] : SHOWN_RATES.map((name) => metric(summary, name)).filter(Boolean);
+    this.showProjected(snapshot, summary.projectedTime);
+    const rates = snapshot.operatingPoint ? SHOWN_RATES.map((name) => metric(snapshot, name)).filter(Boolean) : [];
     const texts = rates.map((rate) => [titleOf(rate.name), measured(rate.name, rate.value)]);
     if (this.rates.dataset.texts !== JSON.stringify(texts)) {
       this.rates.dataset.texts = JSON.stringify(texts);
       this.rates.classList.toggle("none", !texts.length);
       fill(this.rates, texts.length ? texts.map(([title, text]) => h("span", { class: "rate-of" }, h("span", { class: "limits" }, title), " ", text)) : "–");
     }
-    setText(this.prevalence, percent(metric(summary, "prevalence")?.value));
-    setText(this.coverage, summary.coverage ? percent(summary.coverage.labelledShare) : "–");
+    setText(this.prevalence, percent(metric(snapshot, "prevalence")?.value));
+    setText(this.coverage, snapshot.coverage ? percent(snapshot.coverage.labelledShare) : "–");
     this.tick();
   }
 
-  showAlarms(alarm) {
+  showAlarms({ alarm, snapshot: { openAlarms } }) {
     this.alarms.hidden = !alarm;
-    this.alarms.classList.toggle("open", alarm?.numOpen > 0);
+    this.alarms.classList.toggle("open", openAlarms > 0);
     if (!alarm) return;
-    if (alarm.numOpen) setText(this.alarms, `${openWords(alarm.numOpen)}: ${[...new Set(alarm.watches.map(watchTitle))].join(", ")}`);
+    if (openAlarms) setText(this.alarms, `${openWords(openAlarms)}: ${[...new Set(alarm.watches.map(watchTitle))].join(", ")}`);
     else setText(this.alarms, alarm.state === "ALARM_STATE_WAITING" ? "alarms wait for their reference" : "no open alarm");
   }
 
-  showChange(change) {
-    const difference = change?.difference?.value;
-    const isEvident = difference !== undefined && change.evident;
+  showChange(summary) {
+    const { change } = summary;
+    const difference = change?.difference.value;
+    const isEvident = difference !== undefined && summary.evident;
     this.change.cell.classList.toggle("fell", isEvident && difference < 0);
     this.change.cell.classList.toggle("rose", isEvident && difference > 0);
     if (!change) this.change.show("–");
-    else if (difference === undefined) this.change.show("–", "", `No change: ${change.reason}.`);
-    else this.change.show(signed(difference), signedInterval(change.difference.interval), changeWords(change));
+    else if (difference === undefined) this.change.show("–", "", `No change: ${summary.noChange}.`);
+    else this.change.show(signed(difference), signedInterval(change.difference.interval), changeWords(summary));
   }
 
   showValue(summary) {
-    const found = metric(summary, HEADLINE);
+    const found = metric(summary.snapshot, HEADLINE);
     const isDefined = found?.value !== undefined;
     this.value.cell.classList.toggle("reason", !isDefined);
     if (summary.problem) this.value.show("not computed", `${summary.problem}.`);
     else if (!found) this.value.show("reading …");
     else if (isDefined) this.value.show(figure(found.value), interval(found.interval) ?? "");
-    else this.value.show(undefinedReason(summary, found));
+    else this.value.show(undefinedReason(summary.snapshot, found));
   }
 
-  showProjected(projected, time) {
+  showProjected(snapshot, time) {
+    const projected = snapshot.projection && atOwnPrevalence(snapshot);
     this.projected.cell.classList.toggle("none", !projected);
     if (!projected) this.projected.show("–");
     else if (projected.projected === undefined) this.projected.show("–", "", `Not projected: ${projected.reason}.`);
@@ -161,19 +165,19 @@ export class GroupRow {
 /** 1 stream, 1,200 streams. */
 export const streamsWord = (number) => `${count(number)} ${number === 1 ? "stream" : "streams"}`;
 
-function changeWords(change) {
-  const times = [change.window, change.reference].map(({ startTime, endTime }) => period(new Date(startTime), new Date(endTime)));
-  const reference = change.comparedWith === "CHANGE_REFERENCE_ALARMS" ? "the reference of its alarms" : "the time before";
-  const evidence = change.evident ? "" : " No evidence that it changed.";
-  return `${figure(change.value.value)} from ${times[0]} against ${figure(change.referenceValue.value)} in ${reference}, ${times[1]}, both at the same prevalence.${evidence}`;
+function changeWords({ change, comparedWith, evident }) {
+  const times = [change.windowA, change.windowB].map(({ startTime, endTime }) => period(new Date(startTime), new Date(endTime)));
+  const reference = comparedWith === "CHANGE_REFERENCE_ALARMS" ? "the reference of its alarms" : "the time before";
+  const evidence = evident ? "" : " No evidence that it changed.";
+  return `${figure(change.a.value)} from ${times[0]} against ${figure(change.b.value)} in ${reference}, ${times[1]}, both at the same prevalence.${evidence}`;
 }
 
 function signedInterval(limits) {
   return limits?.lower === undefined ? "" : `${signed(limits.lower)} to ${signed(limits.upper)}`;
 }
 
-function undefinedReason(summary, found) {
-  return Number(summary.numCases) === 0 && Number(summary.coverage?.pending ?? 0) ? "no label yet" : reason(found);
+function undefinedReason(snapshot, found) {
+  return Number(snapshot.numCases) === 0 && Number(snapshot.coverage?.pending ?? 0) ? "no label yet" : reason(found);
 }
 
 function age(time) {

@@ -204,7 +204,7 @@ export class StreamsView {
     }) : streams;
     const { table } = this;
     redraw(table, () => { if (table === this.table) this.arrange(); });
-    this.sparklines.show(summaries.filter(({ revision, problem }) => Number(revision) && !problem).map(({ stream, revision }) => ({ name: stream, revision })), seconds(window));
+    this.sparklines.show(summaries.filter(({ snapshot, problem }) => Number(snapshot.revision) && !problem).map(({ stream, snapshot: { revision } }) => ({ name: stream, revision })), seconds(window));
   }
 
   /** Sort the rows, moving only those out of place; keep the focus. */
