@@ -18,7 +18,7 @@ const MAX_NARROW = 2n ** 31n;
 
 /** Decode a state; throws an Error for bytes that are not one. Counts are BigInt. */
 export function decode(bytes) {
-  if (bytes.length < 48 || bytes.toString("latin1", 0, 4) !== "SEVE") throw new Error("not a state");
+  if (bytes.length < 48 || bytes.toString("latin1", 0, 4) !== "SVEE") throw new Error("not a state");
   const format = bytes.readUInt16LE(4);
   if (format !== 1) throw new Error(`format ${format}: only format 1 is read here`);
   const end = bytes.length - 4;
@@ -67,7 +67,7 @@ export function encode(state) {
   const head = Buffer.alloc(16 + 7 * width);
   const int = (value, at) => (width === 8 ? head.writeBigInt64LE(value, at)
     : head.writeInt32LE(Number(value), at));
-  head.write("SEVE", "latin1");
+  head.write("SVEE", "latin1");
   head.writeUInt16LE(1, 4);
   head[6] = (state.resolution === null ? 0 : HAS_RESOLUTION)
     | (state.scale === "probability" ? IS_PROBABILITY : 0) | (width === 8 ? IS_WIDE : 0);

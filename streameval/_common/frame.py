@@ -1,8 +1,9 @@
-"""The frame of every binary format: a magic word and a version, a body, a checksum.
+"""The frame of every binary format: a magic word, a format number, flags, a body, a checksum.
 
 Every state that is written to disk or sent, of one evaluator or of many panes, has
 this frame. CRC-32 detects every change within four adjacent bytes; each decoder also
-checks the content of its body.
+checks the content of its body. Each flag stands for one optional part of a body, such as a
+column of weights; bytes with a flag that their format does not have are refused.
 
 `Reader` compares every length with the bytes that are left before it allocates
 anything, so untrusted bytes cost no more memory than a small multiple of their
@@ -23,8 +24,10 @@ from streameval._common.errors import CorruptStateError, UnknownFormatError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_PREFIX = struct.Struct("<4sH")
+_PREFIX = struct.Struct("<4sHB")
 _CHECKSUM = struct.Struct("<I")
+_UNRELEASED = b"SEV"
+"""How bytes begin that were written before 0.1.0, when the formats had other numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +37,23 @@ class Frame:
     Attributes
     ----------
     magic : bytes
-        The first four bytes.
+        The first four bytes: "SVE" and a letter.
     version : int
         The version that is written, and the only one that can be read.
     name : str
         Its name in messages, with the article: "an evaluator".
-    newest : int or None
-        The newest version, where another frame reads later ones than this.
-    former : bytes or None
-        The first four bytes before the formats were numbered from 1, which are refused.
+    flags : int
+        All flags that the format has.
     """
 
     magic: bytes
     version: int
     name: str
-    newest: int | None = None
-    former: bytes | None = None
+    flags: int = 0
 
-    def sealed(self, *parts: bytes) -> bytes:
+    def sealed(self, *parts: bytes, flags: int = 0) -> bytes:
         """Return the framed bytes: the prefix, the parts, the checksum of both. O(n)."""
-        body = b"".join((_PREFIX.pack(self.magic, self.version), *parts))
+        body = b"".join((_PREFIX.pack(self.magic, self.version, flags), *parts))
         return body + _CHECKSUM.pack(zlib.crc32(body))
 
     def body(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
@@ -68,8 +68,8 @@ class Frame:
         view = self._bytes_of(data)
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
             raise_corrupt(f"{len(view)} bytes are too few for {self.name}: truncated?")
-        magic, version = _PREFIX.unpack_from(view)
-        if magic == self.former:
+        magic, version, flags = _PREFIX.unpack_from(view)
+        if magic.startswith(_UNRELEASED):
             raise UnknownFormatError(
                 f"{self.name} from before the first release of streameval (it begins with "
                 f"{magic!r}) cannot be read: write it again with this version"
@@ -81,14 +81,19 @@ class Frame:
         if version != self.version:
             raise UnknownFormatError(
                 f"{self._noun} format {version} is unknown; "
-                f"this version reads format {self._readable}"
+                f"this version reads format {self.version}"
             )
+        if flags & ~self.flags:
+            raise_corrupt(f"{self.name} has no flags {flags & ~self.flags}")
         return view[_PREFIX.size : -_CHECKSUM.size]
 
     def begins(self, data: bytes | bytearray | memoryview) -> bool:
         """Return whether bytes begin as this format's: its magic word and version. O(1)."""
-        prefix = _PREFIX.pack(self.magic, self.version)
-        return bytes(self._bytes_of(data)[: len(prefix)]) == prefix
+        view = self._bytes_of(data)
+        return len(view) >= _PREFIX.size and _PREFIX.unpack_from(view)[:2] == (
+            self.magic,
+            self.version,
+        )
 
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body whose length is not the announced one. O(1)."""
@@ -110,7 +115,7 @@ class Frame:
         """Return a reader of the body, or refuse the bytes. O(n)."""
         body = self.body(data)
         self.check_checksum(data)
-        return Reader(body, self._noun)
+        return Reader(body, self._noun, flags_of(data))
 
     def _bytes_of(self, data: bytes | bytearray | memoryview) -> memoryview:
         try:
@@ -119,18 +124,21 @@ class Frame:
             raise_corrupt(f"{self.name} is read from bytes, got {type(data).__name__}")
 
     @property
-    def _readable(self) -> str:
-        return f"{self.version}" if self.newest is None else f"{self.version} to {self.newest}"
-
-    @property
     def _noun(self) -> str:
         return self.name.partition(" ")[2]
 
 
 class Reader:
-    """A cursor over a body, from its start to its end."""
+    """A cursor over a body, from its start to its end.
 
-    def __init__(self, body: memoryview, noun: str) -> None:
+    Attributes
+    ----------
+    flags : int
+        Which optional parts the body has.
+    """
+
+    def __init__(self, body: memoryview, noun: str, flags: int = 0) -> None:
+        self.flags = flags
         self._body = body
         self._at = 0
         self._noun = noun
@@ -164,6 +172,11 @@ class Reader:
         part = self._body[self._at : self._at + size]
         self._at += size
         return part
+
+
+def flags_of(data: bytes | bytearray | memoryview) -> int:
+    """Return the flags of framed bytes. O(1)."""
+    return memoryview(data).cast("B")[_PREFIX.size - 1]
 
 
 def raise_corrupt(message: str) -> NoReturn:

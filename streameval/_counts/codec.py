@@ -84,14 +84,14 @@ def encode_evaluator(state: State, *, steps: bool = False) -> bytes:
     if max(largest) >= 1 << 31:
         flags |= IS_WIDE
     header = WIDE if flags & IS_WIDE else NARROW
-    parts = [header.pack(flags, state.resolution or 0, *fields, *shapes[0], *shapes[1])]
+    parts = [header.pack(state.resolution or 0, *fields, *shapes[0], *shapes[1])]
     table = _cluster_parts(state.clusters)
     parts += table[:1]
     for own_ends, own_columns in zip(ends, columns):
         if own_ends:
             parts.append(StepRun.packed_ends(own_ends, is_wide=bool(flags & IS_WIDE)))
         parts += own_columns
-    return FRAME.sealed(*parts, *table[1:])
+    return FRAME.sealed(*parts, *table[1:], flags=flags)
 
 
 def _flags(state: State) -> int:

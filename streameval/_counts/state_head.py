@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval._common.frame import Frame, raise_corrupt
+from streameval._common.frame import Frame, flags_of, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
 from streameval._counts.steps import StepRun
@@ -16,20 +16,19 @@ from streameval._counts.steps import StepRun
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
-FRAME = Frame(b"SEVE", 1, "an evaluator", former=b"SEVL")
+HAS_RESOLUTION, IS_PROBABILITY, HAS_WEIGHTS, HAS_CLUSTERS, IS_WIDE = 1, 2, 4, 8, 16
 
-_PREFIX_BYTES, CHECKSUM_BYTES = 6, 4
+FRAME = Frame(b"SVEE", 1, "an evaluator", flags=31)
+
+_PREFIX_BYTES, CHECKSUM_BYTES = 7, 4
 """Bytes of the frame before the header, and after the columns."""
 
-NARROW, WIDE = struct.Struct("<BbiiiiiBBBBiiBBBB"), struct.Struct("<BbqqqqqBBBBqqBBBB")
-"""Headers: flags, resolution, max_cells (0: none), missed positives and negatives; then the
+NARROW, WIDE = struct.Struct("<biiiiiBBBBiiBBBB"), struct.Struct("<bqqqqqBBBBqqBBBB")
+"""Headers: resolution, max_cells (0: none), missed positives and negatives; then the
 `Shape` of each class. The wide one has numbers of 8 bytes, and so have steps after it."""
 
 CLUSTERS = struct.Struct("<HqB")
 """After the header of a state with clusters: groups, rows, the bytes of a count."""
-
-HAS_RESOLUTION, IS_PROBABILITY, HAS_WEIGHTS, HAS_CLUSTERS, IS_WIDE = 1, 2, 4, 8, 16
-_ALL_FLAGS = 31
 
 STEPS = 16
 """Added to the bytes of a step where scores are steps."""
@@ -99,7 +98,7 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, data: bytes | memoryview) -> Head:
         """Return the header of framed bytes, or refuse them as too short. O(1)."""
-        at, flags = _PREFIX_BYTES, data[_PREFIX_BYTES]
+        at, flags = _PREFIX_BYTES, flags_of(data)
         header, clusters = WIDE if flags & IS_WIDE else NARROW, None
         try:
             fields = header.unpack_from(data, at)
@@ -109,8 +108,8 @@ class Head(NamedTuple):
                 at += CLUSTERS.size
         except struct.error:
             raise_corrupt(f"{len(data)} bytes are too few for an evaluator: truncated?")
-        shapes = Shape._make(fields[5:11]), Shape._make(fields[11:])
-        return cls._make((*fields[:5], shapes, clusters, at))
+        shapes = Shape._make(fields[4:10]), Shape._make(fields[10:])
+        return cls._make((flags, *fields[:4], shapes, clusters, at))
 
     @property
     def is_wide(self) -> bool:
@@ -160,10 +159,10 @@ def begins_plainly(data: bytes) -> bool:
     """
     if len(data) <= _PREFIX_BYTES + NARROW.size or not FRAME.begins(data):
         return False
-    is_bounded = data[_PREFIX_BYTES] & HAS_RESOLUTION
+    flags = flags_of(data)
     are_steps = data[_SCORES_AT[0]] > STEPS, data[_SCORES_AT[1]] > STEPS
-    is_plain = not data[_PREFIX_BYTES] & (HAS_WEIGHTS | HAS_CLUSTERS | IS_WIDE)
-    return is_plain and (all(are_steps) if is_bounded else not any(are_steps))
+    is_plain = not flags & (HAS_WEIGHTS | HAS_CLUSTERS | IS_WIDE)
+    return is_plain and (all(are_steps) if flags & HAS_RESOLUTION else not any(are_steps))
 
 
 def read_head(data: bytes | bytearray | memoryview) -> Head:
@@ -182,8 +181,8 @@ def read_head(data: bytes | bytearray | memoryview) -> Head:
     FRAME.check_length(body, size - _PREFIX_BYTES - CHECKSUM_BYTES if size >= 0 else -1)
     FRAME.check_checksum(data)
     flags, bits, max_cells = head[:3]
-    if flags & ~_ALL_FLAGS or (bits and not flags & HAS_RESOLUTION):
-        raise_corrupt(f"the evaluator has unknown flags {flags}")
+    if bits and not flags & HAS_RESOLUTION:
+        raise_corrupt(f"the evaluator has {bits} bits and no flag of them")
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
     for shape in head.shapes:

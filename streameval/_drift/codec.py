@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval._drift.processes import Processes
     from streameval._drift.side_table import PaneSums
 
-FRAME: Final = Frame(b"SEVD", 1, "a drift detector")
+FRAME: Final = Frame(b"SVED", 1, "a drift detector")
 _SETTINGS = struct.Struct("<qqqdBB")
 _WATCH = struct.Struct("<Bd")
 _HAS_THRESHOLD, _HAS_CLUSTERS, _IS_PROBABILITY = 1, 2, 4

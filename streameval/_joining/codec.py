@@ -4,8 +4,8 @@ Layout, little-endian: settings, now, number of segment keys, number of ids, cou
 then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
 event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
 ids, so equal joiners have equal bytes whatever slots their ids are in. Where a label has a
-weight other than 1, format 2 has the weights in units of 2**-16 (i8) behind these. In format
-3 each row has one more code before the segments': the group of its cluster.
+weight other than 1, a flag says that the weights in units of 2**-16 (i8) come behind these. With
+clusters, which have a flag too, each row has one more code before the segments': its group.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from streameval._joining.expiry_index import SlotArray
     from streameval._joining.table import JoinTable
 
-FRAME = Frame(b"SEVJ", 1, "a joiner", newest=3)
-_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name, newest=3)
-_FRAME_WITH_CLUSTERS = Frame(FRAME.magic, 3, FRAME.name, newest=3)
+HAS_WEIGHTS, HAS_CLUSTERS = 1, 2
+FRAME = Frame(b"SVEJ", 1, "a joiner", flags=HAS_WEIGHTS | HAS_CLUSTERS)
 _HEADER = struct.Struct(f"<qqqBBqHq{len(Joiner.COUNTERS)}q")
 
 
@@ -56,10 +55,11 @@ def encode_joiner(joiner: Joiner) -> bytes:
     slots = joiner.table.slots_by_id()
     columns = _columns(joiner.table, slots)
     units = joiner.table.held_units(slots)
+    flags = HAS_CLUSTERS if joiner.has_clusters else 0
     if units is not None:
-        return _WEIGHTED_FRAME.sealed(header, *columns, units.astype("<i8").tobytes())
-    frame = _FRAME_WITH_CLUSTERS if joiner.has_clusters else FRAME
-    return frame.sealed(header, *columns)
+        flags |= HAS_WEIGHTS
+        columns.append(units.astype("<i8").tobytes())
+    return FRAME.sealed(header, *columns, flags=flags)
 
 
 def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
@@ -78,9 +78,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     CorruptStateError
         When the bytes are not exactly that.
     """
-    has_units, has_clusters = _WEIGHTED_FRAME.begins(data), _FRAME_WITH_CLUSTERS.begins(data)
-    frame = _WEIGHTED_FRAME if has_units else _FRAME_WITH_CLUSTERS if has_clusters else FRAME
-    reader = frame.reader(data)
+    reader = FRAME.reader(data)
+    has_units, has_clusters = bool(reader.flags & HAS_WEIGHTS), bool(reader.flags & HAS_CLUSTERS)
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
@@ -100,8 +99,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         raise_corrupt(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
         raise_corrupt(f"the joiner announces {count} ids of at most {most}")
-    if has_clusters and misses:
-        raise_corrupt("the joiner has clusters, and counts labels that have none")
+    if has_clusters and (misses or has_units):
+        raise_corrupt("the joiner has clusters, and weights or labels that have none")
     joiner = Joiner(settings, keys, has_clusters=has_clusters)
     joiner.now_us = now_us
     joiner.tally[: len(Joiner.COUNTERS)] = tally
@@ -113,7 +112,7 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
         joiner.check_stored(joiner.table.state[slots], units)
         joiner.table.set_units(slots, units)
         if joiner.table.held_units(slots) is None:
-            raise_corrupt("the joiner has the format of weights, and none")
+            raise_corrupt("the joiner has the flag of weights, and none")
     reader.end()
     return joiner
 

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import IntArray
 
-FRAME = Frame(b"SEVT", 1, "a label joiner")
-_FRAME_WITH_DELAYS = Frame(b"SEVT", 2, "a label joiner")
-"""Format 2 is format 1 with the delays of labels behind it."""
+_HAS_DELAYS = 1
+"""The flag of a joiner with the delays of labels at its end."""
+FRAME = Frame(b"SVET", 1, "a label joiner", flags=_HAS_DELAYS)
 _SIZE = struct.Struct("<q")
 
 
@@ -463,8 +463,8 @@ class LabelJoiner(JoinOutcomes):
         True
         """
         joiner = codec.encode_joiner(self._joiner)
-        frame = FRAME if self._counter.delays is None else _FRAME_WITH_DELAYS
-        return frame.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts())
+        flags = 0 if self._counter.delays is None else _HAS_DELAYS
+        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts(), flags=flags)
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -484,11 +484,10 @@ class LabelJoiner(JoinOutcomes):
         >>> LabelJoiner.from_bytes(joiner.to_bytes()).num_ids
         1
         """
-        keeps_delays = _FRAME_WITH_DELAYS.begins(data)
-        reader = (_FRAME_WITH_DELAYS if keeps_delays else FRAME).reader(data)
+        reader = FRAME.reader(data)
         (size,) = reader.fields(_SIZE)
         joiner = codec.decode_joiner(reader.blob(size))
-        counter = read_effect_counter(reader, keep_delays=keeps_delays)
+        counter = read_effect_counter(reader, keep_delays=bool(reader.flags & _HAS_DELAYS))
         reader.end()
         if not _fits(joiner.settings, counter) or not _agree(joiner, counter):
             raise_corrupt("the label joiner's ids, coverage and evaluator contradict one another")

@@ -43,7 +43,7 @@ BUCKET_EDGES_US: IntArray = np.array(
 )
 """The shortest delay of each bucket in microseconds, and the end of the last one."""
 
-FRAME = Frame(b"SEVD", 1, "label delays")
+FRAME = Frame(b"SVEY", 1, "label delays")
 _ROWS = struct.Struct("<q")
 _ROW_BYTES = 18
 _PART_BYTES = 640

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._time.effects import KindArray
 
-FRAME = Frame(b"SEVC", 1, "a coverage cell")
+FRAME = Frame(b"SVEC", 1, "a coverage cell")
 _HEADER = struct.Struct(f"<{len(Effect)}qHH")
 
 LABELABLE = COVERAGE["predictions"] - COVERAGE["retracted"]

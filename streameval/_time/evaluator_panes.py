@@ -6,7 +6,6 @@ stay below 2**62, so that coarsening panes and summing windows cannot overflow.
 Layout, little-endian: pane, retention and now in microseconds, number of panes;
 the empty evaluator; then for each pane that is not empty its start and its
 evaluator. Each evaluator is its length, then the bytes of `Evaluator.to_bytes`.
-Panes of which one has weights are format 2, others format 1.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from streameval._time.times import MAX_TIME_US
 if TYPE_CHECKING:
     from streameval._common.frame import Reader
 
-FRAME = Frame(b"SEVW", 1, "a windowed evaluator")
+FRAME = Frame(b"SVEW", 1, "a windowed evaluator")
 _HEADER = struct.Struct("<qqqq")
 _PANE = struct.Struct("<q")
 _LENGTH = struct.Struct("<q")

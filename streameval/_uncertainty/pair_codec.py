@@ -2,8 +2,8 @@
 
 Layout, little-endian: the grid as its cuts (a flag, then edges and middles of a and of b) and
 its entries (of negatives, then of positives: a, b, counts), with clusters those by group of
-a and of b; last both models' scores as evaluators. In format 2 the grid's entries have their
-weights, too: sums of units and of their squares. Equal counts have equal bytes.
+a and of b; last both models' scores as evaluators. With the flag of weights the grid's entries have
+their weights, too: sums of units and of their squares. Equal counts have equal bytes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from streameval._common.frame import Reader
     from streameval._uncertainty.pair_counts import PairShape
 
-_WHAT = "the counts of a pair"
-_FRAME = Frame(b"SEVG", 1, _WHAT, newest=2)
-_WEIGHTED_FRAME = Frame(b"SEVG", 2, _WHAT)
+_HAS_WEIGHTS = 1
+_FRAME = Frame(b"SVEG", 1, "the counts of a pair", flags=_HAS_WEIGHTS)
 _SIZE = struct.Struct("<q")
 
 
@@ -39,7 +38,7 @@ def encode_pair(counts: PairCounts) -> bytes:
     for model in counts.models:
         data = encode_evaluator(model)
         parts += [_SIZE.pack(len(data)), data]
-    return (_WEIGHTED_FRAME if _has_weights(counts.grid) else _FRAME).sealed(*parts)
+    return _FRAME.sealed(*parts, flags=_HAS_WEIGHTS if _has_weights(counts.grid) else 0)
 
 
 def _has_weights(grid: PairGrid) -> bool:
@@ -54,9 +53,8 @@ def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    has_weights = _WEIGHTED_FRAME.begins(data)
-    reader = (_WEIGHTED_FRAME if has_weights else _FRAME).reader(data)
-    grid = _read_grid(reader, shape.num_groups, has_weights=has_weights)
+    reader = _FRAME.reader(data)
+    grid = _read_grid(reader, shape.num_groups, has_weights=bool(reader.flags & _HAS_WEIGHTS))
     first, second = (decode_evaluator(reader.blob(reader.fields(_SIZE)[0])) for _ in range(2))
     reader.end()
     counts = PairCounts(shape, grid, (first, second))

@@ -373,7 +373,7 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
         assert refused(data, total=10)[1] == "the data has more than the 10 bytes announced"
         assert refused(b"")[1] == "0 bytes are too few for an exported stream: truncated?"
         assert refused(data, "a//b")[0] == invalid
-        newer = Frame(b"SEVX", 5, "an exported stream").sealed(data[6:-4])
+        newer = Frame(b"SVEX", 5, "an exported stream").sealed(data[7:-4])
         assert refused(newer)[1] == (
             "exported stream format 5 is unknown; this version reads format 1"
         )

@@ -145,7 +145,7 @@ def test_a_pair_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) ->
         flipped[len(data) // 2] ^= 1
         assert refused(bytes(flipped))[:2] == invalid
         assert refused(file)[:2] == invalid
-        newer = Frame(b"SEVQ", 2, "an exported pair").sealed(data[6:-4])
+        newer = Frame(b"SVEQ", 2, "an exported pair").sealed(data[7:-4])
         assert refused(newer)[2] == (
             "exported pair format 2 is unknown; this version reads format 1"
         )

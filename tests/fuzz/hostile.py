@@ -106,7 +106,7 @@ INTEGERS = {
 }
 
 
-MAGICS = (b"SEVE", b"SEVW", b"SEVT", b"SEVJ", b"SEVC", b"SEVS", b"SEVX")
+MAGICS = (b"SVEE", b"SVEW", b"SVET", b"SVEJ", b"SVEC", b"SVES", b"SVEX")
 """The first bytes of the library's and the server's formats."""
 
 

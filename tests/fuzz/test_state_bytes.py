@@ -17,7 +17,7 @@ import pytest
 from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-KINDS = {b"SEVE": Evaluator, b"SEVW": WindowedEvaluator, b"SEVT": LabelJoiner}
+KINDS = {b"SVEE": Evaluator, b"SVEW": WindowedEvaluator, b"SVET": LabelJoiner}
 ENDS = (0, 1, -1, 2, 53, 127, 2**31, 2**62, 2**63 - 1, -(2**63), 2**16)
 
 
@@ -152,7 +152,7 @@ def test_announced_lengths_allocate_nothing(hostile, name):
     assert peak < 16 << 20
 
 
-@pytest.mark.parametrize("data", [b"", b"SEVE", b"\0" * 100, b"SEVE" * 50, bytes(range(256)) * 4])
+@pytest.mark.parametrize("data", [b"", b"SVEE", b"\0" * 100, b"SVEE" * 50, bytes(range(256)) * 4])
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_bytes_of_nothing(kind, data):
     """Bytes that no version writes are refused."""

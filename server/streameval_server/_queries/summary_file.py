@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FRAME = Frame(b"SEVL", 1, "a list of summaries")
+FRAME = Frame(b"SVEL", 1, "a list of summaries")
 _HEADER = struct.Struct("<qIqqHI")
 _ENTRY = struct.Struct("<qq?I")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._state.stream_state import StreamState
 
-FRAME = Frame(b"SEVX", 1, "an exported stream")
+FRAME = Frame(b"SVEX", 1, "an exported stream")
 _LENGTH_BYTES = 4
 
 

@@ -224,8 +224,8 @@ def test_states_with_clusters_have_a_flag_and_a_table_more():
     plain.add_cases(labels=rows["labels"], scores=rows["scores"])
     clustered = Evaluator(cluster_groups=32)
     clustered.add_cases(**rows)
-    assert struct.unpack_from("<4sHB", plain.to_bytes()) == (b"SEVE", 1, 0)
-    assert struct.unpack_from("<4sHB", clustered.to_bytes()) == (b"SEVE", 1, 8)
+    assert struct.unpack_from("<4sHB", plain.to_bytes()) == (b"SVEE", 1, 0)
+    assert struct.unpack_from("<4sHB", clustered.to_bytes()) == (b"SVEE", 1, 8)
     assert plain.to_bytes()[44:-4] in clustered.to_bytes()
 
 

@@ -28,8 +28,8 @@ def sealed(data: bytes) -> bytes:
 
 def test_format_number() -> None:
     """States with weights have a flag more than others."""
-    assert struct.unpack_from("<4sHB", sample().to_bytes()) == (b"SEVE", 1, 4)
-    assert struct.unpack_from("<4sHB", Evaluator().to_bytes()) == (b"SEVE", 1, 0)
+    assert struct.unpack_from("<4sHB", sample().to_bytes()) == (b"SVEE", 1, 4)
+    assert struct.unpack_from("<4sHB", Evaluator().to_bytes()) == (b"SVEE", 1, 0)
 
 
 def test_every_altered_byte_is_refused() -> None:

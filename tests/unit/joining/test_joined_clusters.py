@@ -165,8 +165,8 @@ def test_a_group_that_the_evaluator_does_not_have_is_refused() -> None:
     joined = joiner()
     joined.log("a", 0.25, at=NOON, cluster="ann")
     data = bytearray(joined.to_bytes())
-    inner = data.index(b"SEVJ")
-    (size,) = struct.unpack_from("<q", data, 6)
+    inner = data.index(b"SVEJ")
+    (size,) = struct.unpack_from("<q", data, 7)
     # The group is the last column of the joiner.
     struct.pack_into("<H", data, inner + size - 6, GROUPS)
     struct.pack_into("<I", data, inner + size - 4, zlib.crc32(data[inner : inner + size - 4]))

@@ -152,7 +152,7 @@ def test_columns_are_rows(seed: int) -> None:
 
 
 def test_weights_of_one_leave_the_bytes_of_none() -> None:
-    """Format 2 of the ids is written only while a label has a weight other than 1."""
+    """The ids have a column of weights only while a label has a weight other than 1."""
     plain, weighted = (LabelJoiner(WindowedEvaluator(), ttl=DAY) for _ in range(2))
     for joiner in (plain, weighted):
         joiner.log_cases(ids=["a", "b", "c"], scores=[0.1, 0.2, 0.3], at=NOON)
@@ -160,13 +160,13 @@ def test_weights_of_one_leave_the_bytes_of_none() -> None:
     weighted.label_cases(ids=["a", "b"], labels=[1, 0], weights=[1, 1], at=NOON)
     assert plain.to_bytes() == weighted.to_bytes()
     weighted.label("c", True, weight=2, at=NOON)
-    assert codec.encode_joiner(weighted._joiner)[:6] == struct.pack("<4sH", b"SEVJ", 2)
+    assert codec.encode_joiner(weighted._joiner)[:7] == struct.pack("<4sHB", b"SVEJ", 1, 1)
     weighted.retract("c", at=NOON)
     plain.retract("c", at=NOON)
     data = codec.encode_joiner(weighted._joiner)
     assert data == codec.encode_joiner(plain._joiner)
     altered = bytearray(data)
-    altered[4] = 2
+    altered[6] = 1
     altered[-4:] = struct.pack("<I", zlib.crc32(bytes(altered[:-4])))
     with pytest.raises(CorruptStateError, match="bytes"):
         codec.decode_joiner(bytes(altered))
@@ -182,7 +182,7 @@ def test_altered_weights_are_refused() -> None:
         ((3 * UNIT, 2 * UNIT), "the weight of a label that is not there"),
         ((UNIT, -1), "weights out of range"),
         ((UNIT, 2**47 + 1), "weights out of range"),
-        ((UNIT, UNIT), "the format of weights, and none"),
+        ((UNIT, UNIT), "the flag of weights, and none"),
     ):
         altered = bytearray(data)
         altered[-20:-4] = struct.pack("<2q", *column)

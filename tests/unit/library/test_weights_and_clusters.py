@@ -90,10 +90,10 @@ def test_each_has_its_columns():
     plain.add_cases(labels=given["labels"], scores=given["scores"])
     for flags, evaluator in ((0, plain), (8, clustered()), (4, weighted())):
         data = evaluator.to_bytes()
-        assert data[:7] == b"SEVE\x01\x00" + bytes([flags])
+        assert data[:7] == b"SVEE\x01\x00" + bytes([flags])
         assert Evaluator.from_bytes(data) == evaluator
     with pytest.raises(CorruptStateError, match=r"format 4 is unknown.*reads format 1"):
-        Evaluator.from_bytes(b"SEVE\x04\x00" + plain.to_bytes()[6:])
+        Evaluator.from_bytes(b"SVEE\x04\x00" + plain.to_bytes()[6:])
 
 
 def test_panes_with_clusters_are_read_again():

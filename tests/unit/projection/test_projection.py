@@ -244,13 +244,13 @@ def test_bytes_round_trip_with_the_same_answer() -> None:
     assert restored != joiner
 
 
-def test_a_joiner_that_keeps_no_delays_has_the_bytes_of_before() -> None:
-    """Format 1 is written without delays, format 2 with them; altered ones are refused."""
+def test_delays_are_an_optional_part_of_the_bytes() -> None:
+    """A flag says that they are there; altered bytes are refused."""
     plain, keeping = joined(13, per_day=5, keep_delays=False), joined(13, per_day=5)
     old, new = plain[0].to_bytes(), keeping[0].to_bytes()
-    assert old[:6] == b"SEVT\x01\x00"
-    assert new[:6] == b"SEVT\x02\x00"
-    assert old[6:-4] == new[6 : len(old) - 4]
+    assert old[:7] == b"SVET\x01\x00\x00"
+    assert new[:7] == b"SVET\x01\x00\x01"
+    assert old[7:-4] == new[7 : len(old) - 4]
     for at in range(6, len(new), len(new) // 50):
         altered = bytearray(new)
         altered[at] ^= 1

@@ -167,7 +167,7 @@ def test_messages() -> None:
     with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
         LabelJoiner.from_bytes(b"")
     with pytest.raises(CorruptStateError, match="joiner format 4 is unknown"):
-        codec.decode_joiner(sealed(b"SEVJ\x04\x00" + bytes(200)))
+        codec.decode_joiner(sealed(b"SVEJ\x04\x00" + bytes(200)))
 
 
 def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
@@ -184,7 +184,7 @@ def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
     inner = codec.encode_joiner(made)
     whole = label_joiner(Evaluator()).to_bytes()
     # After the outer frame's head: the joiner's length, and the joiner.
-    head = 6
+    head = 7
     (size,) = struct.unpack_from("<q", whole, head)
     rest = whole[head + 8 + size : -4]
     data = sealed(whole[:head] + struct.pack("<q", len(inner)) + inner + rest)

@@ -1,7 +1,7 @@
 """Join segments: ids that were removed, and rows of ids that were added or changed, as bytes.
 
-Segments with a label of a weight other than 1 are format 2 and have a column of weights in
-units of 2**-16 at their end.
+Segments with a label of a weight other than 1 have a flag, and a column of weights in units of
+2**-16 at their end.
 
 Cost: O(rows) to encode and to decode.
 """
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from streameval.kernel import Reader
     from streameval_server._model.arrays import IntArray
 
-FRAME = Frame(b"SEVS", 1, "a join segment", newest=2)
-_WEIGHTED_FRAME = Frame(FRAME.magic, 2, FRAME.name)
+HAS_WEIGHTS = 1
+"""The flag of segments with a column of weights."""
+FRAME = Frame(b"SVES", 1, "a join segment", flags=HAS_WEIGHTS)
 _HEADER = struct.Struct("<qqH")
 
 
@@ -33,7 +34,7 @@ def encode_segment(table: JoinTable, slots: IntArray, removed: list[bytes]) -> b
     """Return a join segment. O(rows)."""
     units = table.held_units(slots)
     weights = [] if units is None else [units.astype("<i8").tobytes()]
-    return (_WEIGHTED_FRAME if weights else FRAME).sealed(
+    return FRAME.sealed(
         _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
         *ids_to_bytes(removed),
         *table.encoded_ids(slots),
@@ -43,6 +44,7 @@ def encode_segment(table: JoinTable, slots: IntArray, removed: list[bytes]) -> b
         table.due[slots].astype("<u4").tobytes(),
         table.codes[slots].astype("<u2").tobytes(),
         *weights,
+        flags=HAS_WEIGHTS if weights else 0,
     )
 
 
@@ -54,8 +56,7 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     CorruptStateError
         When the bytes are not what `encode_segment` wrote.
     """
-    has_units = _WEIGHTED_FRAME.begins(data)
-    reader = (_WEIGHTED_FRAME if has_units else FRAME).reader(data)
+    reader = FRAME.reader(data)
     num_removed: int
     rows: int
     num_removed, rows, keys = reader.fields(_HEADER)
@@ -66,7 +67,9 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
     event_us = reader.column("<i8", rows)
     due = reader.column("<u4", rows).astype(np.uint32)
     codes = reader.column("<u2", rows * keys).reshape(rows, keys)
-    units = reader.column("<i8", rows).astype(np.int64) if has_units else None
+    units: IntArray | None = None
+    if reader.flags & HAS_WEIGHTS:
+        units = reader.column("<i8", rows).astype(np.int64)
     reader.end()
     Joiner.check_stored(states, units)
     if keys > table.codes.shape[1]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.pairs.pair_state import PairState
 
-_FRAME = Frame(b"SEVQ", 1, "an exported pair")
+_FRAME = Frame(b"SVEQ", 1, "an exported pair")
 _LENGTH_BYTES = 4
 
 

@@ -19,6 +19,7 @@ from streameval.kernel import Frame
 from streameval.statistics import decode_pair, encode_pair
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
+from streameval_server._state.ids.join_segment import HAS_WEIGHTS
 from streameval_server._state.pairs.pair_joiner import CountedRows
 from streameval_server._state.pairs.pair_panes import NONE_SEEN, PairPane
 from streameval_server._state.pairs.pair_state import PairState
@@ -29,16 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streameval.kernel import Reader
+    from streameval_server._model.arrays import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._state.pairs.pair_panes import PairPanes
 
 PAIR_PREFIX = "pair"
 _HEAD, _TOTAL, _PANE, _IDS = "pair", "pairall", "pairpane", "pairids"
 
-_HEAD_FRAME = Frame(b"SEVH", 1, "a pair's head", newest=2)
-_WEIGHTED_HEAD_FRAME = Frame(b"SEVH", 2, "a pair's head")
-"""Format 2 has the weights of the waiting rows at its end."""
-_PANE_FRAME = Frame(b"SEVN", 1, "a pane of a pair")
+_HEAD_FRAME = Frame(b"SVEH", 1, "a pair's head", flags=HAS_WEIGHTS)
+_PANE_FRAME = Frame(b"SVEN", 1, "a pane of a pair")
 _LENGTHS = struct.Struct("<qqH")
 _SLICE = struct.Struct("<qqqqq")
 _TOTAL_SEEN = struct.Struct("<qqq")
@@ -137,7 +137,7 @@ def _head(state: PairState) -> bytes:
         fields["weighed"] = state.joiner.weighed
     text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     columns: list[bytes] = []
-    frame = _HEAD_FRAME
+    flags = 0
     keys = state.joiner.ids.table.codes.shape[1]
     if counts.waiting:
         rows = CountedRows.joined(counts.waiting)
@@ -146,13 +146,14 @@ def _head(state: PairState) -> bytes:
         arrays: tuple[Any, ...] = rows[:-1]
         kinds: tuple[str, ...] = _KINDS
         if rows.units is not None:
-            frame = _WEIGHTED_HEAD_FRAME
+            flags = HAS_WEIGHTS
             keys_of_order, arrays, kinds = (rows.units, *keys_of_order), rows, (*_KINDS, "<i8")
         order = np.lexsort(keys_of_order)
         columns = [
             each[order].astype(kind).tobytes() for each, kind in zip(arrays, kinds, strict=True)
         ]
-    return frame.sealed(_LENGTHS.pack(len(text), counts.num_waiting, keys), text, *columns)
+    lengths = _LENGTHS.pack(len(text), counts.num_waiting, keys)
+    return _HEAD_FRAME.sealed(lengths, text, *columns, flags=flags)
 
 
 _KINDS = ("<i8", "u1", "<f8", "<f8", "<i8", "<u2")
@@ -208,8 +209,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
     counts.thresholds = (fields["thresholds"][0], fields["thresholds"][1])
     counts.beyond_retention = fields["beyond_retention"]
     if rows:
-        has_units = _WEIGHTED_HEAD_FRAME.begins(parts[_HEAD])
-        counts.waiting = [_read_rows(reader, rows, keys, has_units=has_units)]
+        counts.waiting = [_read_rows(reader, rows, keys)]
         counts.num_waiting = rows
     reader.end()
     segments: dict[int, bytes] = {}
@@ -246,18 +246,18 @@ def pair_fields(parts: Mapping[str, bytes]) -> dict[str, Any]:
 
 def _head_of(parts: Mapping[str, bytes]) -> tuple[dict[str, Any], tuple[Reader, int, int]]:
     """Return a head's fields, and what reads its waiting rows, their number and their keys."""
-    head = parts[_HEAD]
-    has_units = _WEIGHTED_HEAD_FRAME.begins(head)
-    reader = (_WEIGHTED_HEAD_FRAME if has_units else _HEAD_FRAME).reader(head)
+    reader = _HEAD_FRAME.reader(parts[_HEAD])
     length, rows, keys = reader.fields(_LENGTHS)
     fields: dict[str, Any] = json.loads(bytes(reader.blob(length)))
     return fields, (reader, rows, keys)
 
 
-def _read_rows(reader: Reader, rows: int, keys: int, *, has_units: bool) -> CountedRows:
+def _read_rows(reader: Reader, rows: int, keys: int) -> CountedRows:
     columns = [reader.column(kind, rows) for kind in _KINDS[:-1]]
     codes = reader.column("<u2", rows * keys).reshape(rows, keys).astype(np.uint16)
-    units = reader.column("<i8", rows).astype(np.int64) if has_units else None
+    units: IntArray | None = None
+    if reader.flags & HAS_WEIGHTS:
+        units = reader.column("<i8", rows).astype(np.int64)
     if units is not None and not ((units > 0) & (units <= PairTable.MAX_UNITS)).all():
         raise CorruptStateError("the waiting rows of a pair have weights out of range")
     event_us, positive, a, b, signs = columns

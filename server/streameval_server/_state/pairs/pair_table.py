@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval import CorruptStateError
 from streameval.kernel import WEIGHT_UNITS, Frame
-from streameval_server._state.ids.join_segment import ids_to_bytes, read_ids
+from streameval_server._state.ids.join_segment import HAS_WEIGHTS, ids_to_bytes, read_ids
 from streameval_server._state.ids.join_table import IdSegments, TrackedTable
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ BY_A, BY_B, NEGATIVE, POSITIVE = 1, 2, 4, 8
 BY_BOTH, LABELLED = BY_A | BY_B, NEGATIVE | POSITIVE
 
 
-_WHAT = "a segment of a pair's ids"
-_FRAME = Frame(b"SEVP", 1, _WHAT, newest=2)
-_WEIGHTED_FRAME = Frame(b"SEVP", 2, _WHAT)
-"""Format 2 has the weights of the labels at its end."""
+_FRAME = Frame(b"SVEP", 1, "a segment of a pair's ids", flags=HAS_WEIGHTS)
 _HEADER = struct.Struct("<qqH")
 
 
@@ -120,8 +117,7 @@ class PairIds(IdSegments):
         """Return a segment of slots and of removed ids. O(rows)."""
         table = self.table
         units = table.held_units(slots)
-        frame = _FRAME if units is None else _WEIGHTED_FRAME
-        return frame.sealed(
+        return _FRAME.sealed(
             _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
             *ids_to_bytes(removed),
             *table.encoded_ids(slots),
@@ -132,13 +128,14 @@ class PairIds(IdSegments):
             table.due[slots].astype("<u4").tobytes(),
             table.codes[slots].astype("<u2").tobytes(),
             b"" if units is None else units.astype("<i8").tobytes(),
+            flags=0 if units is None else HAS_WEIGHTS,
         )
 
     def decode(self, data: bytes) -> int:
         """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
         table = self.table
-        has_units = _WEIGHTED_FRAME.begins(data)
-        reader = (_WEIGHTED_FRAME if has_units else _FRAME).reader(data)
+        reader = _FRAME.reader(data)
+        has_units = bool(reader.flags & HAS_WEIGHTS)
         num_removed, rows, keys = reader.fields(_HEADER)
         removed, ids = read_ids(reader, num_removed), read_ids(reader, rows)
         states = reader.column("u1", rows)

@@ -20,7 +20,6 @@ from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.history import History
 from streameval_server._log.loss import Loss, LostRowsError
 from streameval_server._log.rows import LogRow, checksum
-from streameval_server._log.schema import UNRELEASED_ID
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.wal_scan import find_wal_damage
 from streameval_server._model.errors import CorruptLogError, StorageError
@@ -333,22 +332,6 @@ def test_pieces_of_a_transaction_that_was_not_synced_are_no_loss(path, tmp_path)
 
 
 # -- the format
-
-
-def test_a_log_from_before_format_1_is_refused(path):
-    """In one line that names its origin; it is never read, and stays as it is."""
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA application_id = {UNRELEASED_ID}")
-        connection.execute("PRAGMA user_version = 2")
-        connection.execute("CREATE TABLE log (revision INTEGER PRIMARY KEY)")
-    connection.close()
-    before = path.read_bytes()
-    for read_only in (True, False):
-        with pytest.raises(StorageError, match="development version from before") as caught:
-            SqliteStorage(path, read_only=read_only).open()
-        assert str(path) in str(caught.value)
-        assert "\n" not in str(caught.value)
-    assert path.read_bytes() == before
 
 
 def test_a_damaged_history_is_refused(path):

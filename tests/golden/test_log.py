@@ -1,0 +1,73 @@
+"""A log of format 1 is opened with the state that it had, from its checkpoint and without it.
+
+`data/log-1.db` was written by `write`: operations of every kind (`tests/crash/workload.py`), with
+a checkpoint and rows after it. `data/log-1.json` has the hash of its state, which covers the bytes
+of every part of a checkpoint: marks of producers, streams, ids, alarms, pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import pytest
+
+from streameval_server._core.committer import Committer
+from streameval_server._core.recovery import ServerCore, open_core
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.limits import Limits
+
+DATA = Path(__file__).parent / "data"
+LOG, STATE = DATA / "log-1.db", DATA / "log-1.json"
+
+
+def facts(core: ServerCore) -> dict[str, object]:
+    """Return what is known of the state of a log."""
+    engine = core.engine
+    return {
+        "revision": engine.revision,
+        "hash": engine.state_hash(),
+        "streams": [info.name for info in engine.streams()],
+    }
+
+
+def write() -> None:
+    """Write the golden files."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "crash"))
+    import workload
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "log.db"
+        core = open_core(SqliteStorage(path), workload.LIMITS)
+        # A compacted log would lack most kinds of rows.
+        with patch.object(Committer, "compact"):
+            workload.Run(core, workload.Workload()).to_the_end()
+        known = facts(core) | {"checkpoint": core.committer.checkpoint_revision}
+        core.storage.close()
+        LOG.write_bytes(path.read_bytes())
+    STATE.write_text(json.dumps(known, indent=1) + "\n")
+
+
+@pytest.mark.parametrize("keeps_checkpoint", [True, False])
+def test_a_log_of_format_1_is_opened(tmp_path: Path, *, keeps_checkpoint: bool) -> None:
+    known = json.loads(STATE.read_text())
+    checkpoint = known.pop("checkpoint")
+    path = Path(shutil.copy(LOG, tmp_path / "log.db"))
+    if not keeps_checkpoint:
+        checkpoint = 0
+        with closing(sqlite3.connect(path)) as log, log:
+            log.execute("DELETE FROM manifest")
+    core = open_core(SqliteStorage(path), Limits(checkpoint_bytes=1 << 30))
+    try:
+        report = core.recovery
+        assert (report.checkpoint_revision, report.checkpoint_error) == (checkpoint, None)
+        assert report.replayed == known["revision"] - checkpoint > 0
+        assert facts(core) == known
+    finally:
+        core.storage.close()
