@@ -185,7 +185,9 @@ class Evaluator(EvaluatorQueries):
         hashed = check_cluster(cluster, self.cluster_groups)
         if hashed is not None:
             # No permits are renewed, so that every case with a cluster comes here.
-            self._accumulator.add_columns(np.array([label]), np.array([number]), None, hashed)
+            self._accumulator.add_columns(
+                np.array([label]), np.array([number]), None, clusters=hashed
+            )
             return
         if next(self._permits, self) is self:
             # This case takes the first of the new permits.
@@ -277,10 +279,7 @@ class Evaluator(EvaluatorQueries):
         if not is_positive.size:
             return
         self._permits = iter(())  # the remaining total changes: renew
-        if units is None:
-            self._accumulator.add_columns(is_positive, values, repeats, hashed)
-        else:
-            self._accumulator.add_weighted_columns(is_positive, values, units, repeats)
+        self._accumulator.add_columns(is_positive, values, repeats, units=units, clusters=hashed)
 
     def add_misses(self, count: int, *, cluster: str | int | bytes | None = None) -> None:
         """Add positive references that were never scored.

@@ -10,7 +10,7 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval._common.frame import Frame, Reader
-    from streameval._counts.additions import Addition, has_clusters, has_weights
+    from streameval._counts.additions import Addition, has_clusters
     from streameval._counts.cell_layout import cell_edges
     from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, TABLE_BYTES
     from streameval._counts.cluster_keys import (
@@ -106,7 +106,6 @@ __all__ = [
     "evaluator_of",
     "groups_of",
     "has_clusters",
-    "has_weights",
     "merge_states",
     "newest_panes",
     "packed_bytes",
@@ -124,7 +123,7 @@ __all__ = [
 
 _EXPORTS = {
     "streameval._common.frame": ["Frame", "Reader"],
-    "streameval._counts.additions": ["Addition", "has_clusters", "has_weights"],
+    "streameval._counts.additions": ["Addition", "has_clusters"],
     "streameval._counts.cell_layout": ["cell_edges"],
     "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "TABLE_BYTES"],
     "streameval._counts.cluster_keys": [

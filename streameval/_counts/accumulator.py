@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.additions import weighted_counts
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.missing_cases import first_missing_case, first_missing_weight
 from streameval._counts.multiset import ScoreCounts
@@ -162,49 +161,41 @@ class CountsAccumulator:
         labels: BoolArray,
         scores: FloatArray,
         counts: IntArray | None,
+        *,
+        units: IntArray | None = None,
         clusters: HashedClusters | None = None,
     ) -> None:
-        """Add checked columns as one mutation, or refuse them if the total grows too large."""
-        if counts is None:
-            positives = int(np.count_nonzero(labels))
-            negatives = labels.size - positives
-        else:
-            positives, negatives = int(counts[labels].sum()), int(counts[~labels].sum())
-        if not positives + negatives:
+        """Add checked columns as one mutation, or refuse them if the total grows too large.
+
+        Parameters
+        ----------
+        units : int64[n] or None
+            The weight of each row in units of 2**-16; a row of weight 0 is left out. None
+            means that each weighs 1.
+        """
+        change = _cases(labels, scores, counts, units=units, clusters=clusters)
+        negatives, positives = change.num_cases()
+        added = negatives + positives
+        if not added:
             return
-        change = _cases(labels, scores, counts, clusters=clusters)
+        weighted, total = (0, 0) if units is None else (added, change.num_units())
         with self._lock:
-            self._check_total(positives + negatives)
-            self._add(change, self._waiting.plus(negatives, positives, rows=labels.size))
+            self._check_total(added, total)
+            after = self._waiting.plus(
+                negatives, positives, rows=labels.size, weighted=weighted, units=total
+            )
+            self._add(change, after)
 
     def add_weighted_case(self, label: bool, score: float, units: int) -> None:
         """Add one checked case of a weight in units of 2**-16; of weight 0, change nothing."""
         if not units:
             return
         with self._lock:
-            self._check_weighted_total(1, units)
+            self._check_total(1, units)
             waiting = self._waiting.plus(not label, label, rows=1, weighted=1, units=units)
             self._weighted_rows.append((label, score, units))
             self._waiting = waiting
             self._merge_if_due()
-
-    def add_weighted_columns(
-        self, labels: BoolArray, scores: FloatArray, units: IntArray, counts: IntArray | None
-    ) -> None:
-        """Add checked columns of weighted cases as one mutation, or refuse too large a total."""
-        change = weighted_counts(labels, scores, units, counts)
-        negatives, positives = (change.num_cases(label) for label in (False, True))
-        added = negatives + positives
-        if not added:
-            return
-        total = sum(int(run.units.sum()) for run in (change.positives, change.negatives))
-        with self._lock:
-            self._check_weighted_total(added, total)
-            before = self._waiting
-            self._add(
-                change,
-                before.plus(negatives, positives, rows=labels.size, weighted=added, units=total),
-            )
 
     def remove(self, label: bool, score: float) -> bool:
         """Remove one case of weight 1; return whether it was counted. O(log n) amortised.
@@ -212,14 +203,13 @@ class CountsAccumulator:
         O(n) where cases have weights.
         """
         with self._lock:
-            if self._waiting.weighted or self.state.weighted is not None:
-                self._merge()
-            if self.state.weighted is not None:
-                return self._remove_merged(_cases(np.array([label]), np.array([score]), None))
             # With a cap on cells, additions are merged first. Otherwise the bits that
             # the cap drops would depend on the time of the last query.
-            if self.state.max_cells is not None and self._has_additions():
+            is_capped = self.state.max_cells is not None and self._has_additions()
+            if is_capped or self._has_weights:
                 self._merge()
+            if self._has_weights:
+                return self._remove_merged(_cases(np.array([label]), np.array([score]), None))
             # Fast path: most removals are of cases that are merged already.
             if self._record_removal(label, score):
                 self._merge_if_due()
@@ -239,14 +229,14 @@ class CountsAccumulator:
         """Remove checked columns as one mutation, or refuse the first row that is not counted."""
         if counts is None:
             counts = np.ones(scores.size, dtype=np.int64)
-        if not (counts if units is None else counts * (units > 0)).any():
-            return
         change = _cases(labels, scores, counts, units=units, clusters=clusters)
+        if not any(change.num_cases()):
+            return
         with self._lock:
             self._merge()
             if self._remove_merged(change):
                 return
-            if units is None and self.state.weighted is None:
+            if not (change.has_weights or self._has_weights):
                 raise first_missing_case(self.state, labels, scores, counts)
             raise first_missing_weight(self.state, labels, scores, counts, change.unit_column())
 
@@ -333,15 +323,28 @@ class CountsAccumulator:
             if len(self.positives) == positives:
                 return positives, negatives
 
-    def _check_total(self, added: int) -> None:
-        """Refuse cases that would take the total beyond the range of int64 arithmetic."""
-        if added > self._room():
-            weighted = self._waiting.weighted or self.state.weighted is not None
-            raise too_many_weighted() if weighted else too_many()
+    @property
+    def _has_weights(self) -> bool:
+        """Whether cases of the state, or pending ones, have weights."""
+        return bool(self._waiting.weighted) or self.state.counts.has_weights
+
+    def _check_total(self, added: int, units: int = 0) -> None:
+        """Refuse cases that would take the total beyond the range of int64 arithmetic.
+
+        `units` is the sum of their weights, 0 where each weighs 1.
+        """
+        if not (units or self._has_weights):
+            if added > self._room():
+                raise too_many()
+            return
+        cases, total = self._weighted_totals()
+        total += units or added * WEIGHT_UNITS
+        if cases + added >= MAX_WEIGHTED_CASES or total >= MAX_TOTAL:
+            raise too_many_weighted()
 
     def _room(self) -> int:
         """Return how many more cases of weight 1 can be counted."""
-        if self._waiting.weighted or self.state.weighted is not None:
+        if self._has_weights:
             cases, units = self._weighted_totals()
             room = (MAX_TOTAL - 1 - units) // WEIGHT_UNITS
             return min(room, MAX_WEIGHTED_CASES - 1 - cases)
@@ -352,12 +355,6 @@ class CountsAccumulator:
         waiting = self._waiting
         listed = len(self.positives) + len(self.negatives)
         return waiting.positives + waiting.negatives + listed
-
-    def _check_weighted_total(self, added: int, added_units: int) -> None:
-        """Refuse cases that would make the sums of weights or of their squares too large."""
-        cases, units = self._weighted_totals()
-        if cases + added >= MAX_WEIGHTED_CASES or units + added_units >= MAX_TOTAL:
-            raise too_many_weighted()
 
     def _weighted_totals(self) -> tuple[int, int]:
         """Return the numbers of all cases, and of all units if every case is weighted."""

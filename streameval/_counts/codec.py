@@ -46,13 +46,7 @@ from streameval._counts.state_head import (
     read_head,
 )
 from streameval._counts.steps import StepRun, Steps, narrowed, numbers_of
-from streameval._counts.weights import (
-    MAX_WEIGHT,
-    MAX_WEIGHTED_CASES,
-    WEIGHT_UNITS,
-    WeightedCounts,
-    WeightedRun,
-)
+from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -99,7 +93,7 @@ def _flags(state: State) -> int:
     has = {
         HAS_RESOLUTION: state.resolution is not None,
         IS_PROBABILITY: state.scale == "probability",
-        HAS_WEIGHTS: state.weighted is not None,
+        HAS_WEIGHTS: state.counts.has_weights,
         HAS_CLUSTERS: state.clusters.num_groups > 0,
     }
     return sum(flag for flag, is_set in has.items() if is_set)
@@ -114,8 +108,7 @@ def _class_columns(state: State, label: bool, packed: Steps | None) -> tuple[Sha
         score_width, scores = STEPS + packed.width, packed.column
     numbers = _numbers(state, label)
     widths = [width for width, _ in numbers][:3]
-    total = run.total if state.weighted is None else state.weighted.num_cases(label)
-    shape = Shape(len(run), total, score_width, *widths)
+    shape = Shape(len(run), state.counts.num_cases(label), score_width, *widths)
     return shape, [scores, *(column for _, column in numbers)]
 
 
@@ -129,18 +122,17 @@ def decode_evaluator(data: bytes | bytearray | memoryview) -> State:
     """
     head = read_head(data)
     reader = Reader(memoryview(data).cast("B")[head.at : -CHECKSUM_BYTES], "evaluator")
-    settings, weighted = head.settings, None
-    if head.flags & HAS_WEIGHTS:
-        weighted = WeightedCounts(*(_weighted_run(reader, head, each) for each in head.shapes))
-        counts = ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run())
+    settings = head.settings
+    has_weights = bool(head.flags & HAS_WEIGHTS)
+    read = _weighted_run if has_weights else _run
+    counts = ScoreCounts(*(read(reader, head, each) for each in head.shapes))
+    if has_weights:
         for name in ("missed_positives", "missed_negatives"):
             if settings[name] >= MAX_WEIGHTED_CASES:
                 raise_corrupt("the evaluator has counts out of range")
             settings[name] *= WEIGHT_UNITS
-    else:
-        counts = ScoreCounts(*(_run(reader, head, each) for each in head.shapes))
     clusters = _read_clusters(reader, head.clusters)
-    state = State(counts, weighted=weighted, clusters=clusters, **settings)
+    state = State(counts, clusters=clusters, **settings)
     if not clusters.is_table() or not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict each other, or its settings")
     return state
@@ -194,13 +186,13 @@ def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
 
 def _numbers(state: State, label: bool) -> list[tuple[int, bytes]]:
     """Return the width and the bytes of each column after a class's scores. O(n)."""
-    if state.weighted is None:
-        return [narrowed(state.run(label).counts), (0, b""), (0, b"")]
-    run = state.weighted.run(label)
-    if (run.cases == 1).all():
-        return [(0, b""), narrowed(run.units), (0, b"")]
-    low = run.low.astype("<i8").tobytes()
-    return [narrowed(run.cases), narrowed(run.units), narrowed(run.high), (8, low)]
+    run = state.run(label)
+    if run.sums is None:
+        return [narrowed(run.counts), (0, b""), (0, b"")]
+    units, cases, high, low = run.sums
+    if (cases == 1).all():
+        return [(0, b""), narrowed(units), (0, b"")]
+    return [narrowed(cases), narrowed(units), narrowed(high), (8, low.astype("<i8").tobytes())]
 
 
 def _run(reader: Reader, head: Head, shape: Shape) -> Run:
@@ -215,7 +207,7 @@ def _run(reader: Reader, head: Head, shape: Shape) -> Run:
     return Run.of_distinct(scores, counts)
 
 
-def _weighted_run(reader: Reader, head: Head, shape: Shape) -> WeightedRun:
+def _weighted_run(reader: Reader, head: Head, shape: Shape) -> Run:
     """Return the next class of a state with weights, or refuse it."""
     scores = _checked_scores(reader, head, shape)
     numbers = _numbers_of(reader, shape.cases, shape.size)
@@ -225,22 +217,21 @@ def _weighted_run(reader: Reader, head: Head, shape: Shape) -> WeightedRun:
     if not shape.high:
         if (units > MAX_WEIGHT * WEIGHT_UNITS).any():
             raise_corrupt("the evaluator has weights out of range")
-        return WeightedRun.of(scores, units)
+        return Run.of(scores, units=units)
     high = reader.column(f"<u{shape.high}", shape.size).astype(np.int64)
     low = reader.column("<i8", shape.size).astype(np.int64)
-    for column in (scores, cases, units, high, low):
-        column.flags.writeable = False
-    run = WeightedRun(scores, cases, units, high, low)
+    run = Run.of_distinct(scores, np.stack((units, cases, high, low)))
     if (high < 0).any() or (low < 0).any() or (low >= 1 << 48).any() or not _are_possible(run):
         raise_corrupt("the evaluator's sums of weights contradict each other")
     return run
 
 
-def _are_possible(run: WeightedRun) -> bool:
+def _are_possible(run: Run) -> bool:
     """Return whether there are cases with these sums, up to the rounding of floats."""
     squares = run.squares() * (1 + _MAX_SUM_ERROR)
-    units = run.units.astype(np.float64)
-    return bool((run.cases <= run.units).all() and (units * units <= run.cases * squares).all())
+    cases, counts = run.cases, run.multiplicities()
+    units = counts.astype(np.float64)
+    return bool((cases <= counts).all() and (units * units <= cases * squares).all())
 
 
 def _checked_scores(reader: Reader, head: Head, shape: Shape) -> FloatArray:

@@ -70,6 +70,7 @@ class LayeredRun(Run):
         run = cls.__new__(cls)
         object.__setattr__(run, "_layers", layers)
         object.__setattr__(run, "_size", None)
+        object.__setattr__(run, "sums", None)
         object.__setattr__(run, "total", layers.base.total + layers.added.total)
         return run
 

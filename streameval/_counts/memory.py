@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.weights import WeightedCounts
 
 if TYPE_CHECKING:
     from streameval._counts.additions import Addition
@@ -31,7 +30,7 @@ def piece_bytes(change: Addition) -> int:
     """Return the memory of an addition. O(1)."""
     if isinstance(change, ScoreCounts):
         return PIECE_BYTES + counts_bytes(change)
-    if isinstance(change, WeightedCounts) or change.units is not None:
+    if change.has_weights:
         # What it takes once it is merged, which no reader counts.
         return PIECE_BYTES + (_PLAIN_SCORE_BYTES + WEIGHTED_SCORE_BYTES) * len(change)
     return PIECE_BYTES + change.nbytes + _KEY_BYTES * len(change)
@@ -41,21 +40,10 @@ def state_bytes(state: State) -> int:
     """Return the memory of a state's counts. O(1)."""
     if state.counts.stored is not None:
         return _PACKED_STATE_BYTES + state.counts.stored.memory_bytes
-    return _columns_bytes(state) + (_STATE_BYTES if state.num_scores else 0)
-
-
-def _columns_bytes(state: State) -> int:
-    """Return the memory of a state's columns. O(1)."""
-    if state.weighted is None:
-        return counts_bytes(state.counts)
-    # The counts are the sums of weights and have the same arrays.
-    return (_PLAIN_SCORE_BYTES + WEIGHTED_SCORE_BYTES) * len(state.weighted)
+    return counts_bytes(state.counts) + (_STATE_BYTES if state.num_scores else 0)
 
 
 def counts_bytes(counts: ScoreCounts) -> int:
     """Return the memory of the columns of sorted counts. O(1)."""
-    positives, negatives = counts.runs
-    multiplicities = (
-        each.counts.nbytes for each in (positives, negatives) if each.counts is not None
-    )
-    return positives.scores.nbytes + negatives.scores.nbytes + sum(multiplicities)
+    columns = [each for run in counts.runs for each in (run.scores, run.columns)]
+    return sum(each.nbytes for each in columns if each is not None)

@@ -19,7 +19,7 @@ from streameval._counts.state import (
     at_resolution,
     fit_to_cap,
     is_probability,
-    with_weights,
+    settled,
 )
 from streameval._counts.stored_counts import StoredCounts, cells_of
 
@@ -63,22 +63,10 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     caps = [state.max_cells for state in states if state.max_cells is not None]
     resolution = min(bits, default=None)
     scale = check_mergeable(states)
-    if any(state.weighted is not None for state in states):
-        settings = State(
-            missed_positives=sum(state.missed_positives // state.unit for state in states),
-            missed_negatives=sum(state.missed_negatives // state.unit for state in states),
-            resolution=resolution,
-            scale=scale,
-            max_cells=min(caps, default=None),
-            revision=revision,
-        )
-        first, *rest = (
-            state.weighted_counts().at_resolution(resolution, scale) for state in states
-        )
-        return fit_to_cap(with_weights(settings, first.merged(*rest), unit=1))
+    has_weights = any(state.counts.has_weights for state in states)
     whole = State(
-        missed_positives=sum(state.missed_positives for state in states),
-        missed_negatives=sum(state.missed_negatives for state in states),
+        missed_positives=sum(state.missed_positives // state.unit for state in states),
+        missed_negatives=sum(state.missed_negatives // state.unit for state in states),
         resolution=resolution,
         scale=scale,
         max_cells=min(caps, default=None),
@@ -86,7 +74,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         clusters=merge_clusters([state.clusters for state in states]),
     )
     is_wide = len(states) >= _MIN_TABLE_STATES and not _is_sorted_faster(states)
-    if is_wide and resolution is not None and resolution >= 1:
+    if is_wide and not has_weights and resolution is not None and resolution >= 1:
         cells = _sum_in_table(states, resolution, whole)
         if cells is not None:
             return cells
@@ -96,7 +84,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         merged = ScoreCounts(
             _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
         )
-    return fit_to_cap(replace(whole, counts=merged))
+    return fit_to_cap(settled(whole, merged, unit=1))
 
 
 def check_mergeable(states: Sequence[State]) -> Scale:
@@ -116,7 +104,7 @@ def check_mergeable(states: Sequence[State]) -> Scale:
     if scale == "probability":
         _check_probabilities(states)
     if (
-        all(state.weighted is None for state in states)
+        not any(state.counts.has_weights for state in states)
         and sum(state.total for state in states) >= MAX_TOTAL
     ):
         raise too_many()
@@ -153,14 +141,8 @@ def subtract_states(whole: State, part: State) -> State:
     if min(rest.missed_positives, rest.missed_negatives) < 0:
         raise InvalidInputError("the part has misses that the whole lacks", field="part")
     try:
-        if whole.weighted is not None or part.weighted is not None:
-            cases, taken = (
-                each.weighted_counts().at_resolution(resolution, scale) for each in (whole, part)
-            )
-            return with_weights(rest, cases.merged(taken.negated()), unit=1)
-        counts = _at(part, resolution, scale)
-        change = ScoreCounts(counts.positives.negated(), counts.negatives.negated())
-        rest = replace(rest, counts=_at(whole, resolution, scale).merged(change))
+        taken = _at(part, resolution, scale).negated()
+        rest = settled(rest, _at(whole, resolution, scale).merged(taken), unit=1)
     except NegativeCountError as error:
         message = f"the part has cases that the whole lacks, the first at score {error.score}"
         raise InvalidInputError(message, field="part") from None

@@ -48,12 +48,12 @@ def first_missing_weight(
     state: State, labels: BoolArray, scores: FloatArray, counts: IntArray, units: IntArray
 ) -> InvalidInputError:
     """Return the error for the first row after whose removal no cases have the sums left."""
-    weighted = state.weighted_counts()
+    counted = state.counts.weighed()
     left: dict[tuple[bool, float], WeightSums] = {}
     rows = zip(labels.tolist(), scores.tolist(), counts.tolist(), units.tolist())
     for index, (label, score, count, unit) in enumerate(rows):
         key = label, state.edge(score)
-        rest = left.get(key) or weighted.run(label).sums_of(key[1])
+        rest = left.get(key) or counted.run(label).sums_of(key[1])
         left[key] = rest = rest.without(count, unit)
         if not rest.is_possible():
             weight = f"{score} and weight {unit / WEIGHT_UNITS:g}"

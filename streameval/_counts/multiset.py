@@ -19,7 +19,8 @@ import numpy as np
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.insertion import inserted, stepped
 from streameval._counts.layered_run import LayeredRun, with_added
-from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
+from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, alike, locate
+from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, IntArray
@@ -59,6 +60,8 @@ class ScoreCounts:
     ----------
     stored : ClosedCounts or None
         The same counts in a closed form, once `store` was called, or since `closed`.
+    has_weights : bool
+        Whether the runs have sums of weights; closed counts have none.
 
     Examples
     --------
@@ -71,11 +74,14 @@ class ScoreCounts:
     """
 
     stored: ClosedCounts | None
+    has_weights: bool
     _runs: tuple[Run, Run] | None
     _ranks: tuple[IntArray, IntArray | None] | None
 
     def __init__(self, positives: Run = EMPTY_RUN, negatives: Run = EMPTY_RUN) -> None:
         self.stored = self._ranks = None
+        positives, negatives = alike(positives, negatives)
+        self.has_weights = positives.sums is not None
         self._runs = positives, negatives
 
     @classmethod
@@ -108,6 +114,31 @@ class ScoreCounts:
     def negatives(self) -> Run:
         """The scores of negatives. As `runs`."""
         return self.runs[1]
+
+    def run(self, label: bool) -> Run:
+        """Return the scores of one class. As `runs`."""
+        return self.positives if label else self.negatives
+
+    def num_cases(self, label: bool) -> int:
+        """Return how many cases of a class there are, whatever they weigh. O(n) with weights."""
+        return int(self.run(label).cases.sum()) if self.has_weights else self.total_of(label)
+
+    def weighed(self) -> ScoreCounts:
+        """Return these with sums of weights: each case weighs 1 where there are none. O(n)."""
+        return self if self.has_weights else ScoreCounts(*(run.weighed() for run in self.runs))
+
+    def unweighed(self) -> ScoreCounts:
+        """Return these without sums of weights if every case weighs 1. O(n), as a rule O(1)."""
+        if not self.has_weights:
+            return self
+        positives, negatives = self.runs
+        positives = positives.unweighed()
+        negatives = negatives.unweighed() if positives.sums is None else positives
+        return self if negatives.sums is not None else ScoreCounts(positives, negatives)
+
+    def negated(self) -> ScoreCounts:
+        """Return the change that removes all these cases. O(n)."""
+        return ScoreCounts(*(run.negated() for run in self.runs))
 
     def __len__(self) -> int:
         return sum(map(len, self.runs)) if self.stored is None else self.stored.num_scores
@@ -148,6 +179,11 @@ class ScoreCounts:
         return ranks
 
     @property
+    def unit(self) -> int:
+        """What one case of weight 1 counts. O(1)."""
+        return WEIGHT_UNITS if self.has_weights else 1
+
+    @property
     def known_ranks(self) -> tuple[IntArray, IntArray | None] | None:
         """What `ranks` returns, once it is computed. O(1)."""
         return self._ranks
@@ -167,9 +203,15 @@ class ScoreCounts:
         Raises
         ------
         NegativeCountError
-            When a score would be left with a negative count.
+            When a score would be left with a negative count, or with sums of weights that no
+            cases have.
         """
         positives, negatives = self.runs
+        if self.has_weights or change.has_weights:
+            return ScoreCounts(
+                _require_possible(positives.merged(change.positives), change.positives),
+                _require_possible(negatives.merged(change.negatives), change.negatives),
+            )
         if self._ranks is None or not _is_update_cheaper(self, change):
             return ScoreCounts(
                 _require_positive(positives.merged(change.positives)),
@@ -207,6 +249,19 @@ def _require_positive(run: Run) -> Run:
         return run  # cases were only added
     if run.counts is not None and run.counts.size and run.counts.min() < 1:
         raise NegativeCountError(float(run.scores[np.argmax(run.counts < 1)]))
+    return run
+
+
+def _require_possible(run: Run, change: Run) -> Run:
+    """Return the sum of a signed change if its scores are left with sums that cases have.
+
+    O(n), O(d log n) more for a change that removes d scores.
+    """
+    if change.cases.min(initial=1) < 1:
+        run = run.weighed()
+        for score in change.scores.tolist():
+            if not run.sums_of(score).is_possible():
+                raise NegativeCountError(score)
     return run
 
 

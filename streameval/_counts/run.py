@@ -1,9 +1,10 @@
 """One class's scores: sorted, distinct, each with its multiplicity.
 
 A run is immutable and has one normal form. Adding, removing and merging are the same
-operation, a signed merge, which returns a new run.
+operation, a signed merge, which returns a new run. Where cases have weights, the merge sums
+the columns of `weights` as it sums multiplicities.
 
-Cost: 8 B for each distinct score, 16 B once any score repeats. Merging d scores
+Cost: 8 B for each distinct score, 16 B once any score repeats, 40 B with weights. Merging d scores
 into n is O(d log d + n), with passes at memory speed (0.5 ms for a million).
 """
 
@@ -15,6 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.insertion import inserted
+from streameval._counts.weights import (
+    WeightSums,
+    carried,
+    columns_of,
+    reduced,
+    squared_units,
+    weighed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,23 +59,35 @@ class Run:
         Finite, strictly ascending, without -0.0; read-only.
     counts : int64[n] or None
         How many cases have each score, at least 1 (signed in a change that is to be
-        merged); None if all are 1.
+        merged); None if all are 1. Where cases have weights, the sum of their units of 2**-16.
     total : int
         The sum of the counts.
+    sums : int64[4, n] or None
+        Where cases have weights: `counts`; the numbers of cases; and the sum of the squares
+        of their units, ``sums[2] * 2**48 + sums[3]``, 0 <= sums[3] < 2**48.
 
     Examples
     --------
     >>> run = Run.of(np.array([0.5, 0.25, 0.5]))
     >>> run.scores, run.counts, run.total
     (array([0.25, 0.5 ]), array([1, 2]), 3)
+    >>> run = Run.of(np.array([0.5, 0.25, 0.5]), units=np.array([65536, 65536, 131072]))
+    >>> run.counts / 65536, run.cases, run.squares() / 65536**2
+    (array([1., 3.]), array([1, 2]), array([1., 5.]))
     """
 
     scores: FloatArray
     counts: IntArray | None
     total: int
+    sums: IntArray | None = None
 
     @classmethod
-    def of(cls, scores: FloatArray, counts: IntArray | None = None) -> Run:
+    def of(
+        cls,
+        scores: FloatArray,
+        counts: IntArray | None = None,
+        units: IntArray | None = None,
+    ) -> Run:
         """Build a run from scores in any order. O(n log n), O(n) in ascending order.
 
         Parameters
@@ -76,24 +97,39 @@ class Run:
         counts : int64[n] or None
             Multiplicity of each row; None means 1 each. Scores whose counts add up
             to 0 are left out.
+        units : int64[n] or None
+            The weight of each row in units of 2**-16, 0 leaves the row out; None means that
+            no case has a weight. With units no count may be negative.
         """
+        columns = counts
+        if units is not None:
+            kept = (units if counts is None else units * counts) > 0
+            scores, units = scores[kept], units[kept]
+            columns = columns_of(units, None if counts is None else counts[kept])
         scores = scores + 0.0  # a private copy, in which -0.0 is 0.0
-        if counts is None:
+        if columns is None:
             if (scores[1:] < scores[:-1]).any():
                 scores.sort()
             return _grouped(scores, None)
         order = np.argsort(scores)
-        return _grouped(scores[order], counts[order])
+        return _grouped(scores[order], columns.take(order, axis=-1))
 
     @classmethod
-    def of_ordered(cls, scores: FloatArray, counts: IntArray | None = None) -> Run:
-        """Build a run from ascending scores, which may repeat; takes ownership of them. O(n)."""
-        return _grouped(scores, counts)
+    def of_ordered(cls, scores: FloatArray, columns: IntArray | None = None) -> Run:
+        """Build a run from ascending scores, which may repeat; takes ownership of them. O(n).
+
+        Parameters
+        ----------
+        scores : float64[n]
+        columns : int64[n], int64[4, n] or None
+            As `columns` of a run.
+        """
+        return _grouped(scores, columns)
 
     @classmethod
-    def of_distinct(cls, scores: FloatArray, counts: IntArray) -> Run:
-        """Build a run from strictly ascending scores and counts; takes ownership of both. O(n)."""
-        return _run(scores, counts)
+    def of_distinct(cls, scores: FloatArray, columns: IntArray) -> Run:
+        """Build a run from strictly ascending scores; as `of_ordered`. O(n)."""
+        return _run(scores, columns)
 
     @classmethod
     def of_totalled(cls, scores: FloatArray, counts: IntArray | None, total: int) -> Run:
@@ -110,6 +146,44 @@ class Run:
         if counts is not None:
             counts.flags.writeable = False
         return cls(scores, counts, total)
+
+    @property
+    def columns(self) -> IntArray | None:
+        """What a merge sums: the sums of weights, else the counts; None if they are all 1."""
+        return self.counts if self.sums is None else self.sums
+
+    @property
+    def cases(self) -> IntArray:
+        """How many cases have each score, whatever they weigh. O(1), O(n) if all are 1."""
+        return self.multiplicities() if self.sums is None else self.sums[1]
+
+    def weights(self) -> IntArray:
+        """Return `sums`, also where every case weighs 1 (then O(n))."""
+        return weighed(self.multiplicities()) if self.sums is None else self.sums
+
+    def squares(self) -> FloatArray:
+        """Return the sums of squared units as floats, each rounded once or twice. O(n)."""
+        return squared_units(*self.weights()[2:])
+
+    def sums_of(self, score: float) -> WeightSums:
+        """Return the sums of one score, exactly. O(log n) where cases have weights."""
+        at = int(np.searchsorted(self.scores, score))
+        if at == self.scores.size or self.scores[at] != score:
+            return WeightSums(0, 0, 0)
+        return WeightSums.of(self.weights()[:, at])
+
+    def weighed(self) -> Run:
+        """Return the run with sums of weights; where it had none, each case weighs 1. O(n)."""
+        return self if self.sums is not None else _run(self.scores, self.weights())
+
+    def unweighed(self) -> Run:
+        """Return the run without sums of weights if every case weighs 1. O(n), as a rule O(1)."""
+        if self.sums is None:
+            return self
+        for part in (slice(1), slice(None)):
+            if (self.sums[:, part] != weighed(self.sums[1, part])).any():
+                return self
+        return _run(self.scores, self.sums[1])
 
     def __len__(self) -> int:
         return self.scores.size
@@ -148,24 +222,23 @@ class Run:
 
     def merged(self, change: Run) -> Run:
         """Return the sum of both signed runs, without scores whose count is 0. O(n + d)."""
+        run, change = alike(self, change)
         if not change.scores.size:
-            return self
-        if not self.scores.size:
+            return run
+        if not run.scores.size:
             return change
-        if (
-            self.counts is None
-            and change.counts is None
-            and len(change) * _MIN_INSERT_RATIO > len(self)
-        ):
-            # Two sorted runs without multiplicities: the last step of a merge sort.
-            scores = np.concatenate((self.scores, change.scores))
-            scores.sort(kind="stable")
-            return _grouped(scores, None)
-        longer, shorter = (change, self) if len(change) > len(self) else (self, change)
+        is_plain = run.counts is None and change.counts is None
+        if run.sums is not None or (is_plain and len(change) * _MIN_INSERT_RATIO > len(run)):
+            # Two sorted runs: the last step of a merge sort.
+            return _sorted((run, change))
+        longer, shorter = (change, run) if len(change) > len(run) else (run, change)
         return longer.merged_at(shorter, *locate(longer.scores, shorter.scores))
 
     def merged_at(self, change: Run, at: IntArray, is_present: BoolArray) -> Run:
-        """Return `merged` of a change of which `locate` has found the scores here. O(n + d)."""
+        """Return `merged` of a change of which `locate` has found the scores here. O(n + d).
+
+        Neither has weights.
+        """
         if not change.scores.size:
             return self
         added = change.multiplicities()
@@ -180,14 +253,15 @@ class Run:
             if counts is not None or change.counts is not None:
                 before = self.multiplicities() if counts is None else counts
                 counts = inserted(before, at[is_new], added[is_new])
-        if counts is not None and (counts == 0).any():
-            kept = counts != 0
-            scores, counts = scores[kept], counts[kept]
-        return _run(scores, counts)
+        return _run(scores, None) if counts is None else _without_nothing(scores, counts)
 
     def negated(self) -> Run:
         """Return the change that removes all these cases. O(n)."""
-        return Run(self.scores, -self.multiplicities(), -self.total)
+        return _run(self.scores, carried(-self.all_columns()))
+
+    def all_columns(self) -> IntArray:
+        """Return `columns`, as an array even if all counts are 1 (then O(n))."""
+        return self.multiplicities() if self.sums is None else self.sums
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
@@ -204,12 +278,17 @@ class Run:
         assert self.counts.shape == self.scores.shape, (self.counts.shape, self.scores.shape)
         assert not self.counts.flags.writeable
         assert (self.counts >= 1).all(), self.counts
-        assert (self.counts > 1).any(), "counts that are all 1 are stored"
+        assert self.sums is not None or (self.counts > 1).any(), "counts that are all 1 are stored"
         assert self.total == sum(self.counts.tolist()), self.total
 
 
 EMPTY_RUN = Run(_NO_SCORES, None, 0)
 """No scores."""
+
+
+def alike(*runs: Run) -> Sequence[Run]:
+    """Return runs as they are if none has sums of weights; else each with sums. O(n)."""
+    return runs if all(run.sums is None for run in runs) else [run.weighed() for run in runs]
 
 
 def merge_runs(runs: Sequence[Run]) -> Run:
@@ -218,17 +297,15 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     One sort of all scores instead of one merge after another: sixty runs of 16,000
     cells take milliseconds. O(S log S) for S scores in all.
     """
-    runs = [run for run in runs if run.scores.size]
+    runs = alike(*(run for run in runs if run.scores.size))
     if len(runs) <= 2:
         return EMPTY_RUN if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
+    has_columns = any(run.columns is not None for run in runs)
+    if has_columns and (sum(map(len, runs)) <= _MAX_SORTED_SCORES or runs[0].sums is not None):
+        return _sorted(runs)
     union = np.concatenate([run.scores for run in runs])
-    has_counts = any(run.counts is not None for run in runs)
-    if has_counts and union.size <= _MAX_SORTED_SCORES:
-        order = np.argsort(union, kind="stable")
-        counts = np.concatenate([run.multiplicities() for run in runs])
-        return _grouped(union[order], counts[order])
     union.sort()
-    if not has_counts:
+    if not has_columns:
         return _grouped(union, None)
     union = union[_first_indices(union)]
     counts = np.zeros(union.size, dtype=np.int64)
@@ -236,6 +313,17 @@ def merge_runs(runs: Sequence[Run]) -> Run:
         # A run's scores are distinct, so no index occurs twice.
         counts[np.searchsorted(union, run.scores)] += 1 if run.counts is None else run.counts
     return _run(union, counts)
+
+
+def _sorted(runs: Sequence[Run]) -> Run:
+    """Return the sum of runs by one stable sort, which finds the runs in it. O(S log S)."""
+    scores = np.concatenate([run.scores for run in runs])
+    if all(run.columns is None for run in runs):
+        scores.sort(kind="stable")
+        return _grouped(scores, None)
+    order = np.argsort(scores, kind="stable")
+    columns = np.concatenate([run.all_columns() for run in runs], axis=-1)
+    return _grouped(scores[order], columns.take(order, axis=-1))
 
 
 def locate(
@@ -248,16 +336,20 @@ def locate(
     return at, ordered[np.minimum(at, ordered.size - 1)] == wanted
 
 
-def _run(scores: FloatArray, counts: IntArray | None) -> Run:
+def _run(scores: FloatArray, columns: IntArray | None) -> Run:
     """Return the run of ascending distinct scores, in its normal form."""
-    if counts is not None:
-        if (counts == 1).all():
+    counts, sums = columns, None
+    if columns is not None:
+        if columns.ndim > 1:
+            counts, sums = columns[0], columns
+        elif (columns == 1).all():
             counts = None
-        else:
-            counts.flags.writeable = False
+        for column in (columns, counts):
+            if column is not None:
+                column.flags.writeable = False
     scores.flags.writeable = False
     # The callers have checked the limit on counts, so the sum fits int64.
-    return Run(scores, counts, scores.size if counts is None else int(counts.sum()))
+    return Run(scores, counts, scores.size if counts is None else int(counts.sum()), sums)
 
 
 def _first_indices(ordered: FloatArray) -> IntArray:
@@ -268,15 +360,24 @@ def _first_indices(ordered: FloatArray) -> IntArray:
     return np.flatnonzero(new)
 
 
-def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
+def _grouped(ordered: FloatArray, columns: IntArray | None) -> Run:
     """Return the run of ascending scores with repetitions, without sums that are 0."""
-    if counts is None and (ordered[1:] != ordered[:-1]).all():
+    if columns is None and (ordered[1:] != ordered[:-1]).all():
         return _run(ordered, None)
     if not ordered.size:
-        return EMPTY_RUN
+        return _run(ordered, columns)
     firsts = _first_indices(ordered)
-    if counts is None:
+    if columns is None:
         return _run(ordered[firsts], np.diff(firsts, append=ordered.size))
-    sums = np.add.reduceat(counts, firsts)
-    kept = sums != 0
-    return _run(ordered[firsts[kept]], sums[kept])
+    if firsts.size < ordered.size:
+        ordered, columns = ordered[firsts], reduced(columns, firsts)
+    return _without_nothing(ordered, columns)
+
+
+def _without_nothing(scores: FloatArray, columns: IntArray) -> Run:
+    """Return the run of ascending distinct scores, without scores whose sums are all 0."""
+    rows = columns.reshape(-1, scores.size)
+    if not (rows[0] != 0).all():
+        kept = rows.any(axis=0)
+        scores, columns = scores[kept], columns.compress(kept, axis=-1)
+    return _run(scores, columns)

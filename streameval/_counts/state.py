@@ -33,8 +33,6 @@ from streameval._counts.resolution import (
 from streameval._counts.run import Run
 from streameval._counts.weights import (
     MAX_WEIGHTED_CASES,
-    WEIGHT_UNITS,
-    WeightedCounts,
     too_many_weighted,
 )
 
@@ -64,7 +62,9 @@ class State:
     Attributes
     ----------
     counts : ScoreCounts
-        The scored cases; with a resolution, each at its cell's lower edge.
+        The scored cases; with a resolution, each at its cell's lower edge. They have sums of
+        weights if any case weighs other than 1: then totals and misses are in units of
+        2**-16, and a case of weight 1 counts `unit` of them.
     missed_positives, missed_negatives : int
         References that were never scored.
     resolution : int or None
@@ -75,9 +75,6 @@ class State:
         The most distinct scores that are kept before bits are dropped.
     revision : int
         How many mutations it includes.
-    weighted : WeightedCounts or None
-        The sums of weights, if any case weighs other than 1. Then `counts` and the misses
-        are in units of 2**-16: a case of weight 1 counts `unit` of them.
     clusters : ClusterCounts
         The same cases by groups of clusters, of which there are none where no clusters are
         declared. A state with clusters has no weights: its groups keep numbers of cases.
@@ -90,7 +87,6 @@ class State:
     scale: Final[Scale] = "plain"
     max_cells: Final[int | None] = None
     revision: Final[int] = 0
-    weighted: Final[WeightedCounts | None] = None
     clusters: Final[ClusterCounts] = NO_CLUSTERS
     _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
 
@@ -117,17 +113,20 @@ class State:
     @property
     def unit(self) -> int:
         """What one case of weight 1 counts."""
-        return 1 if self.weighted is None else WEIGHT_UNITS
+        return self.counts.unit
+
+    @property
+    def weighted(self) -> ScoreCounts | None:
+        """The counts if they have weights."""
+        return self.counts if self.counts.has_weights else None
 
     @property
     def num_scored(self) -> tuple[int, int]:
         """How many negatives and positives have a score, whatever they weigh. O(n), once."""
-        weighted = self.weighted
-        if weighted is None:
-            return self.counts.total_of(False), self.counts.total_of(True)
-        return self.cached(
-            "num_scored", lambda: (weighted.num_cases(False), weighted.num_cases(True))
-        )
+        counts = self.counts
+        if not counts.has_weights:
+            return counts.total_of(False), counts.total_of(True)
+        return self.cached("num_scored", lambda: (counts.num_cases(False), counts.num_cases(True)))
 
     @property
     def num_cases(self) -> int:
@@ -142,7 +141,7 @@ class State:
     @property
     def is_plain(self) -> bool:
         """Whether cases have neither weights nor groups of clusters. O(1)."""
-        return self.weighted is None and not self.clusters.num_groups
+        return not (self.counts.has_weights or self.clusters.num_groups)
 
     @property
     def num_cells(self) -> int:
@@ -260,13 +259,12 @@ class State:
             and self.max_cells == other.max_cells
             and self.scale == other.scale
             and all(map(_same, self.counts.runs, other.counts.runs))
-            and _same_weights(self.weighted, other.weighted)
             and self.clusters.same_content(other.clusters)
         )
 
     def run(self, label: bool) -> Run:
         """Return the scores of one class."""
-        return self.counts.positives if label else self.counts.negatives
+        return self.counts.run(label)
 
     def quantised(self, run: Run) -> Run:
         """Return a run at this state's resolution."""
@@ -278,15 +276,10 @@ class State:
             return score + 0.0
         return float(quantise(np.array([score]), self.resolution, self.scale)[0])
 
-    def weighted_counts(self) -> WeightedCounts:
-        """Return the scored cases with their weights. O(n) where all are 1."""
-        return WeightedCounts.of_counts(self.counts) if self.weighted is None else self.weighted
-
     def changed(
         self,
         change: ScoreCounts,
         *,
-        weighted: WeightedCounts | None = None,
         missed_positives: int = 0,
         missed_negatives: int = 0,
         revision: int,
@@ -297,9 +290,6 @@ class State:
         Parameters
         ----------
         change : ScoreCounts
-            Cases of weight 1.
-        weighted : WeightedCounts or None
-            Cases with weights.
         missed_positives, missed_negatives : int
             References that were never scored; they weigh 1.
         revision : int
@@ -321,13 +311,14 @@ class State:
             revision=revision,
             clusters=merge_clusters([self.clusters, *clusters]),
         )
-        if self.weighted is None and weighted is None:
-            return fit_to_cap(replace(after, counts=self.counts.merged(change)))
-        changes = [WeightedCounts.of_counts(change)] if len(change) else []
-        changes += [] if weighted is None else [weighted]
-        return fit_to_cap(
-            with_weights(after, self.weighted_counts().merged(*changes), unit=self.unit)
-        )
+        return fit_to_cap(settled(after, self.counts.merged(change), unit=self.unit))
+
+    def check_weights(self) -> None:
+        """Refuse more cases with weights, or greater weights, than can be summed exactly. O(n)."""
+        if self.counts.has_weights and (
+            sum(self.num_scored) >= MAX_WEIGHTED_CASES or self.total >= MAX_TOTAL
+        ):
+            raise too_many_weighted()
 
     def is_consistent(self) -> bool:
         """Return whether the totals and the settings agree with the scores. O(n log n)."""
@@ -339,20 +330,18 @@ class State:
             and (self.scale == "plain" or all(is_probability(run) for run in runs))
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
-            and (self.weighted is None or self._is_weighted())
+            and (not self.counts.has_weights or self._is_weighted())
             and self._has_totals_of(self.clusters)
         )
 
     def _is_weighted(self) -> bool:
         """Return whether the sums of weights agree with the counts, and some weight is not 1."""
-        assert self.weighted is not None
         return (
             self.clusters.num_groups == 0
             and self.missed_positives % self.unit == 0
             and self.missed_negatives % self.unit == 0
             and sum(self.num_scored) < MAX_WEIGHTED_CASES
-            and all(_same(self.run(each), self.weighted.run(each).unit_run()) for each in LABELS)
-            and any(self.weighted.run(each).plain_run() is None for each in LABELS)
+            and self.counts.unweighed().has_weights
         )
 
     def _has_totals_of(self, clusters: ClusterCounts) -> bool:
@@ -447,18 +436,17 @@ def fit_to_cap(state: State) -> State:
     counts = ScoreCounts(
         at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
     )
-    weighted = None if state.weighted is None else state.weighted.at_resolution(bits, state.scale)
-    return replace(state, counts=counts, weighted=weighted, resolution=bits)
+    return replace(state, counts=counts, resolution=bits)
 
 
-def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
+def settled(state: State, counts: ScoreCounts, *, unit: int) -> State:
     """Return the state with these cases, in its normal form: unweighted if all weigh 1. O(n).
 
     Parameters
     ----------
     state : State
         Settings, revision and misses; its cases are replaced.
-    weighted : WeightedCounts
+    counts : ScoreCounts
         The cases.
     unit : int
         In what the state's misses are counted.
@@ -468,26 +456,14 @@ def with_weights(state: State, weighted: WeightedCounts, *, unit: int) -> State:
     InvalidInputError
         When the cases or their weights are too many.
     """
-    missed = state.missed_positives // unit, state.missed_negatives // unit
-    positives = weighted.positives.plain_run()
-    negatives = None if positives is None else weighted.negatives.plain_run()
-    if positives is not None and negatives is not None:
-        return replace(
-            state,
-            counts=ScoreCounts(positives, negatives),
-            missed_positives=missed[0],
-            missed_negatives=missed[1],
-            weighted=None,
-        )
+    counts = counts.unweighed()
     after = replace(
         state,
-        counts=ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run()),
-        missed_positives=missed[0] * WEIGHT_UNITS,
-        missed_negatives=missed[1] * WEIGHT_UNITS,
-        weighted=weighted,
+        counts=counts,
+        missed_positives=state.missed_positives // unit * counts.unit,
+        missed_negatives=state.missed_negatives // unit * counts.unit,
     )
-    if sum(after.num_scored) >= MAX_WEIGHTED_CASES or after.total >= MAX_TOTAL:
-        raise too_many_weighted()
+    after.check_weights()
     return after
 
 
@@ -500,7 +476,7 @@ def at_resolution(run: Run, bits: int | None, scale: Scale) -> Run:
     # Quantising keeps the order, so the run stays sorted.
     if np.array_equal(edges, run.scores):
         return run
-    return Run.of_ordered(edges, run.counts)
+    return Run.of_ordered(edges, run.columns)
 
 
 def is_probability(run: Run) -> bool:
@@ -511,17 +487,11 @@ def is_probability(run: Run) -> bool:
 def _same(a: Run, b: Run) -> bool:
     if a is b:
         return True
-    if a.total != b.total or (a.counts is None) != (b.counts is None):
+    if a.total != b.total or (a.columns is None) != (b.columns is None):
         return False
     return np.array_equal(a.scores, b.scores) and (
-        a.counts is None or b.counts is None or np.array_equal(a.counts, b.counts)
+        a.columns is None or b.columns is None or np.array_equal(a.columns, b.columns)
     )
-
-
-def _same_weights(a: WeightedCounts | None, b: WeightedCounts | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a is b or all(a.run(label).same_as(b.run(label)) for label in LABELS)
 
 
 def _checked_setting(field: str, value: object, largest: int) -> int | None:

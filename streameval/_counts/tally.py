@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._counts.additions import (
-    Addition,
-    by_cluster,
-    has_weights,
-    merge_pending,
-    sorted_cases,
-    weighted_sums,
-)
+from streameval._counts.additions import Addition, by_cluster, merge_pending, sorted_cases
 from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.memory import (
@@ -85,7 +78,7 @@ class Tally:
         """Take a state that has all changes."""
         self._state = state
         # Whether the state, or a pending change, has weights.
-        self._has_weights = state.weighted is not None
+        self._has_weights = state.counts.has_weights
         # Distinct scores of the state, and its memory; None until they are asked for.
         self._sizes: tuple[int, int] | None = None
         self._pending: list[Addition] = []
@@ -113,7 +106,7 @@ class Tally:
         scores = self._pending_scores + len(change)
         memory_bytes = self._pending_bytes + piece_bytes(change)
         memory_bytes += self._state.clusters.row_bytes * len(change)
-        is_weighted = has_weights(change) or self._has_weights
+        is_weighted = change.has_weights or self._has_weights
         if is_weighted and not self._has_weights:
             # Merging gives each score of the state sums of weights.
             memory_bytes += WEIGHTED_SCORE_BYTES * self._state_sizes()[0]
@@ -181,10 +174,6 @@ class Tally:
         """Remove cases that were added before. O(n)."""
         state = self.state()
         self._frozen = None
-        if isinstance(change, UnsortedCases) and has_weights(change):
-            sums = weighted_sums(change).at_resolution(state.resolution, state.scale).negated()
-            self._adopt(state.changed(ScoreCounts(), weighted=sums, revision=0))
-            return
         less = sorted_cases(change)
         removed = ScoreCounts(
             state.quantised(less.positives).negated(), state.quantised(less.negatives).negated()
@@ -196,8 +185,7 @@ class Tally:
         """Add cases, then remove others that were there. O(n)."""
         state = self.state()
         is_full = state.max_cells is not None and len(state.counts) + len(added) > state.max_cells
-        has_units = self._has_weights or has_weights(added)
-        if is_full or has_units or has_weights(removed):
+        if is_full or self._has_weights or added.has_weights or removed.has_weights:
             self.add(added)
             self.remove(removed)
             return
@@ -218,7 +206,7 @@ class Tally:
         merged at once.
         """
         self._thaw()
-        is_plain = self._state.is_plain and not self._has_weights and state.weighted is None
+        is_plain = self._state.is_plain and not self._has_weights and not state.counts.has_weights
         if is_plain and _is_as_fine(state.resolution, self._state.resolution):
             if state.missed_positives or state.missed_negatives:
                 self.miss(state.missed_positives, state.missed_negatives)

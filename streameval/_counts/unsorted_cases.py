@@ -101,6 +101,26 @@ class UnsortedCases:
                 total += column.nbytes
         return total
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the cases have weights. O(1)."""
+        return self.units is not None
+
+    def num_cases(self) -> tuple[int, int]:
+        """Return how many negatives and positives have a weight above 0. O(n)."""
+        counts = self.counts
+        if self.units is not None:
+            counts = self.multiplicities() * (self.units > 0)
+        if counts is None:
+            positives = int(np.count_nonzero(self.labels))
+            return len(self) - positives, positives
+        positives = int(counts[self.labels].sum())
+        return int(counts.sum()) - positives, positives
+
+    def num_units(self) -> int:
+        """Return the sum of the weights, in units of 2**-16. O(n)."""
+        return int((self.unit_column() * self.multiplicities()).sum())
+
     def multiplicities(self) -> IntArray:
         """Return how many cases each row stands for. O(n)."""
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
@@ -127,12 +147,9 @@ class UnsortedCases:
         return self._by_cluster[0]
 
     def sorted(self) -> ScoreCounts:
-        """Return the cases, all of weight 1, as sorted runs. O(n log n)."""
-
-        def run(rows: BoolArray) -> Run:
-            return Run.of(self.scores[rows], None if self.counts is None else self.counts[rows])
-
-        return ScoreCounts(run(self.labels), run(~self.labels))
+        """Return the cases as sorted runs. O(n log n)."""
+        classes = (self.take(np.flatnonzero(each)) for each in (self.labels, ~self.labels))
+        return ScoreCounts(*(Run.of(each.scores, each.counts, each.units) for each in classes))
 
 
 def _concatenated(columns: Sequence[CodeArray | None]) -> CodeArray | None:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.cumulative import CumulativeCounts
     from streameval._counts.groups import Groups
+    from streameval._counts.multiset import ScoreCounts
     from streameval._counts.resolution import Scale
-    from streameval._counts.weights import WeightedCounts
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ class View(Protocol):
         """What one case of weight 1 counts: 1 where no case has another weight."""
 
     @property
-    def weighted(self) -> WeightedCounts | None:
-        """The sums of weights and of their squares; None where every case weighs 1."""
+    def weighted(self) -> ScoreCounts | None:
+        """The counts, with sums of weights and squares; None where every case weighs 1."""
 
     @property
     def missed_positives(self) -> int:

@@ -7,26 +7,20 @@ same in any order of the cases, and mergeable to the last bit. A sum of squares 
 A state whose weights are all 1 is an unweighted one; by Cauchy and Schwarz, the three sums
 of a cell tell.
 
-Cost: 40 B for each distinct score and class, where unweighted counts take 8 or 16 B.
+A run keeps them as four integer columns, which the common merge sums (`run`): the units, the
+numbers of cases, and the two parts of the squares.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.resolution import quantise
-from streameval._counts.run import NegativeCountError, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streameval._common.arrays import FloatArray, IntArray
-    from streameval._counts.multiset import ScoreCounts
-    from streameval._counts.resolution import Scale
 
 WEIGHT_BITS = 16
 WEIGHT_UNITS = 1 << WEIGHT_BITS
@@ -51,6 +45,12 @@ class WeightSums(NamedTuple):
     units: int
     squares: int
 
+    @classmethod
+    def of(cls, column: IntArray) -> WeightSums:
+        """Read a column of `columns_of`."""
+        units, cases, high, low = column.tolist()
+        return cls(cases, units, (high << _LOW_BITS) + low)
+
     def without(self, count: int, units: int) -> WeightSums:
         """Return the sums after `count` cases of a weight are removed."""
         return WeightSums(
@@ -69,207 +69,61 @@ class WeightSums(NamedTuple):
         return 1 <= cases <= units <= squares and units * units <= cases * squares
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WeightedRun:
-    """One class's distinct scores, ascending, with the sums of each.
-
-    Attributes
-    ----------
-    scores : float64[n]
-        As in `Run`.
-    cases : int64[n]
-        How many cases have each score, at least 1; negative in a change that removes.
-    units : int64[n]
-        The sum of their weights, in units of 2**-16.
-    high, low : int64[n]
-        The sum of the squares of their units, ``high * 2**48 + low``, 0 <= low < 2**48.
-
-    Examples
-    --------
-    >>> run = WeightedRun.of(np.array([0.5, 0.25, 0.5]), np.array([65536, 65536, 131072]))
-    >>> run.scores, run.cases, run.units / 65536, run.squares() / 65536**2
-    (array([0.25, 0.5 ]), array([1, 2]), array([1., 3.]), array([1., 5.]))
-    """
-
-    scores: FloatArray
-    cases: IntArray
-    units: IntArray
-    high: IntArray
-    low: IntArray
-
-    @classmethod
-    def of(cls, scores: FloatArray, units: IntArray, counts: IntArray | None = None) -> WeightedRun:
-        """Build a run from scores in any order. O(n log n).
-
-        Parameters
-        ----------
-        scores : float64[n]
-            Finite; -0.0 is taken as 0.0.
-        units : int64[n]
-            The weight of each row in units; 0 leaves the row out.
-        counts : int64[n] or None
-            The number of cases of each row; None means 1 each.
-        """
-        kept = (units if counts is None else units * (counts > 0)) > 0
-        if not kept.all():
-            scores, units = scores[kept], units[kept]
-            counts = None if counts is None else counts[kept]
-        order = np.argsort(scores)
-        ordered, units = scores[order], units[order]
-        ordered += 0.0  # -0.0 becomes 0.0
-        high, low = _squared(units)
-        if counts is None:
-            return _summed(ordered, np.ones(units.size, dtype=np.int64), units, high, low)
-        counts = counts[order]
-        # A square times a count may exceed an integer: its parts of 24 bits do not.
-        middle = counts * (low >> _HALF_BITS)
-        last = counts * (low & _HALF_MASK)
-        middle += last >> _HALF_BITS
-        low = ((middle & _HALF_MASK) << _HALF_BITS) + (last & _HALF_MASK)
-        high = counts * high + (middle >> _HALF_BITS)
-        return _summed(ordered, counts, counts * units, high, low)
-
-    @classmethod
-    def of_run(cls, run: Run) -> WeightedRun:
-        """Return a class's unweighted cases, each of weight 1. O(n)."""
-        cases = run.multiplicities()
-        # The square of a unit weight is 2**32.
-        return cls(
-            run.scores,
-            cases,
+def weighed(cases: IntArray) -> IntArray:
+    """Return the columns of cases that weigh 1 each: units, cases, squares high and low. O(n)."""
+    # The square of a unit weight is 2**32.
+    return np.stack(
+        (
             cases << WEIGHT_BITS,
+            cases,
             cases >> WEIGHT_BITS,
             (cases & (WEIGHT_UNITS - 1)) << (2 * WEIGHT_BITS),
         )
-
-    def __len__(self) -> int:
-        return self.scores.size
-
-    @property
-    def columns(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The four sums of each score."""
-        return self.cases, self.units, self.high, self.low
-
-    def squares(self) -> FloatArray:
-        """Return the sums of squared units as floats, each rounded once or twice. O(n)."""
-        return squared_units(self.high, self.low)
-
-    def sums_of(self, score: float) -> WeightSums:
-        """Return the sums of one score, exactly. O(log n)."""
-        at = int(np.searchsorted(self.scores, score))
-        if at == self.scores.size or self.scores[at] != score:
-            return WeightSums(0, 0, 0)
-        squares = (int(self.high[at]) << _LOW_BITS) + int(self.low[at])
-        return WeightSums(int(self.cases[at]), int(self.units[at]), squares)
-
-    def unit_run(self) -> Run:
-        """Return the scores with their units as counts: what metrics read. O(n)."""
-        return Run.of_distinct(self.scores, self.units)
-
-    def plain_run(self) -> Run | None:
-        """Return the unweighted run if every case weighs 1; else None. O(n), O(1) as a rule."""
-        for part in (slice(1), slice(None)):
-            cases = self.cases[part]
-            if not (
-                (self.units[part] == cases << WEIGHT_BITS).all()
-                and (self.high[part] == cases >> WEIGHT_BITS).all()
-                and (self.low[part] == (cases & (WEIGHT_UNITS - 1)) << (2 * WEIGHT_BITS)).all()
-            ):
-                return None
-        return Run.of_distinct(self.scores, self.cases)
-
-    def negated(self) -> WeightedRun:
-        """Return the change that removes all these cases. O(n)."""
-        high, low = _carried(-self.high, -self.low)
-        return WeightedRun(self.scores, -self.cases, -self.units, high, low)
-
-    def at_resolution(self, bits: int | None, scale: Scale) -> WeightedRun:
-        """Return the run with `bits` significant bits of each score; None keeps all. O(n)."""
-        if bits is None or not self.scores.size:
-            return self
-        return _summed(quantise(self.scores, bits, scale), *self.columns)
-
-    def same_as(self, other: WeightedRun) -> bool:
-        """Return whether both have the same scores and sums. O(n)."""
-        return np.array_equal(self.scores, other.scores) and all(
-            map(np.array_equal, self.columns, other.columns)
-        )
+    )
 
 
-def merge_weighted_runs(runs: Sequence[WeightedRun]) -> WeightedRun:
-    """Return the sum of runs, without scores whose sums are all 0. O(S log S)."""
-    runs = [run for run in runs if run.scores.size] or [*runs[:1]]
-    if len(runs) == 1:
-        return runs[0]
-    scores = np.concatenate([run.scores for run in runs])
-    order = np.argsort(scores, kind="stable")
-    columns = (np.concatenate(each)[order] for each in zip(*(run.columns for run in runs)))
-    return _summed(scores[order], *columns)
+def columns_of(units: IntArray, counts: IntArray | None) -> IntArray:
+    """Return the columns of rows: units, cases, and high and low parts of squares. O(n).
 
-
-def require_possible(run: WeightedRun, change: WeightedRun) -> None:
-    """Refuse the sums that a removal left if no cases have them. O(d log n).
-
-    Raises
-    ------
-    NegativeCountError
-        With the first score at fault.
+    Parameters
+    ----------
+    units : int64[n]
+        The weight of each row, at least 1.
+    counts : int64[n] or None
+        The number of cases of each row; None means 1 each.
     """
-    for score in change.scores.tolist():
-        if not run.sums_of(score).is_possible():
-            raise NegativeCountError(score)
+    high, low = _squared(units)
+    if counts is None:
+        return np.stack((units, np.ones_like(units), high, low))
+    # A square times a count may exceed an integer: its parts of 24 bits do not.
+    middle = counts * (low >> _HALF_BITS)
+    last = counts * (low & _HALF_MASK)
+    middle += last >> _HALF_BITS
+    low = ((middle & _HALF_MASK) << _HALF_BITS) + (last & _HALF_MASK)
+    return np.stack((counts * units, counts, counts * high + (middle >> _HALF_BITS), low))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WeightedCounts:
-    """The scored cases of both classes, with weights."""
+def reduced(columns: IntArray, firsts: IntArray) -> IntArray:
+    """Return sums over the rows from each of `firsts` to the next. O(n).
 
-    positives: WeightedRun
-    negatives: WeightedRun
+    Parameters
+    ----------
+    columns : int64[n] or int64[4, n]
+        Multiplicities, or what `columns_of` returns.
+    """
+    if columns.ndim == 1:
+        return np.add.reduceat(columns, firsts)
+    sums = np.empty((columns.shape[0], firsts.size), dtype=np.int64)
+    np.add.reduceat(columns[:2], firsts, axis=1, out=sums[:2])
+    sums[2:] = summed_squares(columns[2], columns[3], firsts)
+    return sums
 
-    @classmethod
-    def of_counts(cls, counts: ScoreCounts) -> WeightedCounts:
-        """Return unweighted counts, each case with weight 1. O(n)."""
-        return cls(WeightedRun.of_run(counts.positives), WeightedRun.of_run(counts.negatives))
 
-    def __len__(self) -> int:
-        return len(self.positives) + len(self.negatives)
-
-    def num_cases(self, label: bool) -> int:
-        """Return how many cases of a class there are. O(n)."""
-        return int(self.run(label).cases.sum())
-
-    def run(self, label: bool) -> WeightedRun:
-        """Return the sums of one class."""
-        return self.positives if label else self.negatives
-
-    def merged(self, *changes: WeightedCounts) -> WeightedCounts:
-        """Return these with the signed sums of `changes` added. O(S log S).
-
-        Raises
-        ------
-        NegativeCountError
-            When a score would be left with sums that no cases have.
-        """
-        runs = []
-        for label in (True, False):
-            parts = [each.run(label) for each in changes]
-            run = merge_weighted_runs([self.run(label), *parts])
-            for part in parts:
-                if part.cases.size and part.cases.min() < 0:
-                    require_possible(run, part)
-            runs.append(run)
-        return WeightedCounts(*runs)
-
-    def negated(self) -> WeightedCounts:
-        """Return the change that removes all these cases. O(n)."""
-        return WeightedCounts(self.positives.negated(), self.negatives.negated())
-
-    def at_resolution(self, bits: int | None, scale: Scale) -> WeightedCounts:
-        """Return these with `bits` significant bits of each score; None keeps all. O(n)."""
-        return WeightedCounts(
-            self.positives.at_resolution(bits, scale), self.negatives.at_resolution(bits, scale)
-        )
+def carried(columns: IntArray) -> IntArray:
+    """Return columns with 0 <= low < 2**48; multiplicities as they are. O(n)."""
+    if columns.ndim > 1:
+        columns[2:] = _carried(columns[2], columns[3])
+    return columns
 
 
 def unless_one(units: IntArray | None) -> IntArray | None:
@@ -284,25 +138,6 @@ def too_many_weighted() -> InvalidInputError:
         "below 2**46",
         field="weights",
     )
-
-
-def _summed(
-    ordered: FloatArray, cases: IntArray, units: IntArray, high: IntArray, low: IntArray
-) -> WeightedRun:
-    """Return the run of ascending scores with repetitions, without sums that are all 0."""
-    new = np.empty(ordered.size, dtype=np.bool_)
-    new[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    if not new.all():
-        firsts = np.flatnonzero(new)
-        cases, units = (np.add.reduceat(each, firsts) for each in (cases, units))
-        high, low = summed_squares(high, low, firsts)
-        kept = (cases != 0) | (units != 0) | (high != 0) | (low != 0)
-        ordered = ordered[firsts[kept]]
-        cases, units, high, low = (each[kept] for each in (cases, units, high, low))
-    for column in (ordered, cases, units, high, low):
-        column.flags.writeable = False
-    return WeightedRun(ordered, cases, units, high, low)
 
 
 def summed_squares(high: IntArray, low: IntArray, firsts: IntArray) -> tuple[IntArray, IntArray]:

@@ -8,8 +8,8 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.view import Queries
 
 if TYPE_CHECKING:
+    from streameval._counts.run import Run
     from streameval._counts.view import View
-    from streameval._counts.weights import WeightedRun
 
 
 class WeightTotals(NamedTuple):
@@ -90,7 +90,7 @@ def _weights_of(view: View) -> WeightTotals | None:
     )
 
 
-def _effective(units: int, run: WeightedRun, missed_squares: int) -> float:
+def _effective(units: int, run: Run, missed_squares: int) -> float:
     """Return Kish's number; misses weigh 1, so their squares are the unit times their units."""
     return effective_cases(units, float(run.squares().sum()) + missed_squares)
 

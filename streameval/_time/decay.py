@@ -21,7 +21,7 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import with_weights
+from streameval._counts.state import settled
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME
 from streameval._metrics.queries import ViewQueries
@@ -86,9 +86,9 @@ class DecayedWindow(Window):
         Its intervals are too narrow where no case has a weight of its own: it takes weighted
         counts for a sample size. Where some have, misses are rounded down to whole ones.
         """
-        if self._state.weighted is not None:
-            state = with_weights(self._state, self._state.weighted, unit=WEIGHT_ONE)
-            return Evaluator._of(state)
+        counts = self._state.counts
+        if counts.has_weights:
+            return Evaluator._of(settled(self._state, counts, unit=WEIGHT_ONE))
         return super().evaluator()
 
     def _figures(self) -> Snapshot:
@@ -176,7 +176,7 @@ def decayed_window(
     weights = [_weight(max(0, now_us - pane.end_us), half_life_us) for pane in panes]
     kept = [(pane.state, weight) for pane, weight in zip(panes, weights, strict=True) if weight]
     squares = None
-    if has_weights or any(state.weighted is not None for state, _ in kept):
+    if has_weights or any(state.counts.has_weights for state, _ in kept):
         summed = decayed_weights(kept, empty)
     else:
         summed = merge_states(

@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run, merge_runs
 from streameval._counts.state import LABELS, State, fit_to_cap
-from streameval._counts.weights import (
-    MAX_WEIGHTED_CASES,
-    WEIGHT_BITS,
-    WEIGHT_UNITS,
-    WeightedCounts,
-    WeightedRun,
-    merge_weighted_runs,
-    too_many_weighted,
-)
+from streameval._counts.weights import WEIGHT_BITS, WEIGHT_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +48,13 @@ def decayed_weights(panes: Sequence[tuple[State, int]], empty: State) -> State:
     """
     states = [state for state, _ in panes] or [empty]
     bits = min((each.resolution for each in states if each.resolution is not None), default=None)
-    each = [_scaled(state, weight).at_resolution(bits, empty.scale) for state, weight in panes]
     missed = [sum(_missed(state, label) * weight for state, weight in panes) for label in LABELS]
     settings = replace(empty, resolution=bits)
-    weighted = WeightedCounts(_merged(each, True), _merged(each, False))
-    return fit_to_cap(_of_sums(settings, weighted, missed))
+    runs = [
+        merge_runs([settings.quantised(_times(pane.run(label), weight)) for pane, weight in panes])
+        for label in LABELS
+    ]
+    return fit_to_cap(_of_sums(settings, ScoreCounts(*runs), missed))
 
 
 def without_decayed(whole: State, part: State) -> State:
@@ -79,57 +73,41 @@ def without_decayed(whole: State, part: State) -> State:
     bits = min(
         (each.resolution for each in (whole, part) if each.resolution is not None), default=None
     )
+    settings = replace(whole, resolution=bits)
     runs = []
     for label in LABELS:
-        mine, its = (
-            each.weighted_counts().run(label).at_resolution(bits, whole.scale)
-            for each in (whole, part)
-        )
-        runs.append(_possible(merge_weighted_runs([mine, its.negated()])))
-    return _of_sums(replace(whole, resolution=bits), WeightedCounts(*runs), missed)
+        mine, its = (settings.quantised(each.run(label)).weighed() for each in (whole, part))
+        runs.append(_possible(mine.merged(its.negated())))
+    return _of_sums(settings, ScoreCounts(*runs), missed)
 
 
-def _of_sums(settings: State, weighted: WeightedCounts, missed: Sequence[int]) -> State:
+def _of_sums(settings: State, counts: ScoreCounts, missed: Sequence[int]) -> State:
     state = replace(
-        settings,
-        counts=ScoreCounts(weighted.positives.unit_run(), weighted.negatives.unit_run()),
-        missed_positives=missed[0],
-        missed_negatives=missed[1],
-        weighted=weighted,
+        settings, counts=counts.weighed(), missed_positives=missed[0], missed_negatives=missed[1]
     )
-    if sum(state.num_scored) >= MAX_WEIGHTED_CASES or state.total >= MAX_TOTAL:
-        raise too_many_weighted()
+    state.check_weights()
     return state
 
 
-def _merged(parts: Sequence[WeightedCounts], label: bool) -> WeightedRun:
-    nothing = WeightedRun.of(np.empty(0), np.empty(0, dtype=np.int64))
-    return merge_weighted_runs([nothing, *(part.run(label) for part in parts)])
-
-
-def _scaled(state: State, weight: int) -> WeightedCounts:
-    counts = state.weighted_counts()
-    if weight == WEIGHT_UNITS:
-        return counts
-    return WeightedCounts(*(_times(counts.run(label), weight) for label in LABELS))
-
-
-def _times(run: WeightedRun, weight: int) -> WeightedRun:
+def _times(run: Run, weight: int) -> Run:
     """Return a class with each weight times `weight` over 2**16. O(n)."""
+    run = run.weighed()
+    if weight == WEIGHT_UNITS:
+        return run
+    units = run.multiplicities()
     # The product may exceed an integer: its two parts do not.
-    whole, part = run.units >> WEIGHT_BITS, run.units & (WEIGHT_UNITS - 1)
+    whole, part = units >> WEIGHT_BITS, units & (WEIGHT_UNITS - 1)
     units = whole * weight + ((part * weight + _HALF) >> WEIGHT_BITS)
     share = weight / WEIGHT_UNITS
     return _consistent(run.scores, run.cases, units, run.squares() * share * share)
 
 
-def _consistent(
-    scores: FloatArray, cases: IntArray, units: IntArray, squares: FloatArray
-) -> WeightedRun:
+def _consistent(scores: FloatArray, cases: IntArray, units: IntArray, squares: FloatArray) -> Run:
     """Return sums that some cases have: each weighs a unit at least. O(n)."""
     units = np.maximum(units, cases)
     least = units.astype(np.float64) ** 2 / cases
-    return WeightedRun(scores, cases, units, *_parts(np.ceil(np.maximum(squares, least))))
+    parts = _parts(np.ceil(np.maximum(squares, least)))
+    return Run.of_distinct(scores, np.stack((units, cases, *parts)))
 
 
 def _parts(squares: FloatArray) -> tuple[IntArray, IntArray]:
@@ -137,14 +115,16 @@ def _parts(squares: FloatArray) -> tuple[IntArray, IntArray]:
     return high.astype(np.int64), (squares - high * _SQUARE_PART).astype(np.int64)
 
 
-def _possible(run: WeightedRun) -> WeightedRun:
+def _possible(run: Run) -> Run:
     """Return a difference without scores that have no case, and without negative sums."""
     if run.cases.size and run.cases.min() < 0:
         score = float(run.scores[int(np.argmin(run.cases))])
         message = f"the part has cases that the whole lacks, the first at score {score}"
         raise InvalidInputError(message, field="part")
     kept: BoolArray = run.cases > 0
-    return _consistent(run.scores[kept], run.cases[kept], run.units[kept], run.squares()[kept])
+    return _consistent(
+        run.scores[kept], run.cases[kept], run.multiplicities()[kept], run.squares()[kept]
+    )
 
 
 def _missed(state: State, label: bool) -> int:

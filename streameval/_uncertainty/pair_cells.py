@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PairWeights(NamedTuple):
-    """The weights of each entry, as in `WeightedRun`.
+    """The weights of each entry, as in `Run.sums`.
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import State, with_weights
-from streameval._counts.weights import WEIGHT_UNITS, WeightedCounts, WeightedRun
+from streameval._counts.state import State, settled
+from streameval._counts.weights import WEIGHT_UNITS
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import PairGroups
 from streameval._uncertainty.pair_cuts import NO_THRESHOLDS
@@ -37,8 +37,6 @@ _MODEL_CELLS_PER_CELL = 2
 """Distinct scores that each model keeps, for each entry that the grid may have."""
 _COUNTS_BYTES = 1_500
 """Memory of counts besides their columns."""
-_WEIGHTS_BYTES = 40
-"""That of the sums of weights of a model's score."""
 
 
 class PairShape(NamedTuple):
@@ -108,9 +106,7 @@ class PairCounts:
         total = _COUNTS_BYTES + self.grid.nbytes
         for model in self.models:
             for run in model.counts.runs:
-                total += run.scores.nbytes + (0 if run.counts is None else run.counts.nbytes)
-            if model.weighted is not None:
-                total += _WEIGHTS_BYTES * len(model.weighted)
+                total += run.scores.nbytes + (0 if run.columns is None else run.columns.nbytes)
         return total
 
     def changed(self, rows: PairRows, thresholds: Thresholds = NO_THRESHOLDS) -> PairCounts:
@@ -177,7 +173,7 @@ class PairCounts:
             for cells, label in ((self.grid.negatives, False), (self.grid.positives, True)):
                 assert cells.total == model.num_scored[label], (cells.total, model.num_scored)
                 unit = WEIGHT_UNITS if cells.weights is None else 1
-                units = int(model.weighted_counts().run(label).units.sum())
+                units = model.counts.weighed().run(label).total
                 assert int(cells.units.sum()) * unit == units, (label, units)
 
 
@@ -205,10 +201,8 @@ def _model_changed(model: State, rows: SideRows) -> State:
 
 def _state_of(rows: SideRows, positive: BoolArray, negative: BoolArray) -> State:
     """Return the scores and weights of some rows of each class."""
-    scores, units = rows.scores, rows.units
-    if units is None:
-        return State(counts=ScoreCounts(Run.of(scores[positive]), Run.of(scores[negative])))
-    positives, negatives = (
-        WeightedRun.of(scores[each], units[each]) for each in (positive, negative)
+    runs = (
+        Run.of(rows.scores[each], units=None if rows.units is None else rows.units[each])
+        for each in (positive, negative)
     )
-    return with_weights(State(), WeightedCounts(positives, negatives), unit=1)
+    return settled(State(), ScoreCounts(*runs), unit=1)

@@ -133,14 +133,9 @@ def _counted_open(panes: Sequence[State], unit: int) -> Iterator[tuple[State, Pa
 
 def _columns(pane: State, label: bool, unit: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return a class's scores in a pane, -inf of misses, with their counts and squares."""
-    if unit == 1:
-        run = pane.run(label)
-        scores, counts = run.scores, run.multiplicities().astype(np.float64)
-        squares = counts
-    else:
-        weighted = pane.weighted_counts().run(label)
-        scores, counts = weighted.scores, weighted.units.astype(np.float64)
-        squares = weighted.squares()
+    run = pane.run(label) if unit == 1 else pane.run(label).weighed()
+    scores, counts = run.scores, run.multiplicities().astype(np.float64)
+    squares = counts if unit == 1 else run.squares()
     missed = (pane.missed_positives if label else pane.missed_negatives) // pane.unit
     if missed:
         scores = np.append(scores, -np.inf)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray
     from streameval._counts.groups import Groups
+    from streameval._counts.multiset import ScoreCounts
+    from streameval._counts.run import Run
     from streameval._counts.view import View
-    from streameval._counts.weights import WeightedCounts, WeightedRun
     from streameval._metrics.costs import ErrorCosts
     from streameval._metrics.gradients import Gradient
     from streameval._uncertainty.rules import ErrorShares, Parts
@@ -75,7 +76,7 @@ class _ClassSums(NamedTuple):
 
 
 def weighted_figure(
-    view: View, weighted: WeightedCounts, name: str, prevalence: float | None
+    view: View, weighted: ScoreCounts, name: str, prevalence: float | None
 ) -> Figure:
     """Return a metric of weighted cases with its variance; nan where undefined. O(K).
 
@@ -83,7 +84,7 @@ def weighted_figure(
     ----------
     view : View
         Its counts are units of weight.
-    weighted : WeightedCounts
+    weighted : ScoreCounts
         The view's sums of weights and of their squares.
     name : str
         A metric that has an interval as an area or as a share has.
@@ -120,16 +121,16 @@ def weighted_figure(
     return DesignEffect.of_weights(effect, freedom).widened(figure)
 
 
-def effective_scored(weighted: WeightedCounts) -> float:
+def effective_scored(weighted: ScoreCounts) -> float:
     """Return Kish's effective number of all scored cases. O(K)."""
     runs = (weighted.positives, weighted.negatives)
-    units = sum(float(run.units.sum()) for run in runs)
+    units = sum(float(run.total) for run in runs)
     return effective_cases(units, sum(float(run.squares().sum()) for run in runs))
 
 
 def weighted_share(
     view: View,
-    weighted: WeightedCounts,
+    weighted: ScoreCounts,
     name: str,
     parts: Callable[[Confusion], Parts],
     threshold: float,
@@ -153,7 +154,7 @@ def weighted_share(
 
 
 def weighted_cost(
-    view: View, weighted: WeightedCounts, threshold: float, costs: ErrorCosts
+    view: View, weighted: ScoreCounts, threshold: float, costs: ErrorCosts
 ) -> ErrorShares:
     """Return the shares of errors, and of the costlier ones, of weighted cases. O(K).
 
@@ -231,7 +232,7 @@ def _confusion(
     return Confusion(threshold, *sums)
 
 
-def _sums(view: View, weighted: WeightedCounts, cells: Groups) -> tuple[_ClassSums, _ClassSums]:
+def _sums(view: View, weighted: ScoreCounts, cells: Groups) -> tuple[_ClassSums, _ClassSums]:
     """Return the sums of each class in the order of the cells; the misses weigh 1 each."""
     return (
         _class_sums(weighted.positives, view.missed_positives, view.unit, cells.scores),
@@ -239,10 +240,10 @@ def _sums(view: View, weighted: WeightedCounts, cells: Groups) -> tuple[_ClassSu
     )
 
 
-def _class_sums(run: WeightedRun, missed: int, unit: int, scores: FloatArray) -> _ClassSums:
+def _class_sums(run: Run, missed: int, unit: int, scores: FloatArray) -> _ClassSums:
     rows = scores.size - 1 - np.searchsorted(scores[::-1], run.scores)
     columns = np.zeros((3, scores.size))
-    columns[:, rows] = run.cases, run.units, run.squares()
+    columns[:, rows] = run.cases, run.multiplicities(), run.squares()
     if missed:
         columns[:, -1] = missed / unit, missed, float(missed) * unit
     return _ClassSums(*columns)

@@ -169,15 +169,12 @@ def sums_of(state: State, what: str, *, label: bool) -> Found:
     """Return a class's cases, units and squares of units, by score."""
     counted: Found = Counter()
     run = state.counts.positives if label else state.counts.negatives
-    sums = run.multiplicities().tolist()
-    if state.weighted is None:
-        rows = [(count, count * UNIT, count * UNIT**2) for count in sums]
+    if run.sums is None:
+        rows = [(count, count * UNIT, count * UNIT**2) for count in run.multiplicities().tolist()]
     else:
-        weighted = state.weighted.run(label)
-        assert weighted.scores.tolist() == run.scores.tolist()
-        halves = zip(weighted.high.tolist(), weighted.low.tolist(), strict=True)
-        squares = [(high << 48) + low for high, low in halves]
-        rows = list(zip(weighted.cases.tolist(), sums, squares, strict=True))
+        rows = [
+            (cases, units, (high << 48) + low) for units, cases, high, low in run.sums.T.tolist()
+        ]
     for score, row in zip(run.scores.tolist(), rows, strict=True):
         for kind, count in zip((what, f"{what} units", f"{what} squares"), row, strict=True):
             counted[kind, score] += count

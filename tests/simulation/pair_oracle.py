@@ -219,7 +219,7 @@ def _same(counts: PairCounts | None, wanted: Counter[Case], where: object) -> No
             expected[case[2], case[3 + model] if is_exact else 0.0] += size
         if state is not None:
             for label in (True, False):
-                run = state.weighted_counts().run(label)
-                for score, size in zip(run.scores.tolist(), run.units.tolist(), strict=True):
+                run = state.counts.weighed().run(label)
+                for score, size in zip(run.scores.tolist(), run.counts.tolist(), strict=True):
                     found[label, score if is_exact else 0.0] += size
         assert {key: size for key, size in expected.items() if size} == found, where

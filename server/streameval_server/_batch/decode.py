@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
 from streameval.checks import (
+    CROSS,
     OTHER_VALUE,
     id_problem,
     quoted,
@@ -149,7 +150,7 @@ def _check_declared(batch: ingest_pb2.Batch, settings: StreamSettings) -> None:
     found = _segment_keys(batch)
     missing: dict[str, str] = {}
     for path, key in found:
-        if parents_of(key) is not None or key not in settings.segment_keys:
+        if CROSS in key or key not in settings.segment_keys:
             missing.setdefault(key, path)
     for key, path in missing.items():
         problem = key_problem(key)

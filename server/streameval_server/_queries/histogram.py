@@ -110,13 +110,10 @@ def _columns(window: Window) -> Iterator[_Column]:
     """Yield each class's scores, rising, with their cases, and with their weights if any."""
     view = state_of(window)
     for field, label in (("positives", True), ("negatives", False)):
-        if view.weighted is None:
-            run = view.run(label)
-            yield _Column(field, run.scores, run.multiplicities())
-        else:
-            sums = view.weighted.run(label)
-            yield _Column(field, sums.scores, sums.cases)
-            yield _Column(f"weighted_{field}", sums.scores, sums.units, view.unit)
+        run = view.run(label)
+        yield _Column(field, run.scores, run.cases)
+        if run.sums is not None:
+            yield _Column(f"weighted_{field}", run.scores, run.multiplicities(), view.unit)
 
 
 def _edges(scores: FloatArray, request: HistogramRequest) -> FloatArray | None:

@@ -13,6 +13,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import (
     MAX_ID_BYTES,
+    MAX_STREAM_NAME,
     column_to_list,
     id_of,
     id_problem,
@@ -39,7 +40,7 @@ def check_stream_name(name: str) -> str:
     """Return a stream's name, or refuse it."""
     if not isinstance(name, str):
         raise InvalidInputError(f"stream name must be a string, got {name!r:.60}", field="stream")
-    problem = stream_name_problem(name)
+    problem = stream_name_problem(name, MAX_STREAM_NAME)
     if problem is not None:
         raise InvalidInputError(problem, field="stream")
     return name

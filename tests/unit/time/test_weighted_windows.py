@@ -179,8 +179,8 @@ def test_decay_multiplies_the_weights(half_life: timedelta) -> None:
         age = max(timedelta(0), windowed.now - pane.end)
         share = round(UNIT * 2.0 ** (-age / half_life)) / UNIT
         for label in (True, False):
-            run = pane._view().weighted_counts().run(label)
-            each = np.repeat(run.units / run.cases, run.cases) / UNIT * share
+            run = pane._view().counts.weighed().run(label)
+            each = np.repeat(run.counts / run.cases, run.cases) / UNIT * share
             weights = round_weights(each)
             scores = np.repeat(run.scores, run.cases)
             kept = weights > 0
@@ -196,6 +196,15 @@ def test_decay_multiplies_the_weights(half_life: timedelta) -> None:
     )
     snapshot = window.snapshot()
     assert (snapshot.num_cases, snapshot.weights) == (window.num_cases, window.weights)
+
+
+def test_an_evaluator_of_a_decayed_window_has_whole_misses() -> None:
+    """A miss of age counts as a part of one; the evaluator of the window rounds it down."""
+    windowed = sample(3, 50)
+    windowed.add_misses(3, at=windowed.now - DAY)
+    decayed = windowed.decayed(DAY).evaluator()
+    assert decayed.num_misses == 1
+    assert Evaluator.from_bytes(decayed.to_bytes()) == decayed
 
 
 def test_decay_of_equal_weights_is_that_of_none() -> None:
@@ -281,6 +290,6 @@ def test_exact_prevalence_of_a_window() -> None:
     for pane in windowed.panes():
         if window.start <= pane.start < window.end:
             for label in (True, False):
-                run = pane._view().weighted_counts().run(label)
-                sums[label] += Fraction(int(run.units.sum()), UNIT)
+                run = pane._view().counts.weighed().run(label)
+                sums[label] += Fraction(run.total, UNIT)
     assert window.prevalence == float(sums[True] / (sums[True] + sums[False]))

@@ -45,9 +45,9 @@ def brute_force(states: list[State], unit: int) -> tuple[list[float], np.ndarray
     rows = []
     for pane, state in enumerate(states):
         for label in (False, True):
-            run = state.weighted_counts().run(label)
+            run = state.counts.weighed().run(label)
             scale = 1 if unit > 1 else 1 / 2**16
-            for score, units, square in zip(run.scores, run.units, run.squares(), strict=True):
+            for score, units, square in zip(run.scores, run.counts, run.squares(), strict=True):
                 edge = float(coarse_cells(np.array([score]), 5)[0][0])
                 rows.append((edge, pane, label, units * scale, square * scale**2))
             missed = (state.missed_positives if label else state.missed_negatives) // state.unit

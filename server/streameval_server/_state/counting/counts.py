@@ -24,7 +24,6 @@ from streameval.kernel import (
     changes_by_group,
     distinct_values,
     has_clusters,
-    has_weights,
     rows_by_group,
 )
 from streameval_server._state.counting.collected_rows import CollectedRows, TimedCases
@@ -158,7 +157,7 @@ class StreamCounts:
         self._cases.append(timed)
         keys = len(timed.segments[0].columns) if timed.segments else 0
         self._collected.add(
-            _memory_rows(len(timed.cases), has_weights=has_weights(timed.cases)),
+            _memory_rows(len(timed.cases), has_weights=timed.cases.has_weights),
             keys,
             timed.event_us,
             timed.nbytes,
@@ -283,7 +282,7 @@ class StreamCounts:
 
     def _slices(self, cases: UnsortedCases, codes: CodeArray) -> Iterable[tuple[int, Addition]]:
         """Return what each slice of each key counts."""
-        if has_weights(cases):
+        if cases.has_weights:
             return slices_of_weighted(cases, codes)
         return slices_of(sort_by_cell(cases, codes, self.store.bits, self.store.scale))
 
@@ -419,7 +418,7 @@ class StreamCounts:
     ) -> None:
         """Add rows of one pane to its slices, by the slice table if it takes them."""
         self._settle_removals(content)
-        if has_weights(cases) or not self._add_to_table(content, cases, codes):
+        if cases.has_weights or not self._add_to_table(content, cases, codes):
             self._add_to_slices(content, self._slices(cases, codes))
 
     def _add_to_table(self, content: PaneContent, cases: UnsortedCases, codes: CodeArray) -> bool:
@@ -515,7 +514,7 @@ class StreamCounts:
         if change.removed is not None:
             cases = _unsorted(change.removed)
             # Sorted once for all parts, unless some sum weights or count clusters.
-            removed = cases if has_weights(cases) or has_clusters(cases) else cases.sorted()
+            removed = cases if has_clusters(cases) else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             with self._usage.measuring(part):

@@ -231,7 +231,7 @@ def cases_of(counts: PairCounts | None) -> tuple[Counter, Counter]:
         return found
     for model, cases in zip(counts.models, found, strict=True):
         for label in (True, False):
-            run = model.weighted_counts().run(label)
+            run = model.counts.weighed().run(label)
             for score, size in zip(run.scores.tolist(), run.cases.tolist(), strict=True):
                 cases[label, score] += size
     return found

@@ -25,8 +25,8 @@ def units_of(counts: PairCounts) -> tuple[Counter, Counter]:
     found = (Counter(), Counter())
     for model, units in zip(counts.models, found, strict=True):
         for label in (True, False):
-            run = model.weighted_counts().run(label)
-            for score, size in zip(run.scores.tolist(), run.units.tolist(), strict=True):
+            run = model.counts.weighed().run(label)
+            for score, size in zip(run.scores.tolist(), run.counts.tolist(), strict=True):
                 units[label, score] += size
     return found
 

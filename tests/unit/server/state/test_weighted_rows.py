@@ -271,7 +271,7 @@ def test_memory_counts_weighted_scores(first_weighted: int) -> None:
         column.nbytes
         for each in states
         for label in (True, False)
-        for column in (each.weighted.run(label).scores, *each.weighted.run(label).columns)
+        for column in (each.run(label).scores, *each.run(label).columns)
     )
     assert used <= state.memory_bytes < 3 * used
     assert first_weighted or used <= before
