@@ -44,27 +44,24 @@ _REFUSALS = {"TOO_COARSE", "TOO_FEW_EFFECTIVE"}
 def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
     """Return a snapshot; figures that are absent from the message are nan. O(vertices)."""
     P, N = message.num_positive_ref, message.num_negative_ref
-    figures = {metric.name: _value(metric) for metric in message.metrics}
+    figures, reasons, intervals, bounds = {}, {}, {}, {}
+    for metric in message.metrics:
+        name = metric.name
+        figures[name] = _value(metric)
+        if not metric.HasField("value"):
+            reasons[name] = _reason(metric.undefined_reason)
+        if metric.HasField("interval"):
+            intervals[name] = read_interval(metric)
+        if metric.HasField("bounds"):
+            bounds[name] = _bounds(metric.bounds)
     return read(
         message,
         Snapshot,
         **{name: figures.get(name, math.nan) for name in Place.SNAPSHOT.names()},
         hull=_hull(message.hull, P, N) if message.hull.thresholds else None,
-        reasons={
-            metric.name: _reason(metric.undefined_reason)
-            for metric in message.metrics
-            if not metric.HasField("value")
-        },
-        intervals={
-            metric.name: read_interval(metric)
-            for metric in message.metrics
-            if metric.HasField("interval")
-        },
-        bounds={
-            metric.name: _bounds(metric.bounds)
-            for metric in message.metrics
-            if metric.HasField("bounds")
-        },
+        reasons=reasons,
+        intervals=intervals,
+        bounds=bounds,
         figures=figures,
     )
 
@@ -172,15 +169,15 @@ def _reason(reason: int) -> str:
 def read_interval(metric: types_pb2.Metric) -> Interval:
     """Return a figure with its interval; nan where there is none."""
     given = metric.interval
-    least_effect = given.min_design_effect if given.HasField("min_design_effect") else math.nan
-    return read(
-        given,
-        Interval,
-        method=analytic_method(metric.name),
-        estimate=_value(metric),
-        design_effect=_design_effect(given),
-        refused=_refused(given),
-        least_effect=least_effect,
+    return Interval(
+        *read_limits(given),
+        given.level,
+        analytic_method(metric.name),
+        _value(metric),
+        given.anytime,
+        _design_effect(given),
+        _refused(given),
+        given.min_design_effect if given.HasField("min_design_effect") else math.nan,
     )
 
 
@@ -200,6 +197,8 @@ def _design_effect(interval: types_pb2.Interval) -> float:
 
 def _refused(interval: types_pb2.Interval) -> str | None:
     """Return why there are no limits although there are cases enough."""
+    if not interval.undefined_reason:
+        return None
     reason = _reason(interval.undefined_reason)
     return reason if reason in _REFUSALS else None
 

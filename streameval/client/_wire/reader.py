@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message
@@ -52,8 +52,11 @@ def read(message: Message, kind: Callable[..., A], **given: Any) -> A:
 
     O(fields); how each is read is worked out once.
     """
-    getters = _getters(message.DESCRIPTOR, kind, tuple(given))
-    return kind(**{name: get(message) for name, get in getters}, **given)
+    names, get_all, getters = _plan(message.DESCRIPTOR, kind, tuple(given))
+    given.update(zip(names, get_all(message), strict=True))
+    for name, get in getters.items():
+        given[name] = get(message)
+    return kind(**given)
 
 
 @cache
@@ -65,15 +68,20 @@ def label(enum: EnumDescriptor, number: int) -> str:
 
 
 @cache
-def _getters(
+def _plan(
     descriptor: Descriptor, kind: Any, given: tuple[str, ...]
-) -> tuple[tuple[str, Callable[[Message], Any]], ...]:
+) -> tuple[list[str], Callable[[Message], Iterable[Any]], dict[str, Callable[[Message], Any]]]:
+    """Return the fields that are read as they are, together, and how each other one is read."""
     known = descriptor.fields_by_name
-    return tuple(
-        (each.name, _getter(known[each.name], may_lack="None" in str(each.type)))
+    getters = {
+        each.name: _getter(known[each.name], may_lack="None" in str(each.type))
         for each in fields(kind)
         if each.name in known and each.name not in given
-    )
+    }
+    names = [name for name, get in getters.items() if isinstance(get, attrgetter)]
+    if len(names) < 2:  # attrgetter returns no tuple of one
+        return [], lambda _: (), getters
+    return names, attrgetter(*names), {n: get for n, get in getters.items() if n not in names}
 
 
 def _getter(field: FieldDescriptor, *, may_lack: bool) -> Callable[[Message], Any]:
