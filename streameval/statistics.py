@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from streameval._drift.reference import ReferenceCases
     from streameval._drift.settings import DriftSettings
     from streameval._drift.side_table import CellCases, DriftRows, RowKind
-    from streameval._drift.watches import WATCHES
     from streameval._evaluator_queries import RevisionQueries
-    from streameval._metric_registry import BY_NAME, HEADLINE, Metric, Place, reason_of
+    from streameval._metric_registry import BY_NAME, HEADLINE, Metric, Place
     from streameval._metrics.costs import ErrorCosts
     from streameval._projection.delay_counts import DelayCounts, DelayRows
-    from streameval._projection.delay_panes import rows_by_pane
     from streameval._projection.label_history import LabelHistory
-    from streameval._projection.label_table import LabelTable
     from streameval._uncertainty.compare import pooled_prevalence
     from streameval._uncertainty.interval import dependence_warning
     from streameval._uncertainty.intervals import rate_limits
-    from streameval._uncertainty.pair_codec import decode_pair, encode_pair
     from streameval._uncertainty.pair_comparison import ComparedPair
     from streameval._uncertainty.pair_counts import PairCounts, PairShape
     from streameval._uncertainty.pair_rows import PairRows
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BY_NAME",
     "HEADLINE",
-    "WATCHES",
     "CellCases",
     "ComparedPair",
     "DelayCounts",
@@ -51,7 +46,6 @@ __all__ = [
     "ErrorCosts",
     "FrozenReference",
     "LabelHistory",
-    "LabelTable",
     "Metric",
     "PairCounts",
     "PairRows",
@@ -61,14 +55,10 @@ __all__ = [
     "RevisionQueries",
     "RowKind",
     "decode_engine",
-    "decode_pair",
     "dependence_warning",
     "encode_engine",
-    "encode_pair",
     "pooled_prevalence",
     "rate_limits",
-    "reason_of",
-    "rows_by_pane",
 ]
 
 _EXPORTS = {
@@ -78,18 +68,14 @@ _EXPORTS = {
     "streameval._drift.reference": ["ReferenceCases"],
     "streameval._drift.settings": ["DriftSettings"],
     "streameval._drift.side_table": ["CellCases", "DriftRows", "RowKind"],
-    "streameval._drift.watches": ["WATCHES"],
     "streameval._evaluator_queries": ["RevisionQueries"],
-    "streameval._metric_registry": ["BY_NAME", "HEADLINE", "Metric", "Place", "reason_of"],
+    "streameval._metric_registry": ["BY_NAME", "HEADLINE", "Metric", "Place"],
     "streameval._metrics.costs": ["ErrorCosts"],
     "streameval._projection.delay_counts": ["DelayCounts", "DelayRows"],
-    "streameval._projection.delay_panes": ["rows_by_pane"],
     "streameval._projection.label_history": ["LabelHistory"],
-    "streameval._projection.label_table": ["LabelTable"],
     "streameval._uncertainty.compare": ["pooled_prevalence"],
     "streameval._uncertainty.interval": ["dependence_warning"],
     "streameval._uncertainty.intervals": ["rate_limits"],
-    "streameval._uncertainty.pair_codec": ["decode_pair", "encode_pair"],
     "streameval._uncertainty.pair_comparison": ["ComparedPair"],
     "streameval._uncertainty.pair_counts": ["PairCounts", "PairShape"],
     "streameval._uncertainty.pair_rows": ["PairRows"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -35,6 +35,9 @@ class DriftSettings:
     threshold : float or None
     has_clusters, is_probability : bool
     """
+
+    WATCHES: ClassVar = WATCHES
+    """What can be watched, by name."""
 
     watches: tuple[Watch, ...]
     tolerances: tuple[float, ...]

@@ -22,14 +22,16 @@ import numpy.typing as npt
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.keys import to_key
 from streameval._counts.resolution import quantise
+from streameval._time.changes import rows_by_group
 from streameval._time.effects import COVERAGE, NEGATIVE_CASES, POSITIVE_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
-    from streameval._time.effects import KindArray
+    from streameval._time.effects import Effects, KindArray
+    from streameval._time.panes import Grid
 
 CELL_BITS = 8
 """Significant bits of a score that are kept."""
@@ -90,6 +92,24 @@ class DelayRows(NamedTuple):
             self.slots.astype("<u2").tobytes(),
             self.counts.astype("<i8").tobytes(),
         )
+
+    @classmethod
+    def by_pane(cls, effects: Effects, grid: Grid, scale: Scale) -> Iterator[tuple[int, DelayRows]]:
+        """Yield the start of each pane that effects touch, with its rows. O(n log n).
+
+        Parameters
+        ----------
+        effects : Effects
+            None is past retention.
+        grid : Grid
+            Of the panes.
+        scale : {"plain", "probability"}
+            Selects the cells of score.
+        """
+        delays_us = effects.at_us - effects.event_us
+        places, rows = rows_of_effects(effects.kinds, effects.scores, delays_us, scale)
+        for start_us, mine in rows_by_group(grid.starts_of(effects.event_us[places])):
+            yield start_us, cls(rows.cells[mine], rows.slots[mine], rows.counts[mine])
 
     @classmethod
     def sum_of(cls, parts: Sequence[DelayRows]) -> DelayRows:

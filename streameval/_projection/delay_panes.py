@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.frame import raise_corrupt
-from streameval._projection.delay_counts import DelayCounts, DelayRows, rows_of_effects
-from streameval._time.changes import rows_by_group
+from streameval._projection.delay_counts import DelayCounts, DelayRows
 from streameval._time.panes import Panes
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from streameval._common.frame import Reader
     from streameval._counts.resolution import Scale
     from streameval._time.effects import Effects
-    from streameval._time.panes import Grid, Tier
+    from streameval._time.panes import Tier
 
 _COUNT = struct.Struct("<q")
 _PANE = struct.Struct("<qq")
@@ -42,7 +41,7 @@ class DelayPanes(Panes[DelayCounts]):
 
     def count(self, effects: Effects) -> None:
         """Count effects, none of which is past retention. O(n log n)."""
-        for start_us, rows in rows_by_pane(effects, self.grid, self.scale):
+        for start_us, rows in DelayRows.by_pane(effects, self.grid, self.scale):
             self.at(start_us).add_rows(rows)
 
     def count_rows(self, rows: Sequence[tuple[int, int, float]], now_us: int) -> None:
@@ -89,21 +88,3 @@ class DelayPanes(Panes[DelayCounts]):
         super()._check()
         for pane in self:
             assert pane.content.is_consistent(), pane
-
-
-def rows_by_pane(effects: Effects, grid: Grid, scale: Scale) -> Iterator[tuple[int, DelayRows]]:
-    """Yield the start of each pane that effects touch, with its rows. O(n log n).
-
-    Parameters
-    ----------
-    effects : Effects
-        None is past retention.
-    grid : Grid
-        Of the panes.
-    scale : {"plain", "probability"}
-        Selects the cells of score.
-    """
-    delays_us = effects.at_us - effects.event_us
-    places, rows = rows_of_effects(effects.kinds, effects.scores, delays_us, scale)
-    for start_us, mine in rows_by_group(grid.starts_of(effects.event_us[places])):
-        yield start_us, DelayRows(rows.cells[mine], rows.slots[mine], rows.counts[mine])

@@ -12,14 +12,15 @@ import numpy as np
 
 from streameval._projection.delay_model import DelayModel
 from streameval._projection.estimate import estimate_window
+from streameval._projection.label_table import LabelTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from streameval._common.arrays import IntArray
     from streameval._counts.resolution import Scale
+    from streameval._projection.delay_counts import DelayRows
     from streameval._projection.estimate import Estimate
-    from streameval._projection.label_table import LabelTable
 
 MAX_MODELS = 256
 MAX_ESTIMATES = 128
@@ -40,6 +41,19 @@ class LabelHistory:
     scale : {"plain", "probability"}
         Of the cells of score.
     """
+
+    @classmethod
+    def of_rows(
+        cls,
+        spans: Sequence[tuple[int, int]],
+        rows: Sequence[DelayRows],
+        now_us: int,
+        *,
+        settle_us: int,
+        scale: Scale,
+    ) -> LabelHistory:
+        """Return the history of panes, given each one's span and rows. O(rows log rows)."""
+        return cls(LabelTable.of_rows(spans, rows, now_us), settle_us, scale)
 
     def __init__(self, table: LabelTable, settle_us: int, scale: Scale) -> None:
         self.table = table

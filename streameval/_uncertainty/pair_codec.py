@@ -17,7 +17,6 @@ from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import GroupCounts, PairGroups
-from streameval._uncertainty.pair_counts import PairCounts
 from streameval._uncertainty.pair_cuts import AxisCuts, PairCuts
 from streameval._uncertainty.pair_grid import PairGrid
 
@@ -25,28 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._common.frame import Reader
-    from streameval._uncertainty.pair_counts import PairShape
+    from streameval._counts.state import State
 
 _HAS_WEIGHTS = 1
 _FRAME = Frame(b"SVEG", 1, "the counts of a pair", flags=_HAS_WEIGHTS)
 _SIZE = struct.Struct("<q")
 
 
-def encode_pair(counts: PairCounts) -> bytes:
-    """Return counts as bytes, without their shape. O(n)."""
-    parts = list(_grid_bytes(counts.grid))
-    for model in counts.models:
+def encode_pair(grid: PairGrid, models: tuple[State, State]) -> bytes:
+    """Return the counts of a pair as bytes. O(n)."""
+    parts = list(_grid_bytes(grid))
+    for model in models:
         data = encode_evaluator(model)
         parts += [_SIZE.pack(len(data)), data]
-    return _FRAME.sealed(*parts, flags=_HAS_WEIGHTS if _has_weights(counts.grid) else 0)
+    return _FRAME.sealed(*parts, flags=_HAS_WEIGHTS if _has_weights(grid) else 0)
 
 
 def _has_weights(grid: PairGrid) -> bool:
     return any(cells.weights is not None for cells in (grid.negatives, grid.positives))
 
 
-def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
-    """Return the counts that `encode_pair` wrote, of this shape. O(n).
+def decode_pair(data: bytes, num_groups: int) -> tuple[PairGrid, tuple[State, State]]:
+    """Return what `encode_pair` wrote, of this number of groups of clusters. O(n).
 
     Raises
     ------
@@ -54,15 +53,10 @@ def decode_pair(data: bytes, shape: PairShape) -> PairCounts:
         When the bytes are not exactly that.
     """
     reader = _FRAME.reader(data)
-    grid = _read_grid(reader, shape.num_groups, has_weights=bool(reader.flags & _HAS_WEIGHTS))
+    grid = _read_grid(reader, num_groups, has_weights=bool(reader.flags & _HAS_WEIGHTS))
     first, second = (decode_evaluator(reader.blob(reader.fields(_SIZE)[0])) for _ in range(2))
     reader.end()
-    counts = PairCounts(shape, grid, (first, second))
-    try:
-        counts._check()
-    except AssertionError:
-        raise_corrupt("the counts of a pair contradict each other")
-    return counts
+    return grid, (first, second)
 
 
 def _grid_bytes(grid: PairGrid) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._common.frame import raise_corrupt
 from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
@@ -22,6 +23,7 @@ from streameval._counts.state import State, settled
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._uncertainty.pair_cells import PairCells, PairWeights
 from streameval._uncertainty.pair_clusters import PairGroups
+from streameval._uncertainty.pair_codec import decode_pair, encode_pair
 from streameval._uncertainty.pair_cuts import NO_THRESHOLDS
 from streameval._uncertainty.pair_grid import PairGrid
 
@@ -84,6 +86,26 @@ class PairCounts:
         model = State(max_cells=shape.model_cells, scale=shape.scale)
         groups = PairGroups(shape.num_groups) if shape.num_groups else None
         return cls(shape, PairGrid(groups=groups), (model, model))
+
+    def to_bytes(self) -> bytes:
+        """Return the counts as bytes, without their shape. O(n)."""
+        return encode_pair(self.grid, self.models)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, shape: PairShape) -> PairCounts:
+        """Return the counts that `to_bytes` wrote, of this shape. O(n).
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are not exactly that.
+        """
+        counts = cls(shape, *decode_pair(data, shape.num_groups))
+        try:
+            counts._check()
+        except AssertionError:
+            raise_corrupt("the counts of a pair contradict each other")
+        return counts
 
     @property
     def num_positives(self) -> int:

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.kernel import MAX_TIME_US, quantise
-from streameval.statistics import WATCHES, DriftSettings
+from streameval.statistics import DriftSettings
 from streameval.v1 import alarm_pb2, types_pb2
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AlarmSettings:
     @property
     def needs_threshold(self) -> bool:
         """Whether a watch is of the declared threshold."""
-        return any(WATCHES[name].needs_threshold for name, _ in self.watches)
+        return any(DriftSettings.WATCHES[name].needs_threshold for name, _ in self.watches)
 
     def check(self, *, scale: Scale, threshold: float | None, resolution: int) -> None:
         """Refuse settings that are out of range or contradict each other.
@@ -158,8 +158,10 @@ class AlarmSettings:
             As `check`.
         """
         names = [name for name, _ in self.watches]
-        known = [name for name in names if name in WATCHES]
-        if threshold is not None and any(WATCHES[name].needs_threshold for name in known):
+        known = [name for name in names if name in DriftSettings.WATCHES]
+        if threshold is not None and any(
+            DriftSettings.WATCHES[name].needs_threshold for name in known
+        ):
             threshold = float(quantise(np.array([threshold]), resolution, scale)[0])
         else:
             threshold = None

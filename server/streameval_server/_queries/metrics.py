@@ -15,7 +15,7 @@ import numpy as np
 from streameval import InvalidInputError
 from streameval.checks import quoted
 from streameval.kernel import quantise, state_of
-from streameval.statistics import BY_NAME, ErrorCosts, Metric, Place, dependence_warning, reason_of
+from streameval.statistics import BY_NAME, HEADLINE, ErrorCosts, Metric, Place, dependence_warning
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 
@@ -267,8 +267,7 @@ def _reason(window: Window, metric: Metric) -> _Reason.ValueType:
 
 def reason_value(window: Window) -> _Reason.ValueType:
     """Return why a metric of ranks has no value."""
-    reason = reason_of(window.num_positive_ref, window.num_negative_ref)
-    return _Reason.Value(f"UNDEFINED_REASON_{reason}")
+    return _reason(window, BY_NAME[HEADLINE])
 
 
 def interval_message(interval: Interval) -> types_pb2.Interval:

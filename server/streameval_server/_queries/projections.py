@@ -18,7 +18,7 @@ import numpy as np
 
 from streameval import ProjectedFigure, Projection, RefusalReason
 from streameval.kernel import state_of
-from streameval.statistics import BY_NAME, LabelHistory, LabelTable, Place
+from streameval.statistics import BY_NAME, LabelHistory, Place
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import interval_message
@@ -89,13 +89,15 @@ class LabelSource:
         joins = join_settings(settings)
         panes = self.delays.panes
         self._check(sum(len(part.counts) for pane in panes for part in pane.parts))
-        table = LabelTable.of_rows(
+        history = LabelHistory.of_rows(
             [(pane.start_us, pane.end_us) for pane in panes],
             [pane.rows for pane in panes],
             self.now_us,
+            settle_us=joins.ttl_us + joins.bucket_us,
+            scale=settings.scale,
         )
-        self._check(table.predictions.size)
-        return LabelHistory(table, joins.ttl_us + joins.bucket_us, settings.scale)
+        self._check(history.table.predictions.size)
+        return history
 
     def refusal(self, window: Window, span_us: tuple[int, int]) -> RefusalReason | None:
         """Return why a window's labels are not the counted ones; None if they are. O(rows)."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval.kernel import Panes, tiers_of
-from streameval.statistics import DelayCounts, DelayRows, rows_by_pane
+from streameval.statistics import DelayCounts, DelayRows
 from streameval_server._state.delays.frozen_delays import FrozenDelays, PaneRows
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class StreamDelays:
     def count(self, effects: Effects) -> None:
         """Count effects, none of which is of a pane that is no longer kept. O(n log n)."""
         self._view = None
-        for start_us, rows in rows_by_pane(effects, self.panes.grid, self._scale):
+        for start_us, rows in DelayRows.by_pane(effects, self.panes.grid, self._scale):
             pane = self.panes.get(start_us)
             if pane is None:
                 pane = self.panes.at(start_us)

@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval import CorruptStateError, StreamEvalError
 from streameval.kernel import Frame
-from streameval.statistics import decode_pair, encode_pair
+from streameval.statistics import PairCounts
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.pair_settings import PairInfo, PairSettings
 from streameval_server._state.ids.join_segment import HAS_WEIGHTS
@@ -162,7 +162,7 @@ _KINDS = ("<i8", "u1", "<f8", "<f8", "<i8", "<u2")
 def _total(counts: PairPanes, number: int) -> PairPart:
     seen = _TOTAL_SEEN.pack(*counts.total_seen.get(number, NONE_SEEN))
     cases = counts.totals.get(number)
-    return PairPart(lambda: seen + (b"" if cases is None else encode_pair(cases)))
+    return PairPart(lambda: seen + (b"" if cases is None else cases.to_bytes()))
 
 
 def _pane(pane: PairPane) -> PairPart:
@@ -170,7 +170,7 @@ def _pane(pane: PairPane) -> PairPart:
         pieces: list[bytes] = []
         for number in sorted({*pane.counts, *pane.seen}):
             cases = pane.counts.get(number)
-            data = b"" if cases is None else encode_pair(cases)
+            data = b"" if cases is None else cases.to_bytes()
             pieces += [_SLICE.pack(number, *pane.seen.get(number, NONE_SEEN), len(data)), data]
         return _PANE_FRAME.sealed(*pieces)
 
@@ -220,7 +220,7 @@ def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> Pair
             counts.total_seen[number] = _TOTAL_SEEN.unpack_from(data)
             if len(data) > _TOTAL_SEEN.size:
                 shape = counts.shape_of(number)
-                counts.totals[number] = decode_pair(data[_TOTAL_SEEN.size :], shape)
+                counts.totals[number] = PairCounts.from_bytes(data[_TOTAL_SEEN.size :], shape)
             counts.revisions[number] = revision
         elif kind == _PANE:
             counts.panes.put(int(text), _read_pane(state, data, revision))
@@ -281,6 +281,6 @@ def _read_pane(state: PairState, data: bytes, revision: int) -> PairPane:
         if a or b or both:
             pane.seen[number] = (a, b, both)
         if length:
-            pane.counts[number] = decode_pair(bytes(reader.blob(length)), counts.shape)
+            pane.counts[number] = PairCounts.from_bytes(bytes(reader.blob(length)), counts.shape)
     reader.end()
     return pane

@@ -12,9 +12,8 @@ from streameval import InvalidInputError, PairedEvaluator
 from streameval._counts.cluster_keys import cluster_checksums
 from streameval._row_codec.segments import SegmentCodes
 from streameval._time.panes import Grid, tiers_of
-from streameval._uncertainty.pair_codec import decode_pair, encode_pair
-from streameval._uncertainty.pair_counts import PairCounts, PairShape
 from streameval._uncertainty.pair_rows import PairRows
+from streameval.statistics import PairCounts, PairShape
 from streameval.v1 import pair_pb2
 from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry
@@ -447,8 +446,8 @@ def test_counts_are_signed_mergeable_and_bytes(groups: int) -> None:
     total = parts[0].merged(parts[1:])
     total._check()
     assert cases_of(total) == cases_of(counts)
-    data = encode_pair(counts)
-    assert encode_pair(decode_pair(data, shape)) == data
+    data = counts.to_bytes()
+    assert PairCounts.from_bytes(data, shape).to_bytes() == data
     unknown = PairRows(*(column[:1] for column in rows[:4]), None if codes is None else codes[:1])
     unknown = unknown._replace(a=np.array([7.0]), signs=np.array([-1]))
     with pytest.raises(InvalidInputError):

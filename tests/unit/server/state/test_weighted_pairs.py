@@ -9,9 +9,8 @@ import pytest
 
 from streameval import compare_paired
 from streameval._metric_registry import Place
-from streameval._uncertainty.pair_codec import decode_pair, encode_pair
-from streameval._uncertainty.pair_counts import PairCounts, PairShape
 from streameval._uncertainty.pair_rows import PairRows
+from streameval.statistics import PairCounts, PairShape
 from streameval_server._state.pairs import pair_joiner
 from streameval_server._state.pairs.pair_state import compare_counts
 
@@ -113,8 +112,8 @@ def test_cells_that_are_cut_anew_keep_the_sum_of_weights() -> None:
     assert counts.num_cases == 400
     assert counts.grid.cuts is not None
     assert (counts.grid.counted().positives.units > 0).all()
-    again = decode_pair(encode_pair(counts), PairShape(16))
-    assert encode_pair(again) == encode_pair(counts)
+    again = PairCounts.from_bytes(counts.to_bytes(), PairShape(16))
+    assert again.to_bytes() == counts.to_bytes()
     found = compare_counts(counts, "auc_roc", None)
     assert np.isfinite(found.difference.estimate)
 
