@@ -4,9 +4,8 @@ With `streameval.wire`, `streameval.statistics` and `streameval.kernel` it is al
 takes from the library besides the public classes: see "The seam" in docs/architecture.md. Names
 are imported when they are first used.
 
-- Names: ``..._problem`` return what is wrong with a name or an id, or None; `MAX_ID_BYTES`,
-  `MAX_KEY_LENGTH` and `MAX_STREAM_NAME` are their limits. `OTHER_VALUE` stands for the values of
-  a segment key beyond its limit, `CROSS` joins the names of two crossed keys.
+- Names: ``..._problem`` return what is wrong with a name or an id, or None; without a limit,
+  the client's applies. `OTHER_VALUE` stands for the values of a segment key beyond its limit.
 - Values in messages: `quoted` and `truncated` shorten them, `redact_tokens` hides secrets.
 - Files: `read_file`, `read_text` and `read_toml` read one whole and say what is wrong with it;
   `write_atomically` writes one, or leaves it as it was.
@@ -23,16 +22,10 @@ if TYPE_CHECKING:
     from streameval._common.grpc_log import silence_grpc_log
     from streameval._common.lazy_module import lazy_exports
     from streameval._common.names import (
-        CROSS,
-        MAX_ID_BYTES,
-        MAX_KEY_LENGTH,
-        MAX_STREAM_NAME,
         OTHER_VALUE,
-        declared_key_problem,
         dot_segment_problem,
         id_problem,
         is_at_or_below,
-        new_stream_name_problem,
         segment_key_problem,
         segment_value_problem,
         stream_name_problem,
@@ -43,19 +36,13 @@ if TYPE_CHECKING:
     from streameval._common.values import quoted, truncated
 
 __all__ = [
-    "CROSS",
-    "MAX_ID_BYTES",
-    "MAX_KEY_LENGTH",
-    "MAX_STREAM_NAME",
     "OTHER_VALUE",
     "TOKEN_PREFIX",
     "UnknownFormatError",
-    "declared_key_problem",
     "dot_segment_problem",
     "id_problem",
     "is_at_or_below",
     "lazy_exports",
-    "new_stream_name_problem",
     "quoted",
     "read_file",
     "read_text",
@@ -77,16 +64,10 @@ _EXPORTS = {
     "streameval._common.grpc_log": ["silence_grpc_log"],
     "streameval._common.lazy_module": ["lazy_exports"],
     "streameval._common.names": [
-        "CROSS",
-        "MAX_ID_BYTES",
-        "MAX_KEY_LENGTH",
-        "MAX_STREAM_NAME",
         "OTHER_VALUE",
-        "declared_key_problem",
         "dot_segment_problem",
         "id_problem",
         "is_at_or_below",
-        "new_stream_name_problem",
         "segment_key_problem",
         "segment_value_problem",
         "stream_name_problem",

@@ -30,8 +30,6 @@ MAX_KEY_LENGTH = 64
 MAX_ID_BYTES = 128
 """Longest id, producer or segment value, in bytes of UTF-8."""
 
-CROSS = "*"
-"""Between the two keys of a crossed segment key, and between the values of one."""
 OTHER_VALUE = "__other__"
 """The segment value that stands for all values beyond a key's maximum; it is reserved."""
 
@@ -40,7 +38,7 @@ _DOT_SEGMENT = re.compile(r"(?:\A|/)\.\.?(?:/|\Z)")
 _KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 
-def stream_name_problem(name: str, max_length: int) -> str | None:
+def stream_name_problem(name: str, max_length: int = MAX_STREAM_NAME) -> str | None:
     """Return why `name` is not a stream name; None when it is one.
 
     Examples
@@ -99,7 +97,7 @@ def new_stream_name_problem(name: str, max_length: int) -> str | None:
     return stream_name_problem(name, max_length) or dot_segment_problem(name)
 
 
-def id_problem(kind: str, value: str, max_bytes: int) -> str | None:
+def id_problem(kind: str, value: str, max_bytes: int = MAX_ID_BYTES) -> str | None:
     """Return why `value` is not an id; None when it is one. `kind` names it in the text.
 
     Examples
@@ -133,27 +131,6 @@ def segment_key_problem(key: str, noun: str = "a segment key") -> str | None:
             f"got {quoted(key)}"
         )
     return None
-
-
-def declared_key_problem(key: str, noun: str = "a segment key") -> str | None:
-    """Return why a stream cannot declare `key`; None when it can: a key, or two keys crossed.
-
-    Examples
-    --------
-    >>> declared_key_problem("country"), declared_key_problem("country*channel")
-    (None, None)
-    >>> declared_key_problem("a*b*c")
-    "a segment key crosses two keys at most, got 'a*b*c'"
-    >>> declared_key_problem("a*a")
-    "a segment key crosses two different keys, got 'a*a'"
-    """
-    parts = key.split(CROSS)
-    if len(parts) > 2:
-        return f"{noun} crosses two keys at most, got {quoted(key)}"
-    if len(set(parts)) < len(parts):
-        return f"{noun} crosses two different keys, got {quoted(key)}"
-    problems = (segment_key_problem(part, noun) for part in parts)
-    return next((problem for problem in problems if problem is not None), None)
 
 
 def segment_value_problem(value: str, max_bytes: int) -> str | None:

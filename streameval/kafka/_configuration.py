@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError, StreamEvalError
-from streameval._common.names import MAX_STREAM_NAME, stream_name_problem
+from streameval._common.names import stream_name_problem
 from streameval._common.spans import parse_span
 from streameval._common.values import quoted, shown
 from streameval.payloads import mappings_of
@@ -119,7 +119,7 @@ class KafkaConfiguration:
         for name in self.streams:
             problem = f"streams must be names, got {shown(name)}"
             if isinstance(name, str):
-                found = stream_name_problem(name, MAX_STREAM_NAME)
+                found = stream_name_problem(name)
                 if found is None:
                     continue
                 problem = f"streams: {found}"

@@ -17,7 +17,6 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
 from streameval.checks import (
-    CROSS,
     OTHER_VALUE,
     id_problem,
     quoted,
@@ -150,7 +149,7 @@ def _check_declared(batch: ingest_pb2.Batch, settings: StreamSettings) -> None:
     found = _segment_keys(batch)
     missing: dict[str, str] = {}
     for path, key in found:
-        if CROSS in key or key not in settings.segment_keys:
+        if parents_of(key) is not None or key not in settings.segment_keys:
             missing.setdefault(key, path)
     for key, path in missing.items():
         problem = key_problem(key)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.checks import CROSS
+from streameval.checks import quoted, segment_key_problem
 from streameval.wire import SegmentCodes
 
 if TYPE_CHECKING:
@@ -19,6 +19,31 @@ if TYPE_CHECKING:
 
 MAX_PAIRS = 1 << 16
 """Most pairs of values of a batch that are counted in a table; more are sorted."""
+
+
+CROSS = "*"
+"""Between the two keys of a crossed segment key, and between the values of one."""
+
+
+def declared_key_problem(key: str, noun: str = "a segment key") -> str | None:
+    """Return why a stream cannot declare `key`; None when it can: a key, or two keys crossed.
+
+    Examples
+    --------
+    >>> declared_key_problem("country"), declared_key_problem("country*channel")
+    (None, None)
+    >>> declared_key_problem("a*b*c")
+    "a segment key crosses two keys at most, got 'a*b*c'"
+    >>> declared_key_problem("a*a")
+    "a segment key crosses two different keys, got 'a*a'"
+    """
+    parts = key.split(CROSS)
+    if len(parts) > 2:
+        return f"{noun} crosses two keys at most, got {quoted(key)}"
+    if len(set(parts)) < len(parts):
+        return f"{noun} crosses two different keys, got {quoted(key)}"
+    problems = (segment_key_problem(part, noun) for part in parts)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def parents_of(key: str) -> tuple[str, str] | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from streameval.checks import MAX_STREAM_NAME, new_stream_name_problem, stream_name_problem
+from streameval.checks import dot_segment_problem, stream_name_problem
 from streameval_server._model.errors import invalid
+from streameval_server._model.limits import Limits
 
 MAX_UINT = (1 << 63) - 1
 """Largest epoch or sequence: SQLite's integers are signed, of 64 bits."""
 
 
-def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
+def check_stream_name(name: str, field: str, max_length: int = Limits().max_stream_name) -> None:
     """Refuse an invalid stream name, with the same message in all calls.
 
     Raises
@@ -22,7 +23,9 @@ def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) 
         raise invalid(field, problem)
 
 
-def check_new_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
+def check_new_stream_name(
+    name: str, field: str, max_length: int = Limits().max_stream_name
+) -> None:
     """Refuse a name that no new stream may have.
 
     Raises
@@ -30,6 +33,6 @@ def check_new_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NA
     RequestError
         As `check_stream_name`.
     """
-    problem = new_stream_name_problem(name, max_length)
+    problem = stream_name_problem(name, max_length) or dot_segment_problem(name)
     if problem is not None:
         raise invalid(field, problem)

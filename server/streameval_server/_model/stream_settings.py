@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval.checks import declared_key_problem, quoted, segment_key_problem
+from streameval.checks import quoted, segment_key_problem
 from streameval.kernel import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups, tiers_of
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
-from streameval_server._model.crossed_keys import parents_of
+from streameval_server._model.crossed_keys import declared_key_problem, parents_of
 from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:

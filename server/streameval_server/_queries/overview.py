@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval.checks import MAX_STREAM_NAME, stream_name_problem
+from streameval.checks import stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import MetricSelection, select_metrics
@@ -65,7 +65,7 @@ def parse_overview_request(
     if len(streams) > MAX_STREAMS:
         raise invalid("streams", f"ask for at most {MAX_STREAMS} streams, got {len(streams)}")
     for name in streams:
-        problem = stream_name_problem(name, MAX_STREAM_NAME)
+        problem = stream_name_problem(name)
         if problem is not None:
             raise invalid(f"streams[{list(request.streams).index(name)}]", problem)
     span: AllTime | Last = AllTime()

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
-from streameval.checks import MAX_KEY_LENGTH
 from streameval.statistics import BY_NAME, ComparedPair
 from streameval.v1 import types_pb2
+from streameval_server._model.crossed_keys import declared_key_problem
 from streameval_server._model.errors import invalid
 from streameval_server._model.pair_settings import check_names
 from streameval_server._queries.metrics import checked_level
@@ -81,8 +81,9 @@ def parse_comparison(request: pair_pb2.GetPairComparisonRequest) -> PairQuestion
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    if len(request.by_segment) > MAX_KEY_LENGTH:
-        raise invalid("by_segment", f"by_segment must be at most {MAX_KEY_LENGTH} characters")
+    problem = declared_key_problem(request.by_segment, "by_segment") if request.by_segment else None
+    if problem is not None:
+        raise invalid("by_segment", problem)
     if request.by_segment and request.selection.HasField("segment"):
         raise invalid("by_segment", "by_segment compares all values: leave selection.segment out")
     return _parsed(request, by_segment=request.by_segment)

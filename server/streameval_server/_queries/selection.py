@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval.checks import MAX_ID_BYTES, MAX_KEY_LENGTH, id_problem
+from streameval.checks import id_problem
 from streameval.kernel import MAX_TIME_US, to_datetime
+from streameval_server._model.crossed_keys import declared_key_problem
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name
 
@@ -124,12 +125,10 @@ def _segment(segment: types_pb2.Segment, path: str) -> tuple[str, str]:
     key, value = segment.key, segment.value
     if not key:
         raise invalid(f"{path}.key", "segment.key must not be empty")
-    if len(key) > MAX_KEY_LENGTH:
-        raise invalid(
-            f"{path}.key",
-            f"segment.key must be at most {MAX_KEY_LENGTH} characters, got {len(key)}",
-        )
-    problem = id_problem("segment.value", value, MAX_ID_BYTES)
+    problem = declared_key_problem(key, "segment.key")
+    if problem is not None:
+        raise invalid(f"{path}.key", problem)
+    problem = id_problem("segment.value", value)
     if value and problem is not None:
         raise invalid(f"{path}.value", problem)
     return key, value

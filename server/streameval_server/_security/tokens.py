@@ -32,7 +32,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.checks import (
-    MAX_STREAM_NAME,
     TOKEN_PREFIX,
     dot_segment_problem,
     is_at_or_below,
@@ -220,7 +219,7 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
+        problem = stream_name_problem(str(value))
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))

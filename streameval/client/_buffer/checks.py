@@ -13,7 +13,6 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import (
     MAX_ID_BYTES,
-    MAX_STREAM_NAME,
     column_to_list,
     id_of,
     id_problem,
@@ -40,7 +39,7 @@ def check_stream_name(name: str) -> str:
     """Return a stream's name, or refuse it."""
     if not isinstance(name, str):
         raise InvalidInputError(f"stream name must be a string, got {name!r:.60}", field="stream")
-    problem = stream_name_problem(name, MAX_STREAM_NAME)
+    problem = stream_name_problem(name)
     if problem is not None:
         raise InvalidInputError(problem, field="stream")
     return name
