@@ -46,7 +46,7 @@ from streameval._counts.state_head import (
     read_head,
 )
 from streameval._counts.steps import StepRun, Steps, narrowed, numbers_of
-from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS
+from streameval._counts.weights import MAX_WEIGHT, MAX_WEIGHTED_CASES, WEIGHT_UNITS, columns_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -190,7 +190,7 @@ def _numbers(state: State, label: bool) -> list[tuple[int, bytes]]:
     if run.sums is None:
         return [narrowed(run.counts), (0, b""), (0, b"")]
     units, cases, high, low = run.sums
-    if (cases == 1).all():
+    if (run.sums == columns_of(units, None)).all():
         return [(0, b""), narrowed(units), (0, b"")]
     return [narrowed(cases), narrowed(units), narrowed(high), (8, low.astype("<i8").tobytes())]
 
