@@ -106,7 +106,7 @@ def main() -> None:
         f"| a label with its two predictions | {without / asked.rows * 1e6:.2f} "
         f"| {paired / asked.rows * 1e6:.2f} | {paired / without:.2f}x |"
     )
-    pair = servers["with"].core.engine.pairs["a b"]
+    [pair] = servers["with"].core.engine.pairs.values()
     cells = sum(each.content.counts[0].nbytes for each in pair.counts.panes if each.content.counts)
     panes = len(pair.counts.panes)
     ids_mib, all_mib = pair.joiner.ids.memory_bytes / 2**20, pair.memory_bytes / 2**20

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def pair(a: str = "fraud/v3", b: str = "fraud/v4") -> pair_pb2.Pair:
+def pair(a: str = "fraud/v3", b: str = "fraud/v4", name: str = "rollout") -> pair_pb2.Pair:
     """Return a pair's description."""
-    found = pair_pb2.Pair(a=a, b=b, create_revision=7)
+    found = pair_pb2.Pair(name=name, a=a, b=b, create_revision=7)
     found.create_time.FromJsonString("2026-11-25T12:00:00Z")
     given = found.settings
     given.max_cells, given.max_pending, given.cluster_groups = 4_096, 2_000_000, 32
@@ -89,7 +89,8 @@ class FakePairs(pair_pb2_grpc.PairServiceServicer):
 
     def CreatePair(self, request, context):  # noqa: ARG002, N802 - as gRPC names it
         self.requests.append(request)
-        made = pair(request.pair.a, request.pair.b)
+        a, b = request.pair.a, request.pair.b
+        made = pair(a, b, request.pair_id or f"{a}-vs-{b}")
         made.settings.MergeFrom(request.pair.settings)
         self.known.append(made)
         return pair_pb2.CreatePairResponse(pair=made, revision=12)
@@ -124,9 +125,9 @@ class FakePairs(pair_pb2_grpc.PairServiceServicer):
 
     def _find(self, request, context) -> pair_pb2.Pair:
         for each in self.known:
-            if {each.a, each.b} == {request.a, request.b}:
+            if each.name == request.name:
                 return each
-        context.abort(grpc.StatusCode.NOT_FOUND, f"there is no pair of {request.a} and {request.b}")
+        context.abort(grpc.StatusCode.NOT_FOUND, f"there is no pair {request.name}")
         raise AssertionError
 
 

@@ -38,8 +38,10 @@ _DOT_SEGMENT = re.compile(r"(?:\A|/)\.\.?(?:/|\Z)")
 _KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 
-def stream_name_problem(name: str, max_length: int = MAX_STREAM_NAME) -> str | None:
-    """Return why `name` is not a stream name; None when it is one.
+def stream_name_problem(
+    name: str, max_length: int = MAX_STREAM_NAME, noun: str = "stream name"
+) -> str | None:
+    """Return why `name` is not a stream name; None when it is one. Messages call it `noun`.
 
     Examples
     --------
@@ -52,11 +54,11 @@ def stream_name_problem(name: str, max_length: int = MAX_STREAM_NAME) -> str | N
     'stream name must not be empty'
     """
     if not name:
-        return "stream name must not be empty"
+        return f"{noun} must not be empty"
     if len(name) > max_length:
-        return f"stream name must be at most {max_length} characters, got {len(name)}"
+        return f"{noun} must be at most {max_length} characters, got {len(name)}"
     if _STREAM.match(name) is None:
-        return f"stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {quoted(name)}"
+        return f"{noun} must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {quoted(name)}"
     return None
 
 
@@ -71,8 +73,8 @@ def is_at_or_below(names: Iterable[str], stream: str) -> bool:
     return any(stream == name or stream.startswith(name + "/") for name in names)
 
 
-def dot_segment_problem(name: str) -> str | None:
-    """Return why `name` is not safe in a URL's path; None when it is.
+def dot_segment_problem(name: str, noun: str = "stream name") -> str | None:
+    """Return why `name` is not safe in a URL's path; None when it is. Messages call it `noun`.
 
     Browsers, HTTP clients and proxies resolve the segments ``.`` and ``..``, so the
     request would reach another stream.
@@ -85,7 +87,7 @@ def dot_segment_problem(name: str) -> str | None:
     """
     if _DOT_SEGMENT.search(name) is None:
         return None
-    return f"stream name must have no segment '.' or '..', got {quoted(name)}"
+    return f"{noun} must have no segment '.' or '..', got {quoted(name)}"
 
 
 def new_stream_name_problem(name: str, max_length: int) -> str | None:

@@ -13,7 +13,7 @@ from streameval.cli._errors import one_line
 from streameval.cli._options import AsJson, Prevalence, Window, parse_part
 
 if TYPE_CHECKING:
-    from streameval.client import Client, NotFoundError, PairComparison, StreamComparison
+    from streameval.client import Client, PairComparison, PairInfo, StreamComparison
 
 DEFAULT_SERVER = "localhost:50051"
 
@@ -83,16 +83,18 @@ def print_paired(
 ) -> None:
     """Print the comparison of a pair, the sentence first."""
     from streameval.cli._output import print_json, say  # noqa: PLC0415 - slow to import
-    from streameval.client import NotFoundError  # noqa: PLC0415 - as above
 
     a, b = names
     with connect(address) as client:
-        if may_create:
-            _ensure_pair(client, a, b)
-        try:
-            found = client.compare_pair(a, b, **asked)
-        except NotFoundError as error:
-            raise StreamEvalError(_advice(client, address, names, error)) from None
+        pair = _pair_of(client, names)
+        if pair is None and may_create:
+            pair = client.create_pair(a, b)
+        if pair is None:
+            raise StreamEvalError(
+                f"there is no pair of {a} and {b}: make one with 'streameval pairs create "
+                f"{address} {a} {b}'. It counts what both predict from then on"
+            )
+        found = client.compare_pair(pair.name, **asked)
     if as_json:
         print_json(found.to_dict())
         return
@@ -137,24 +139,9 @@ def _both_by_id(found: StreamComparison) -> bool:
     return all(each is not None and each.predictions > 0 for each in sides)
 
 
-def _ensure_pair(client: Client, a: str, b: str) -> None:
-    if not _pair_of(client, (a, b)):
-        client.create_pair(a, b)
-
-
-def _pair_of(client: Client, names: tuple[str, str]) -> bool:
-    return any({each.a, each.b} == set(names) for each in client.list_pairs(names[0]))
-
-
-def _advice(client: Client, address: str, names: tuple[str, str], error: NotFoundError) -> str:
-    """Return what to do where there is no pair, or no such stream."""
-    if _pair_of(client, names):
-        return str(error)  # of something else: a segment key, for instance
-    a, b = names
-    return (
-        f"there is no pair of {a} and {b}: make one with "
-        f"'streameval pairs create {address} {a} {b}'. It counts what both predict from then on"
-    )
+def _pair_of(client: Client, names: tuple[str, str]) -> PairInfo | None:
+    known = client.list_pairs(names[0])
+    return next((each for each in known if {each.a, each.b} == set(names)), None)
 
 
 def _print_comparison(found: StreamComparison, names: tuple[str, str]) -> None:

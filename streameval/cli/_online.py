@@ -86,22 +86,22 @@ def export_stream(address: str, stream: str, file: Path) -> None:
     call: Call[Any] = Call(admin_pb2.ExportStreamRequest(name=stream))
     with closing(transport(address)) as server, _target(file) as target:
         first, last, _ = _download(server, call, target, title=f"exporting {stream}")
-    for partner in first.paired_with:
+    for pair in first.pairs:
         err.print(
-            f"warning: the pair of {stream} and {partner} is not in the file; its ids and counts "
-            f"are exported with: streameval pairs export {address} {stream} {partner} FILE",
+            f"warning: the pair {pair} is not in the file; its ids and counts are exported with: "
+            f"streameval pairs export {address} {pair} FILE",
             soft_wrap=True,
             markup=False,
         )
     _print_exported(stream, last, file)
 
 
-def export_pair(address: str, a: str, b: str, file: Path) -> None:
+def export_pair(address: str, name: str, file: Path) -> None:
     """Download an export of a pair to a file."""
-    call: Call[Any] = Call(admin_pb2.ExportPairRequest(a=a, b=b))
+    call: Call[Any] = Call(admin_pb2.ExportPairRequest(name=name))
     with closing(transport(address)) as server, _target(file) as target:
-        last, _, _ = _download(server, call, target, title=f"exporting {a} and {b}")
-    _print_exported(f"the pair of {a} and {b}", last, file)
+        last, _, _ = _download(server, call, target, title=f"exporting {name}")
+    _print_exported(f"the pair {name}", last, file)
 
 
 def _print_exported(what: str, last: Any, file: Path) -> None:
@@ -121,17 +121,17 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
     say(f"{answer.name} is durable at revision {answer.revision}")
 
 
-def import_pair(address: str, file: Path, a: str, b: str) -> None:
+def import_pair(address: str, file: Path, **names: str) -> None:
     """Upload an export, which makes a pair of two streams."""
     data = file.read_bytes()
     with (
         closing(transport(address)) as server,
         progress_bar(f"importing {file.name}") as progress,
     ):
-        header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
+        header = admin_pb2.ImportPairHeader(**names, total_bytes=len(data))
         requests = _import_requests(admin_pb2.ImportPairRequest, header, data, progress)
         answer = server.upload(lambda stub: stub.ImportPair, requests)
-    say(f"the pair of {answer.a} and {answer.b} is durable at revision {answer.revision}")
+    say(f"the pair {answer.name} is durable at revision {answer.revision}")
 
 
 def compact(address: str) -> None:

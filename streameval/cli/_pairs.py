@@ -32,6 +32,7 @@ pairs = typer.Typer(
 
 First = Annotated[str, typer.Argument(metavar="A", help="Stream, the champion as a rule.")]
 Second = Annotated[str, typer.Argument(metavar="B", help="The other stream.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pair's name, as in its list.")]
 
 
 @pairs.command()
@@ -41,6 +42,7 @@ def create(
     a: First,
     b: Second,
     *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Its own name. [default: A-vs-B]")] = "",
     max_cells: Annotated[
         int | None,
         typer.Option(
@@ -86,7 +88,7 @@ def create(
         relabel_ttl=relabel_ttl,
     )
     with connect(address) as client:
-        _print(client.create_pair(a, b, **settings), as_json=as_json)
+        _print(client.create_pair(a, b, name=name, **settings), as_json=as_json)
 
 
 @pairs.command(name="list")
@@ -109,24 +111,23 @@ def list_command(
         of = f" of {stream}" if stream else ""
         say(f"there is no pair{of}; make one with: streameval pairs create {address} A B")
         return
-    titles = ("a", "b", "created", "pane", "retention", "label ttl", "segments")
-    print_table(titles, map(_row, found), names=2)
+    titles = ("name", "a", "b", "created", "pane", "retention", "label ttl", "segments")
+    print_table(titles, map(_row, found), names=3)
 
 
 @pairs.command()
 @connects
-def show(address: Address, a: First, b: Second, *, as_json: AsJson = False) -> None:
+def show(address: Address, name: Name, *, as_json: AsJson = False) -> None:
     """Print a pair's settings, what it keeps, and what arrived without effect."""
     with connect(address) as client:
-        _print(client.get_pair(a, b), as_json=as_json)
+        _print(client.get_pair(name), as_json=as_json)
 
 
 @pairs.command(name="export")
 @connects
 def export_command(
     address: Address,
-    a: First,
-    b: Second,
+    name: Name,
     file: NewFile,
 ) -> None:
     """Write a whole pair to a FILE: settings, counts, evidence, waiting ids.
@@ -136,7 +137,7 @@ def export_command(
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.export_pair(address, a, b, file)
+    _online.export_pair(address, name, file)
 
 
 @pairs.command(name="import")
@@ -145,6 +146,9 @@ def import_command(
     address: Address,
     file: Export,
     *,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="The pair's name. [default: its old name]")
+    ] = "",
     a: Annotated[
         str, typer.Option("--a", metavar="STREAM", help="The first stream. [default: its old name]")
     ] = "",
@@ -158,31 +162,31 @@ def import_command(
     """
     from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
-    _online.import_pair(address, file, a, b)
+    _online.import_pair(address, file, name=name, a=a, b=b)
 
 
 @pairs.command()
 @connects
 def delete(
     address: Address,
-    a: First,
-    b: Second,
+    name: Name,
     *,
     yes: Yes = False,
 ) -> None:
     """Delete a pair and all that was counted in it; its streams stay."""
     if not yes:
-        typer.confirm(f"Delete the pair of {a} and {b} and all its counts?", abort=True)
+        typer.confirm(f"Delete the pair {name} and all its counts?", abort=True)
     from streameval.cli._output import say  # noqa: PLC0415 - slow to import
 
     with connect(address) as client:
-        client.delete_pair(a, b)
-    say(f"the pair of {a} and {b} is deleted")
+        client.delete_pair(name)
+    say(f"the pair {name} is deleted")
 
 
 def _row(info: PairInfo) -> tuple[str, ...]:
     settings = info.settings
     return (
+        info.name,
         info.a,
         info.b,
         f"{info.create_time:%Y-%m-%d %H:%M}",
@@ -200,7 +204,7 @@ def _print(info: PairInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(info.to_dict())
         return
-    say(f"{info.a} and {info.b}, since {info.create_time:%Y-%m-%d %H:%M:%S} UTC")
+    say(f"{info.name}: {info.a} and {info.b}, since {info.create_time:%Y-%m-%d %H:%M:%S} UTC")
     print_values(_grouped(asdict(info.settings)))
     if info.counters is not None:
         out.print("so far", style="dim")

@@ -33,18 +33,13 @@ class PairVerbs(Generic[C]):
 
     _servers: Servers[C]
 
-    def _connection_of(self, a: str, b: str) -> C:
-        check_stream_name(a)
-        check_stream_name(b)
-        return self._servers.for_both(
-            a,
-            b,
-            ", and a pair is on one: give both streams to one server, or keep their scores by id "
-            "and use streameval.compare_paired",
-        )
+    async def _connection_of(self, name: str) -> C:
+        return await self._servers.for_pair(check_stream_name(name, field="pair"))
 
     @verb
-    async def create_pair(self, a: str, b: str, **settings: Unpack[NewPairSettings]) -> PairInfo:
+    async def create_pair(
+        self, a: str, b: str, *, name: str = "", **settings: Unpack[NewPairSettings]
+    ) -> PairInfo:
         """Make a pair of two streams: from now on their predictions meet by id.
 
         Predictions of both streams under the same id count for the pair, in either order;
@@ -54,6 +49,9 @@ class PairVerbs(Generic[C]):
         ----------
         a, b : str
             Two streams of the server; a is the champion as a rule.
+        name : str
+            The pair's own name, by which the other verbs reach it, of the form of a stream's;
+            "{a}-vs-{b}" unless given.
         **settings
             As in `PairSettings`; the server's defaults unless given.
 
@@ -62,20 +60,28 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such stream.
         AlreadyExistsError
-            When there is a pair of these.
+            When there is a pair of these two, or another one of that name.
         InvalidInputError, InvalidRequestError
             When an argument is invalid, or the streams are on different servers.
         """
-        request = pair_pb2.CreatePairRequest(request_id=new_request_id())
+        for each in (a, b):
+            check_stream_name(each)
+        connection = self._servers.for_both(
+            a,
+            b,
+            ", and a pair is on one: give both streams to one server, or keep their scores by id "
+            "and use streameval.compare_paired",
+        )
+        if name:
+            check_stream_name(name, field="pair")
+        request = pair_pb2.CreatePairRequest(pair_id=name, request_id=new_request_id())
         request.pair.a, request.pair.b = a, b
         set_settings(request.pair.settings, NewPairSettings.__annotations__, settings)
-        response: pair_pb2.CreatePairResponse = await self._connection_of(a, b).change(
-            Call(request)
-        )
+        response: pair_pb2.CreatePairResponse = await connection.change(Call(request))
         return read(response.pair, PairInfo)
 
     @verb
-    async def get_pair(self, a: str, b: str) -> PairInfo:
+    async def get_pair(self, name: str) -> PairInfo:
         """Return a pair's description, with its counters.
 
         Raises
@@ -83,9 +89,9 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such pair.
         """
-        request = pair_pb2.GetPairRequest(a=a, b=b)
-        call = Call(request, lambda response: read(response.pair, PairInfo))
-        return await self._connection_of(a, b).ask(call)
+        connection = await self._connection_of(name)
+        request = pair_pb2.GetPairRequest(name=name)
+        return await connection.ask(Call(request, lambda found: read(found.pair, PairInfo)))
 
     @verb
     async def list_pairs(self, stream: str = "") -> list[PairInfo]:
@@ -94,10 +100,10 @@ class PairVerbs(Generic[C]):
             lambda: all_pages(pair_pb2.ListPairsRequest(stream=stream))
         )
         found = [read(each, PairInfo) for page in pages for each in page.pairs]
-        return sorted(found, key=lambda pair: (pair.a, pair.b))
+        return sorted(found, key=lambda pair: pair.name)
 
     @verb
-    async def delete_pair(self, a: str, b: str) -> None:
+    async def delete_pair(self, name: str) -> None:
         """Delete a pair and all that was counted in it; its streams stay.
 
         Raises
@@ -105,14 +111,14 @@ class PairVerbs(Generic[C]):
         NotFoundError
             When there is no such pair.
         """
-        request = pair_pb2.DeletePairRequest(a=a, b=b, request_id=new_request_id())
-        await self._connection_of(a, b).change(Call(request))
+        connection = await self._connection_of(name)
+        request = pair_pb2.DeletePairRequest(name=name, request_id=new_request_id())
+        await connection.change(Call(request))
 
     @verb
     async def compare_pair(
         self,
-        a: str,
-        b: str,
+        name: str,
         *,
         window: Window = None,
         segment: tuple[str, str] | None = None,
@@ -126,8 +132,8 @@ class PairVerbs(Generic[C]):
 
         Parameters
         ----------
-        a, b : str
-            The streams of a pair, in either order; the answer keeps the pair's order.
+        name : str
+            The pair's; of two streams, `list_pairs` has it.
         window, segment, mature_after
             Which ids, by the time of the first prediction: see `Selection`.
         metric : {"auc_pr", "average_precision", "auc_roc"}
@@ -154,22 +160,23 @@ class PairVerbs(Generic[C]):
         >>> with running_server() as address, Client(address) as client:
         ...     for name in ("m/1", "m/2"):
         ...         info = client.create_stream(name)
-        ...     pair = client.create_pair("m/1", "m/2")
+        ...     pair = client.create_pair("m/1", "m/2", name="m/next")
         ...     for name, noise in (("m/1", 7), ("m/2", 3)):
         ...         scores = [label + n % noise / noise for n, label in enumerate(labels)]
         ...         client.stream(name).log_cases(ids=ids, scores=scores)
         ...     client.stream("m/1").label_cases(ids=ids, labels=labels)
         ...     revision = client.flush()
-        ...     found = client.compare_pair("m/1", "m/2", metric="auc_roc")
+        ...     found = client.compare_pair("m/next", metric="auc_roc")
         >>> found.coverage.shared, found.coverage.labelled, found.verdict
         (120, 120, 'too_early')
         """
-        connection = self._connection_of(a, b)
-        selection = Selection(stream=a, window=window, segment=segment, mature_after=mature_after)
+        connection = await self._connection_of(name)
+        selection = Selection(
+            stream=name, window=window, segment=segment, mature_after=mature_after
+        )
         request = pair_pb2.GetPairComparisonRequest(
             selection=_without_stream(selection, connection.revision),
-            a=a,
-            b=b,
+            name=name,
             metric=metric,
             level=level,
             by_segment=by_segment,
@@ -181,8 +188,7 @@ class PairVerbs(Generic[C]):
     @verb
     async def pair_series(
         self,
-        a: str,
-        b: str,
+        name: str,
         start: datetime,
         end: datetime,
         step: timedelta,
@@ -197,8 +203,8 @@ class PairVerbs(Generic[C]):
 
         Parameters
         ----------
-        a, b : str
-            The streams of a pair.
+        name : str
+            The pair's.
         start, end : datetime
             The span [start, end), widened to whole panes.
         step : timedelta
@@ -214,12 +220,11 @@ class PairVerbs(Generic[C]):
             As `compare_pair`.
         """
         time_range(start, end)
-        connection = self._connection_of(a, b)
-        selection = Selection(stream=a, window=(start, end), segment=segment)
+        connection = await self._connection_of(name)
+        selection = Selection(stream=name, window=(start, end), segment=segment)
         request = pair_pb2.ListPairComparisonsRequest(
             selection=_without_stream(selection, connection.revision),
-            a=a,
-            b=b,
+            name=name,
             step=duration(step, field="step"),
             metric=metric,
             level=level,

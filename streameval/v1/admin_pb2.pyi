@@ -542,7 +542,7 @@ class ExportStreamResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
-    PAIRED_WITH_FIELD_NUMBER: _builtins.int
+    PAIRS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that it includes; the same in every piece."""
     total_bytes: _builtins.int
@@ -550,9 +550,9 @@ class ExportStreamResponse(_message.Message):
     data: _builtins.bytes
     """At most 1 MiB."""
     @_builtins.property
-    def paired_with(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """In the first piece: streams with which it is in a pair, of those that the token
-        covers. Pairs are not in the export: ExportPair has them.
+    def pairs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In the first piece: names of the pairs that it is in, of those of which the token
+        covers both streams. Pairs are not in the export: ExportPair has them.
         """
 
     def __init__(
@@ -561,11 +561,11 @@ class ExportStreamResponse(_message.Message):
         revision: _builtins.int = ...,
         total_bytes: _builtins.int = ...,
         data: _builtins.bytes = ...,
-        paired_with: _abc.Iterable[_builtins.str] | None = ...,
+        pairs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "paired_with", b"paired_with", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "pairs", b"pairs", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -659,21 +659,17 @@ class ExportPairRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_FIELD_NUMBER: _builtins.int
-    B_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """One stream."""
-    b: _builtins.str
-    """The other."""
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -747,9 +743,12 @@ class ImportPairHeader(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    NAME_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the pair to make; empty means its old name."""
     a: _builtins.str
     """The stream that is the pair's a; empty means the one of its old name."""
     b: _builtins.str
@@ -759,13 +758,14 @@ class ImportPairHeader(_message.Message):
     def __init__(
         self,
         *,
+        name: _builtins.str = ...,
         a: _builtins.str = ...,
         b: _builtins.str = ...,
         total_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "name", b"name", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -778,10 +778,13 @@ class ImportPairResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REVISION_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that includes it."""
+    name: _builtins.str
+    """Its name."""
     a: _builtins.str
     """Its streams."""
     b: _builtins.str
@@ -789,12 +792,13 @@ class ImportPairResponse(_message.Message):
         self,
         *,
         revision: _builtins.int = ...,
+        name: _builtins.str = ...,
         a: _builtins.str = ...,
         b: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "name", b"name", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,12 +100,15 @@ class Pair(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    NAME_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CREATE_REVISION_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its own name, of the form of a stream's. Pairs and streams do not share names."""
     a: _builtins.str
     """Name of the first stream, the champion as a rule."""
     b: _builtins.str
@@ -127,6 +130,7 @@ class Pair(_message.Message):
     def __init__(
         self,
         *,
+        name: _builtins.str = ...,
         a: _builtins.str = ...,
         b: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
@@ -136,7 +140,7 @@ class Pair(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "create_time", b"create_time", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "counters", b"counters", "create_revision", b"create_revision", "create_time", b"create_time", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "counters", b"counters", "create_revision", b"create_revision", "create_time", b"create_time", "name", b"name", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,7 +297,12 @@ class CreatePairRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PAIR_FIELD_NUMBER: _builtins.int
+    PAIR_ID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    pair_id: _builtins.str
+    """Its name. Empty means "{a}-vs-{b}", of the streams' names in the order of `pair`;
+    INVALID_ARGUMENT where that is longer than a name may be.
+    """
     request_id: _builtins.str
     """As in CreateStreamRequest."""
     @_builtins.property
@@ -304,11 +313,12 @@ class CreatePairRequest(_message.Message):
         self,
         *,
         pair: Global___Pair | None = ...,
+        pair_id: _builtins.str = ...,
         request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pair", b"pair", "pair_id", b"pair_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -352,21 +362,17 @@ class GetPairRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_FIELD_NUMBER: _builtins.int
-    B_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """One stream."""
-    b: _builtins.str
-    """The other."""
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,21 +410,21 @@ class ListPairsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    STREAM_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    stream: _builtins.str
-    """Only pairs with this stream; empty asks for all."""
+    STREAM_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 100, and more than 1,000 means 1,000."""
     page_token: _builtins.str
     """next_page_token of the page before; empty for the first."""
+    stream: _builtins.str
+    """Only pairs with this stream; empty asks for all."""
     def __init__(
         self,
         *,
-        stream: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        stream: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -443,7 +449,7 @@ class ListPairsResponse(_message.Message):
     """Log revision that the answer includes."""
     @_builtins.property
     def pairs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pair]:
-        """Those of which the token covers both streams, in order of a's and then of b's name."""
+        """In order of their names; only pairs of which the token covers both streams."""
 
     def __init__(
         self,
@@ -466,25 +472,21 @@ class DeletePairRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_FIELD_NUMBER: _builtins.int
-    B_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """One stream."""
-    b: _builtins.str
-    """The other."""
+    name: _builtins.str
+    """Its name."""
     request_id: _builtins.str
     """As in CreateStreamRequest."""
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        name: _builtins.str = ...,
         request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -522,18 +524,15 @@ class GetPairComparisonRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_FIELD_NUMBER: _builtins.int
-    B_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     PREVALENCE_FIELD_NUMBER: _builtins.int
     OWN_PREVALENCE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     BY_SEGMENT_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """One stream."""
-    b: _builtins.str
-    """The other."""
+    name: _builtins.str
+    """The pair's name."""
     metric: _builtins.str
     """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr."""
     prevalence: _builtins.float
@@ -553,8 +552,7 @@ class GetPairComparisonRequest(_message.Message):
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        name: _builtins.str = ...,
         selection: _types_pb2.Selection | None = ...,
         metric: _builtins.str = ...,
         prevalence: _builtins.float = ...,
@@ -564,7 +562,7 @@ class GetPairComparisonRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "by_segment", b"by_segment", "level", b"level", "metric", b"metric", "own_prevalence", b"own_prevalence", "prevalence", b"prevalence", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_segment", b"by_segment", "level", b"level", "metric", b"metric", "name", b"name", "own_prevalence", b"own_prevalence", "prevalence", b"prevalence", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -878,8 +876,7 @@ class ListPairComparisonsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    A_FIELD_NUMBER: _builtins.int
-    B_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
@@ -887,10 +884,8 @@ class ListPairComparisonsRequest(_message.Message):
     OWN_PREVALENCE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     CUMULATIVE_FIELD_NUMBER: _builtins.int
-    a: _builtins.str
-    """One stream."""
-    b: _builtins.str
-    """The other."""
+    name: _builtins.str
+    """The pair's name."""
     metric: _builtins.str
     """As in GetPairComparisonRequest."""
     prevalence: _builtins.float
@@ -912,8 +907,7 @@ class ListPairComparisonsRequest(_message.Message):
     def __init__(
         self,
         *,
-        a: _builtins.str = ...,
-        b: _builtins.str = ...,
+        name: _builtins.str = ...,
         selection: _types_pb2.Selection | None = ...,
         step: _duration_pb2.Duration | None = ...,
         metric: _builtins.str = ...,
@@ -924,7 +918,7 @@ class ListPairComparisonsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "cumulative", b"cumulative", "level", b"level", "metric", b"metric", "own_prevalence", b"own_prevalence", "prevalence", b"prevalence", "selection", b"selection", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cumulative", b"cumulative", "level", b"level", "metric", b"metric", "name", b"name", "own_prevalence", b"own_prevalence", "prevalence", b"prevalence", "selection", b"selection", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class PairServiceStub(object):
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     def __init__(self, channel):
@@ -71,13 +71,14 @@ class PairServiceStub(object):
 
 class PairServiceServicer(object):
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     def CreatePair(self, request, context):
         """Makes a pair of two streams. NOT_FOUND when there is no such stream, ALREADY_EXISTS
-        when there is a pair of these. A stream in a pair cannot be deleted.
+        when there is a pair of these two, in either order, or another one of that name. A
+        stream in a pair cannot be deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,8 +163,8 @@ def add_PairServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class PairService(object):
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     @staticmethod

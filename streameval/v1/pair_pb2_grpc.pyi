@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class PairServiceStub:
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     @_typing.overload
@@ -38,7 +38,8 @@ class PairServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PairServiceAsyncStub: ...
     CreatePair: _grpc.UnaryUnaryMultiCallable[_pair_pb2.CreatePairRequest, _pair_pb2.CreatePairResponse]
     """Makes a pair of two streams. NOT_FOUND when there is no such stream, ALREADY_EXISTS
-    when there is a pair of these. A stream in a pair cannot be deleted.
+    when there is a pair of these two, in either order, or another one of that name. A
+    stream in a pair cannot be deleted.
     """
     GetPair: _grpc.UnaryUnaryMultiCallable[_pair_pb2.GetPairRequest, _pair_pb2.GetPairResponse]
     """One pair's description. NOT_FOUND when there is none."""
@@ -56,14 +57,15 @@ class PairServiceStub:
 @_typing.type_check_only
 class PairServiceAsyncStub(PairServiceStub):
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreatePair: _aio.UnaryUnaryMultiCallable[_pair_pb2.CreatePairRequest, _pair_pb2.CreatePairResponse]  # type: ignore[assignment]
     """Makes a pair of two streams. NOT_FOUND when there is no such stream, ALREADY_EXISTS
-    when there is a pair of these. A stream in a pair cannot be deleted.
+    when there is a pair of these two, in either order, or another one of that name. A
+    stream in a pair cannot be deleted.
     """
     GetPair: _aio.UnaryUnaryMultiCallable[_pair_pb2.GetPairRequest, _pair_pb2.GetPairResponse]  # type: ignore[assignment]
     """One pair's description. NOT_FOUND when there is none."""
@@ -80,8 +82,8 @@ class PairServiceAsyncStub(PairServiceStub):
 
 class PairServiceServicer(metaclass=_abc_1.ABCMeta):
     """Champion and challenger: two streams compared on the ids that both have scored.
-    A pair counts what arrives from its creation on. Requests name its streams in either
-    order; answers have the order in which it was made.
+    A pair counts what arrives from its creation on. Requests name the pair; a token must
+    cover both of its streams, and without that each call answers as if it did not exist.
     """
 
     @_abc_1.abstractmethod
@@ -91,7 +93,8 @@ class PairServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_pair_pb2.CreatePairResponse, _abc.Awaitable[_pair_pb2.CreatePairResponse]]:
         """Makes a pair of two streams. NOT_FOUND when there is no such stream, ALREADY_EXISTS
-        when there is a pair of these. A stream in a pair cannot be deleted.
+        when there is a pair of these two, in either order, or another one of that name. A
+        stream in a pair cannot be deleted.
         """
 
     @_abc_1.abstractmethod

@@ -69,7 +69,7 @@ def served() -> Iterator[Served]:
 def test_the_pairs_answer_is_first(served: Served, page: Page) -> None:
     """Its figures are the API's; the other comparison is below, and called what it is."""
     page.goto(served.url(f"compare?a={A}&b={B}"))
-    found = served.client.compare_pair(A, B)
+    found = served.client.compare_pair(f"{A}-vs-{B}")
     apart = served.client.compare(A, B)
     title = page.locator("#paired-title")
     expect(title).to_contain_text("fraud/v4 is better")
@@ -94,7 +94,7 @@ def test_the_pairs_answer_is_first(served: Served, page: Page) -> None:
 def test_sides_may_be_swapped(served: Served, page: Page) -> None:
     """A minus B of the page, whichever order the pair was made in."""
     page.goto(served.url(f"compare?a={B}&b={A}&metric=auc_roc"))
-    found = served.client.compare_pair(A, B, metric="auc_roc")
+    found = served.client.compare_pair(f"{A}-vs-{B}", metric="auc_roc")
     expect(page.locator("#paired-a")).to_have_text(figure(found.b.estimate))
     expect(page.locator("#paired-difference")).to_have_text(signed(-found.difference))
     expect(page.locator("#paired .difference .more")).to_have_text(
@@ -111,7 +111,7 @@ def test_the_difference_over_time(served: Served, page: Page) -> None:
     expect(chart.locator("svg").first).to_be_visible()
     chart.get_by_text("Show as a table").click()
     newest = chart.locator("tbody tr").first
-    found = served.client.compare_pair(A, B, window=timedelta(hours=6))
+    found = served.client.compare_pair(f"{A}-vs-{B}", window=timedelta(hours=6))
     expect(newest.locator("td").nth(1)).to_have_text(signed(found.difference))
     expect(newest.locator("td").nth(3)).to_have_text("1,600")
     expect(chart.locator(".keys")).to_contain_text("95 % at all looks together")
@@ -124,7 +124,7 @@ def test_segments_of_a_pair(served: Served, page: Page) -> None:
     """Each value of the key, and one alone; a key that the pair has not is said at once."""
     page.goto(served.url(f"compare?a={A}&b={B}"))
     page.locator("#paired-segments summary").click()
-    found = served.client.compare_pair(A, B, by_segment="country")
+    found = served.client.compare_pair(f"{A}-vs-{B}", by_segment="country")
     rows = page.locator("#paired-segments tbody tr")
     for row, each in zip(rows.all(), found.segments, strict=True):
         expect(row.locator("th")).to_have_text(each.segment[1])
@@ -132,7 +132,7 @@ def test_segments_of_a_pair(served: Served, page: Page) -> None:
     inside = "a.segment=country:US&b.segment=country:US"
     page.goto(served.url(f"compare?a={A}&b={B}&{inside}"))
     expect(page.locator("#paired-difference")).to_have_text(
-        signed(served.client.compare_pair(A, B, segment=("country", "US")).difference)
+        signed(served.client.compare_pair(f"{A}-vs-{B}", segment=("country", "US")).difference)
     )
 
 
@@ -145,7 +145,7 @@ def test_the_key_of_segments_is_chosen(served: Served, page: Page) -> None:
     key = page.locator("#pair-key")
     assert key.locator("option").all_text_contents() == ["country", "plan"]
     key.select_option("plan")
-    found = served.client.compare_pair(A, B, by_segment="plan")
+    found = served.client.compare_pair(f"{A}-vs-{B}", by_segment="plan")
     expect(segments.locator("summary")).to_have_text("By plan")
     rows = segments.locator("tbody tr")
     expect(rows.first.locator("th")).to_have_text("paid")
@@ -252,7 +252,7 @@ def test_equal_figures_have_no_sign_of_their_own(served: Served, page: Page) -> 
         client.stream(name).log_cases(ids=ids, scores=scores[A])
         client.stream(name).label_cases(ids=ids, labels=labels)
     client.flush()
-    found = client.compare_pair("twin/1", "twin/2")
+    found = client.compare_pair("twin/1-vs-twin/2")
     assert (found.difference, found.winner) == (0.0, None)
     assert not math.isnan(found.e_value or 0)
     page.goto(served.url("compare?a=twin/1&b=twin/2"))

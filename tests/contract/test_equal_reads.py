@@ -61,7 +61,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "evaluator": lambda client: client.stream(A).evaluator(window=WEEK),
     "comparison": lambda client: client.compare(A, B),
     "comparison with nothing": lambda client: client.compare(A, EMPTY),
-    "pair": lambda client: client.compare_pair(A, B),
+    "pair": lambda client: client.compare_pair(f"{A}-vs-{B}"),
     "stream": lambda client: client.get_stream(A),
     "streams": lambda client: client.list_streams(),
     "pairs": lambda client: client.list_pairs(),

@@ -20,7 +20,7 @@ from streameval_server.testing import running_server
 from ..commands import CommandRunner
 from .conftest import Wire, failure
 from .test_admin import exported, imported, serving, state_hash
-from .test_pairs import METRICS, Cases, agrees, asked, made, put
+from .test_pairs import METRICS, Cases, agrees, asked, made, name_of, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,17 +40,17 @@ def filled(wire: Wire, cases: Cases) -> None:
 
 def exported_pair(wire: Wire, a: str = A, b: str = B) -> bytes:
     """Return a pair's export."""
-    request = admin_pb2.ExportPairRequest(a=a, b=b)
+    request = admin_pb2.ExportPairRequest(name=name_of(a, b))
     return b"".join(piece.data for piece in wire.admin.ExportPair(request, timeout=20))
 
 
 def imported_pair(
-    wire: Wire, data: bytes, a: str = "", b: str = ""
+    wire: Wire, data: bytes, a: str = "", b: str = "", name: str = ""
 ) -> admin_pb2.ImportPairResponse:
     """Import a pair."""
 
     def requests() -> Iterator[admin_pb2.ImportPairRequest]:
-        header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
+        header = admin_pb2.ImportPairHeader(name=name, a=a, b=b, total_bytes=len(data))
         yield admin_pb2.ImportPairRequest(header=header)
         for start in range(0, len(data), MIB):
             yield admin_pb2.ImportPairRequest(data=data[start : start + MIB])
@@ -67,7 +67,7 @@ def answers(wire: Wire, pair: tuple[str, str]) -> list[object]:
             for field in ("a", "b", "revision", "sentence", "window"):
                 each.ClearField(field)
             found.append(each)
-    info = wire.pairs.GetPair(pair_pb2.GetPairRequest(a=pair[0], b=pair[1]), timeout=20).pair
+    info = wire.pairs.GetPair(pair_pb2.GetPairRequest(name=name_of(*pair)), timeout=20).pair
     info.counters.ClearField("state_bytes")  # with room for growth
     return [*found, info.settings, info.create_time, info.counters]
 
@@ -79,15 +79,21 @@ def test_a_pair_moves_with_everything(tmp_path: Path) -> None:
         filled(origin, cases)
         before = answers(origin, (A, B))
         files = [exported(origin, name) for name in (A, B)]
-        data = exported_pair(origin, B, A)  # in either order
-        assert data == exported_pair(origin)
+        data = exported_pair(origin)
         for file, name in zip(files, ("moved/a", "moved/b"), strict=True):
             imported(target, file)
             imported(target, file, name)
         answer = imported_pair(target, data)
-        assert (answer.a, answer.b) == (A, B)
-        moved = imported_pair(target, data, "moved/a", "moved/b")
-        assert (moved.a, moved.b, moved.revision) == ("moved/a", "moved/b", answer.revision + 1)
+        assert (answer.name, answer.a, answer.b) == (name_of(A, B), A, B)
+        sides = ("moved/a", "moved/b")
+        taken = failure(lambda: imported_pair(target, data, *sides))
+        assert (taken.reason, taken.message) == (
+            "PAIR_NAME_TAKEN",
+            f"there is another pair named {answer.name} already: give this one another name",
+        )
+        moved = imported_pair(target, data, *sides, name_of(*sides))
+        assert (moved.name, moved.a, moved.b) == (name_of(*sides), *sides)
+        assert moved.revision == answer.revision + 1
         assert answers(target, (A, B)) == answers(target, ("moved/a", "moved/b")) == before
         for wire, (a, b) in ((origin, (A, B)), (target, (A, B)), (target, ("moved/a", "moved/b"))):
             put(wire, b, predictions=cases.predictions("b", slice(540, 600)))
@@ -112,11 +118,11 @@ def test_a_pair_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) ->
         filled(origin, Cases(22))
         data, file = exported_pair(origin), exported(origin, A)
         [piece] = origin.admin.ExportStream(admin_pb2.ExportStreamRequest(name=B), timeout=20)
-        assert piece.paired_with == [A]
+        assert piece.pairs == [name_of(A, B)]
         imported(wire, file)
         imported(wire, file, "twin")
         wire.one(ingest_pb2.Batch(stream="plain", misses=ingest_pb2.Misses(positives=1)))
-        imported_pair(wire, data, A, "twin")
+        imported_pair(wire, data, A, "twin", "twins")
         before = state_hash(wire)
 
         def refused(data: bytes, a: str = A, b: str = B) -> tuple[grpc.StatusCode, str, str]:
@@ -153,6 +159,10 @@ def test_a_pair_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) ->
         assert ended.message == "the first message must be header"
         assert failure(lambda: exported_pair(wire, A, "plain")).reason == "NO_PAIR"
         assert failure(lambda: imported_pair(wire, data, A, A)).fields[0][0] == "header.b"
+        named = failure(lambda: imported_pair(wire, data, name="a/../b"))
+        assert named.fields == [
+            ("header.name", "pair name must have no segment '.' or '..', got 'a/../b'")
+        ]
         assert state_hash(wire) == before
     with serving(max_import_bytes=100) as small:
         assert failure(lambda: imported_pair(small, data)).reason == "IMPORT_TOO_LARGE"
@@ -188,19 +198,13 @@ def test_the_commands_that_move_a_pair(tmp_path: Path) -> None:
         filled(Wire(channel), cases)
         for number, name in enumerate((A, B)):
             code, _, errors = run("admin", "export", address, name, tmp_path / f"{number}.sve")
-            partner = B if name == A else A
-            assert (
-                code,
-                errors.startswith(f"warning: the pair of {name} and {partner} is not"),
-            ) == (
-                0,
-                True,
-            )
-            assert f"streameval pairs export {address} {name} {partner} FILE" in errors
-        code, printed, _ = run("pairs", "export", address, A, B, file)
-        assert (code, printed.startswith(f"the pair of {A} and {B} at revision")) == (0, True)
+            pair = name_of(A, B)
+            assert (code, errors.startswith(f"warning: the pair {pair} is not")) == (0, True)
+            assert f"streameval pairs export {address} {pair} FILE" in errors
+        code, printed, _ = run("pairs", "export", address, pair, file)
+        assert (code, printed.startswith(f"the pair {pair} at revision")) == (0, True)
         with Client(address) as client:
-            known = client.compare_pair(A, B)
+            known = client.compare_pair(pair)
     with running_server() as address:
         code, _, errors = run("pairs", "import", address, file)
         assert (code, f"there is no stream {A}" in errors) == (2, True)
@@ -208,7 +212,7 @@ def test_the_commands_that_move_a_pair(tmp_path: Path) -> None:
             assert run("admin", "import", address, tmp_path / f"{number}.sve")[0] == 0
         assert run("pairs", "import", address, file)[0] == 0
         with Client(address) as client:
-            found = client.compare_pair(A, B)
+            found = client.compare_pair(pair)
     assert (found.difference, found.lower, found.coverage) == (
         known.difference,
         known.lower,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 A, B = "fraud/v3", "fraud/v4"
+PAIR = "fraud/v3-vs-fraud/v4"
 ROWS = 1_500
 
 
@@ -82,7 +83,7 @@ def test_the_answer_is_that_of_the_columns(served, metric: str) -> None:
     client.create_pair(A, B)
     rows = columns()
     send(client, rows)
-    found, known = client.compare_pair(A, B, metric=metric), compare_paired(**rows, metric=metric)
+    found, known = client.compare_pair(PAIR, metric=metric), compare_paired(**rows, metric=metric)
     assert found.names == (A, B)
     assert found.difference == pytest.approx(known.difference, abs=1e-12)
     for side, of_columns in ((found.a, known.a), (found.b, known.b)):
@@ -103,7 +104,7 @@ def test_disagreements_are_counted_at_the_declared_thresholds(served) -> None:
     client.create_pair(A, B)
     rows = columns()
     send(client, rows)
-    found = client.compare_pair(A, B).disagreement
+    found = client.compare_pair(PAIR).disagreement
     assert found is not None
     by_a, by_b = rows["scores_a"] >= 1.2, rows["scores_b"] >= 1.2
     labels = rows["labels"]
@@ -121,51 +122,52 @@ def test_segments_windows_and_time(served) -> None:
     client.create_pair(A, B)
     rows = columns()
     send(client, rows)
-    found = client.compare_pair(A, B, metric="auc_roc", by_segment="country")
+    found = client.compare_pair(PAIR, metric="auc_roc", by_segment="country")
     assert [each.segment for each in found.segments] == [("country", "DE"), ("country", "US")]
     american = np.arange(ROWS) % 3 == 0
     known = compare_paired(
         **{name: each[american] for name, each in rows.items()}, metric="auc_roc"
     )
-    inside = client.compare_pair(A, B, metric="auc_roc", segment=("country", "US"))
+    inside = client.compare_pair(PAIR, metric="auc_roc", segment=("country", "US"))
     for each in (found.segments[1], inside):
         assert each.difference == pytest.approx(known.difference, abs=1e-12)
         assert each.upper == pytest.approx(known.upper, abs=1e-9)
-    hour = client.compare_pair(A, B, window=timedelta(hours=1))
+    hour = client.compare_pair(PAIR, window=timedelta(hours=1))
     assert hour.coverage == found.coverage
     assert hour.window is not None
     assert any("this window moves" in warning for warning in hour.warnings)
     now = datetime.now(UTC)
     span = (now - timedelta(minutes=10), now + timedelta(minutes=1), timedelta(minutes=1))
-    alone = client.pair_series(A, B, *span)
+    alone = client.pair_series(PAIR, *span)
     assert sum(each.coverage.labelled for each in alone) == ROWS
-    so_far = client.pair_series(A, B, *span, cumulative=True)
+    so_far = client.pair_series(PAIR, *span, cumulative=True)
     assert so_far[-1].coverage.labelled == ROWS
     assert len(so_far) == len(alone)
     assert math.isnan(alone[0].difference)
     with pytest.raises(InvalidRequestError):
-        client.compare_pair(A, B, segment=("device", "web"))
+        client.compare_pair(PAIR, segment=("device", "web"))
 
 
 def test_pairs_come_and_go(served) -> None:
-    """What was predicted before is not counted; streams stay; names are in either order."""
+    """What was predicted before is not counted; streams stay; one pair of two streams."""
     _, client = served
     send(client, columns(1), prefix="early")
     with pytest.raises(NotFoundError):
-        client.compare_pair(A, B)
+        client.compare_pair(PAIR)
     made = client.create_pair(A, B, max_cells=256, label_ttl=timedelta(days=2))
     assert (made.settings.max_cells, made.settings.label_ttl) == (256, timedelta(days=2))
     assert made.settings.segment_keys == ("country",)
-    with pytest.raises(AlreadyExistsError):
+    assert made.name == PAIR
+    with pytest.raises(AlreadyExistsError, match=f"{B} and {A} already: {PAIR}"):
         client.create_pair(B, A)
-    assert client.compare_pair(B, A).reason == "NO_LABELS"
+    assert client.compare_pair(PAIR).reason == "NO_LABELS"
     send(client, columns(2), prefix="late")
-    assert client.compare_pair(B, A).coverage.labelled == ROWS
-    info = client.get_pair(B, A)
+    assert client.compare_pair(PAIR).coverage.labelled == ROWS
+    info = client.get_pair(PAIR)
     assert info.counters is not None
     assert (info.a, info.b, info.counters.repeated_predictions) == (A, B, 0)
     assert [(each.a, each.b) for each in client.list_pairs(B)] == [(A, B)]
-    client.delete_pair(B, A)
+    client.delete_pair(PAIR)
     assert client.list_pairs() == []
     assert client.get_stream(A).name == A
     with pytest.raises(NotFoundError):
@@ -176,11 +178,11 @@ def test_the_asyncio_client(served) -> None:
     address, client = served
     client.create_pair(A, B)
     send(client, columns())
-    known = client.compare_pair(A, B)  # waits until all rows are applied
+    known = client.compare_pair(PAIR)  # waits until all rows are applied
 
     async def task() -> None:
         async with AsyncClient(address) as other:
-            found = await other.compare_pair(A, B)
+            found = await other.compare_pair(PAIR)
             assert (found.winner, found.difference) == (B, known.difference)
 
     asyncio.run(task())
@@ -206,5 +208,5 @@ def test_the_commands_of_a_rollout(served) -> None:
     found = json.loads(printed)
     assert (found["verdict"], found["coverage"]["labelled"]) == ("b_better", 2 * ROWS)
     assert "add --paired" in run("compare", address, A, B)[1]
-    assert run("pairs", "delete", address, A, B, "--yes")[0] == 0
+    assert run("pairs", "delete", address, PAIR, "--yes")[0] == 0
     assert "there is no pair" in run("pairs", "list", address)[1]

@@ -88,6 +88,11 @@ def made(wire: Wire, a: str, b: str, **settings: object) -> pair_pb2.Pair:
     return wire.pairs.CreatePair(pair_pb2.CreatePairRequest(pair=given), timeout=20).pair
 
 
+def name_of(a: str, b: str) -> str:
+    """Return the name of a pair that was made without one."""
+    return f"{a}-vs-{b}"
+
+
 def failed(method: Callable[..., object], request: Message) -> Failure:
     """Return the error of a call."""
     return failure(lambda: method(request, timeout=20))
@@ -100,7 +105,7 @@ def put(wire: Wire, stream: str, **rows: object) -> int:
 def asked(wire: Wire, pair: tuple[str, str], revision: int = 0, **fields: object):
     chosen = fields.pop("selection", types_pb2.Selection())
     chosen.min_revision = revision
-    request = pair_pb2.GetPairComparisonRequest(a=pair[0], b=pair[1], selection=chosen, **fields)
+    request = pair_pb2.GetPairComparisonRequest(name=name_of(*pair), selection=chosen, **fields)
     return wire.pairs.GetPairComparison(request, timeout=20)
 
 
@@ -130,9 +135,7 @@ def test_predictions_and_labels_meet_in_any_order(wire: Wire, pair: tuple[str, s
     for metric in METRICS:
         found = asked(wire, pair, revision, metric=metric).comparison
         agrees(found, cases.compared(metric))
-        swapped = asked(wire, pair[::-1], revision, metric=metric).comparison
-        assert swapped.a == found.a == a
-        assert swapped.difference == found.difference
+        assert (found.a, found.b) == pair
     coverage = found.coverage
     assert (coverage.predictions_a, coverage.predictions_b, coverage.shared) == (600, 600, 600)
     assert coverage.labelled == 600
@@ -168,7 +171,7 @@ def test_relabels_and_retractions_count_for_the_pair(wire: Wire, pair: tuple[str
     revision = put(wire, b, retractions=ingest_pb2.Retractions(ids=cases.ids[500:]))
     found = asked(wire, pair, revision).comparison
     agrees(found, cases.compared("auc_pr", slice(0, 500)))
-    got = wire.pairs.GetPair(pair_pb2.GetPairRequest(a=b, b=a), timeout=20).pair
+    got = wire.pairs.GetPair(pair_pb2.GetPairRequest(name=name_of(a, b)), timeout=20).pair
     counters = got.counters
     assert counters.repeated_predictions == 7
     assert counters.repeated_labels == 50
@@ -215,7 +218,8 @@ def test_each_segment_is_compared(wire: Wire, pair: tuple[str, str]) -> None:
         assert asked(wire, pair, revision, selection=chosen).comparison == part
     chosen = types_pb2.Selection(segment=types_pb2.Segment(key="plan", value="x"))
     error = failed(
-        wire.pairs.GetPairComparison, pair_pb2.GetPairComparisonRequest(a=a, b=b, selection=chosen)
+        wire.pairs.GetPairComparison,
+        pair_pb2.GetPairComparisonRequest(name=name_of(a, b), selection=chosen),
     )
     assert error.code is grpc.StatusCode.INVALID_ARGUMENT
     assert "no segment key 'plan'; both streams declared country" in error.message
@@ -244,8 +248,7 @@ def test_a_window_and_a_series_are_of_first_predictions(wire: Wire, pair: tuple[
     for cumulative in (False, True):
         series = wire.pairs.ListPairComparisons(
             pair_pb2.ListPairComparisonsRequest(
-                a=a,
-                b=b,
+                name=name_of(a, b),
                 selection=types_pb2.Selection(between=between),
                 step=Duration(seconds=300),
                 metric="auc_roc",
@@ -288,15 +291,17 @@ def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
         ({"by_segment": "plan"}, "no segment key"),
     ):
         error = failed(
-            wire.pairs.GetPairComparison, pair_pb2.GetPairComparisonRequest(a=a, b=b, **fields)
+            wire.pairs.GetPairComparison,
+            pair_pb2.GetPairComparisonRequest(name=name_of(a, b), **fields),
         )
         assert error.code is grpc.StatusCode.INVALID_ARGUMENT
         assert text in error.message, error.message
-    error = failed(
-        wire.pairs.GetPairComparison, pair_pb2.GetPairComparisonRequest(a=a, b="no/such")
-    )
+    error = failed(wire.pairs.GetPairComparison, pair_pb2.GetPairComparisonRequest(name="no/such"))
     assert error.code is grpc.StatusCode.NOT_FOUND
-    assert "make it before both score the same ids" in error.message
+    assert error.message == (
+        "there is no pair no/such: ListPairs (streameval pairs list) has the names, CreatePair "
+        "(streameval pairs create) makes one of two streams, before both score the same ids"
+    )
 
 
 def test_cells_that_hide_the_order_are_refused(
@@ -394,27 +399,88 @@ def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> N
 def test_a_pair_is_made_listed_and_deleted(wire: Wire, pair: tuple[str, str], fresh: str) -> None:
     """Once, of two existing streams; they stay undeletable until it is gone."""
     a, b = pair
-    got = wire.pairs.GetPair(pair_pb2.GetPairRequest(a=a, b=b), timeout=20).pair
+    got = wire.pairs.GetPair(pair_pb2.GetPairRequest(name=name_of(a, b)), timeout=20).pair
     assert got.settings.max_cells == 4_096
     assert list(got.settings.segment_keys) == ["country"]
     listed = wire.pairs.ListPairs(pair_pb2.ListPairsRequest(stream=b), timeout=20)
     assert [(each.a, each.b) for each in listed.pairs] == [pair]
-    again = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=b, b=a))
-    error = failed(wire.pairs.CreatePair, again)
-    assert error.code is grpc.StatusCode.ALREADY_EXISTS
+    for pair_id in ("", "another"):
+        again = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=b, b=a), pair_id=pair_id)
+        error = failed(wire.pairs.CreatePair, again)
+        assert (error.code, error.reason) == (grpc.StatusCode.ALREADY_EXISTS, "PAIR_EXISTS")
+        assert error.message == f"there is a pair of {b} and {a} already: {name_of(a, b)}"
     missing = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=f"{fresh}/none"))
     assert failed(wire.pairs.CreatePair, missing).code is grpc.StatusCode.NOT_FOUND
     same = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=a))
     assert failed(wire.pairs.CreatePair, same).code is grpc.StatusCode.INVALID_ARGUMENT
     error = failed(wire.streams.DeleteStream, stream_pb2.DeleteStreamRequest(name=b))
     assert error.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert error.message == f"stream {b} is in 1 pair ({a} and {b}): delete the pair first"
-    deletion = pair_pb2.DeletePairRequest(a=b, b=a, request_id="gone")
+    assert error.message == (
+        f"stream {b} is in 1 pair ({name_of(a, b)}): delete the pair first with DeletePair "
+        "(streameval pairs delete)"
+    )
+    deletion = pair_pb2.DeletePairRequest(name=name_of(a, b), request_id="gone")
     wire.pairs.DeletePair(deletion, timeout=20)
     assert wire.pairs.DeletePair(deletion, timeout=20).duplicate
-    error = failed(wire.pairs.GetPair, pair_pb2.GetPairRequest(a=a, b=b))
+    error = failed(wire.pairs.GetPair, pair_pb2.GetPairRequest(name=name_of(a, b)))
     assert error.code is grpc.StatusCode.NOT_FOUND
     wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=b), timeout=20)
+
+
+def test_a_name_is_one_that_a_stream_may_have(wire: Wire, fresh: str) -> None:
+    """Given or made of both streams' names; one name is of one pair, until it is deleted."""
+    long, other = f"{fresh}/" + "a" * 70, f"{fresh}/" + "b" * 70
+    for name in (long, other, f"{fresh}/c"):
+        made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+        wire.streams.CreateStream(made, timeout=20)
+    request = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=long, b=other, name="ignored"))
+    for pair_id, problem in (
+        ("a b", "pair name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got 'a b'"),
+        ("a/..", "pair name must have no segment '.' or '..', got 'a/..'"),
+        ("a" * 129, "pair name must be at most 128 characters, got 129"),
+        (
+            "",
+            (
+                f"the names of both streams make a pair's name of {len(long + other) + 4} "
+                "characters, and it may have 128: give it a name of its own in pair_id"
+            ),
+        ),
+    ):
+        request.pair_id = pair_id
+        error = failed(wire.pairs.CreatePair, request)
+        assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.fields == [("pair_id", problem)]
+    request.pair_id = f"{fresh}/c"  # as a stream's: they are told apart
+    assert wire.pairs.CreatePair(request, timeout=20).pair.name == request.pair_id
+    second = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=long, b=f"{fresh}/c"))
+    second.pair_id = request.pair_id
+    error = failed(wire.pairs.CreatePair, second)
+    assert (error.code, error.reason) == (grpc.StatusCode.ALREADY_EXISTS, "PAIR_NAME_TAKEN")
+    wire.pairs.DeletePair(pair_pb2.DeletePairRequest(name=request.pair_id), timeout=20)
+    assert wire.pairs.CreatePair(second, timeout=20).pair.b == f"{fresh}/c"
+    for method, kind in (
+        (wire.pairs.GetPair, pair_pb2.GetPairRequest),
+        (wire.pairs.DeletePair, pair_pb2.DeletePairRequest),
+        (wire.pairs.GetPairComparison, pair_pb2.GetPairComparisonRequest),
+    ):
+        error = failed(method, kind())
+        assert error.fields == [("name", "pair name must not be empty")]
+
+
+def test_pages_of_pairs_are_in_order_of_their_names(wire: Wire, fresh: str) -> None:
+    """Each pair comes once; a token is of its list."""
+    for number in range(4):
+        made(wire, f"{fresh}/{number}/a", f"{fresh}/{number}/b")
+    names, token = [], ""
+    while True:
+        request = pair_pb2.ListPairsRequest(page_size=3, page_token=token)
+        page = wire.pairs.ListPairs(request, timeout=20)
+        names += [each.name for each in page.pairs]
+        token = page.next_page_token
+        if not token:
+            break
+    assert names == sorted(set(names))
+    assert sum(name.startswith(f"{fresh}/") for name in names) == 4
 
 
 def test_scores_with_an_offset_are_compared_in_cells(wire: Wire, fresh: str) -> None:
@@ -463,8 +529,8 @@ def test_a_restart_changes_nothing_and_http_says_the_same(directory: Path) -> No
         assert after == before
         found = asked(wire, pair, put(wire, pair[1], labels=cases.told())).comparison
         agrees(found, cases.compared("auc_pr", prevalence=0.1))
-        query = f"a={pair[0]}&b={pair[1]}&bySegment=country"
-        with urllib.request.urlopen(f"{http}/v1/pairs:compare?{query}", timeout=20) as response:
+        path = f"{http}/v1/pairs/{name_of(*pair)}:compare?bySegment=country"
+        with urllib.request.urlopen(path, timeout=20) as response:
             answer = json.load(response)
         assert answer["comparison"]["difference"]["value"] == found.difference.value
         assert answer["comparison"]["sentence"] == found.sentence

@@ -517,13 +517,15 @@ def change_pair(call: UnaryCall, operation: Operation) -> None:
     if operation.verb == "pair":
         settings = pair_pb2.PairSettings(max_cells=16, max_pending=30)
         made = pair_pb2.Pair(a="ids", b=operation.who, settings=settings)
-        call.create_pair(pair_pb2.CreatePairRequest(pair=made).SerializeToString())
+        request = pair_pb2.CreatePairRequest(pair=made, pair_id=operation.who)
+        call.create_pair(request.SerializeToString())
     elif operation.verb == "import_pair":
         data = exported_pair()
-        call.import_pair(PairImport("ids", operation.who, PairFile.from_bytes(data), data))
+        file = PairFile.from_bytes(data)
+        call.import_pair(PairImport(operation.who, "ids", operation.who, file, data))
     else:
-        gone = pair_pb2.DeletePairRequest(a="ids", b=operation.who)
-        call.delete_pair(gone.SerializeToString())
+        gone = pair_pb2.DeletePairRequest(name=operation.who)
+        call.delete_pair(gone.SerializeToString(), ("ids", operation.who))
 
 
 @functools.cache
@@ -543,7 +545,8 @@ def exported_pair() -> bytes:
         UnaryCall(core.committer, LIMITS).ingest_batch(single.SerializeToString(), START_US)
     core.committer.step(START_US).deliver()
     core.applier.finish()
-    export = core.engine.export_pair("ids", "other")
+    [pair] = core.engine.pairs.values()
+    export = core.engine.export_pair(pair.info)
     assert export is not None
     return export()[1]
 

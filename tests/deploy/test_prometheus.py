@@ -106,7 +106,7 @@ def pair_of_models(client: Client) -> None:
     """Send two models' scores of the same ids, with labels that tell which one is better."""
     for name in PAIR:
         client.create_stream(name)
-    client.create_pair(*PAIR)
+    client.create_pair(*PAIR, name="rollout")
     rng = np.random.default_rng(4)
     labels = rng.random(4_000) < 0.2
     ids = [f"order-{number}" for number in range(labels.size)]
@@ -121,8 +121,8 @@ def pair_of_models(client: Client) -> None:
 def until_decided(client: Client) -> None:
     """Wait for the pair's first look: at the end of a minute of the server's clock."""
     ends = time.monotonic() + 2 * WITHIN_S
-    while client.compare_pair(*PAIR).decided_since is None:
-        assert time.monotonic() < ends, client.compare_pair(*PAIR)
+    while client.compare_pair("rollout").decided_since is None:
+        assert time.monotonic() < ends, client.compare_pair("rollout")
         time.sleep(0.2)
 
 
@@ -240,14 +240,15 @@ def test_a_pair_has_its_series_and_the_alert_that_it_is_decided(watched: Watched
     """They are the server's own comparison; the better model is named by the sign."""
     watched.until(lambda: "StreamevalPairDecided" in watched.firing(), "the alert")
     (alert,) = watched.firing()["StreamevalPairDecided"]
-    assert (alert["a"], alert["b"], alert["figure"]) == (*PAIR, "auc_pr")
+    assert (alert["pair"], alert["figure"]) == ("rollout", "auc_pr")
+    assert (alert["a"], alert["b"]) == PAIR
     answer = httpx.get(
-        f"{watched.addresses.http}/v1/pairs:compare",
-        params={"a": PAIR[0], "b": PAIR[1], "metric": "auc_pr"},
+        f"{watched.addresses.http}/v1/pairs/rollout:compare",
+        params={"metric": "auc_pr"},
         headers=watched.headers,
         verify=watched.verify,
     ).json()["comparison"]
-    of_pair = f'a="{PAIR[0]}", b="{PAIR[1]}"'
+    of_pair = f'pair="rollout", a="{PAIR[0]}", b="{PAIR[1]}"'
 
     def value(name: str, labels: str = 'figure="auc_pr"') -> float:
         (found,) = watched.query(f"streameval_pair_{name}{{{of_pair}, {labels}}}")

@@ -41,6 +41,7 @@ NOW = int(time.time())
 
 SIZE = 60
 STREAMS = ("s", "t/1")
+PAIR = "next"
 _numbers = itertools.count()
 
 
@@ -358,14 +359,15 @@ def exported_pair() -> bytes:
             call.ingest_batch(request.SerializeToString(), NOW * 1_000_000)
     core.committer.step(NOW * 1_000_000).deliver()
     core.applier.finish()
-    export = core.engine.export_pair("s", "t/1")
+    [pair] = core.engine.pairs.values()
+    export = core.engine.export_pair(pair.info)
     assert export is not None
     return export()[1]
 
 
-def pair_import_frames(a: str, b: str, data: bytes) -> list[admin_pb2.ImportPairRequest]:
+def pair_import_frames(name: str, a: str, b: str, data: bytes) -> list[admin_pb2.ImportPairRequest]:
     """Return the messages of an import of a pair."""
-    header = admin_pb2.ImportPairHeader(a=a, b=b, total_bytes=len(data))
+    header = admin_pb2.ImportPairHeader(name=name, a=a, b=b, total_bytes=len(data))
     pieces = data[:500], data[500:]
     return [
         admin_pb2.ImportPairRequest(header=header),
@@ -374,14 +376,14 @@ def pair_import_frames(a: str, b: str, data: bytes) -> list[admin_pb2.ImportPair
 
 
 def _import_pair() -> Iterator[list[Message]]:
-    yield [*pair_import_frames("s", "t/1", exported_pair())]
+    yield [*pair_import_frames(PAIR, "s", "t/1", exported_pair())]
 
 
 def pair_request() -> pair_pb2.CreatePairRequest:
     """Return a pair of both streams, in few cells."""
     settings = pair_pb2.PairSettings(max_cells=16, prevalence=0.1, pane=Duration(seconds=60))
     pair = pair_pb2.Pair(a="s", b="t/1", settings=settings)
-    return pair_pb2.CreatePairRequest(pair=pair)
+    return pair_pb2.CreatePairRequest(pair=pair, pair_id=PAIR)
 
 
 def _compare_pair() -> Iterator[Message]:
@@ -389,9 +391,9 @@ def _compare_pair() -> Iterator[Message]:
         chosen.stream = ""
         if not chosen.HasField("half_life"):
             yield pair_pb2.GetPairComparisonRequest(
-                a="s", b="t/1", selection=chosen, metric="auc_roc", level=0.9
+                name=PAIR, selection=chosen, metric="auc_roc", level=0.9
             )
-    yield pair_pb2.GetPairComparisonRequest(a="t/1", b="s", by_segment="country", prevalence=0.1)
+    yield pair_pb2.GetPairComparisonRequest(name=PAIR, by_segment="country", prevalence=0.1)
 
 
 def _series_of_pair() -> Iterator[Message]:
@@ -400,8 +402,7 @@ def _series_of_pair() -> Iterator[Message]:
     )
     for cumulative in (False, True):
         yield pair_pb2.ListPairComparisonsRequest(
-            a="s",
-            b="t/1",
+            name=PAIR,
             selection=types_pb2.Selection(between=between),
             step=Duration(seconds=900),
             cumulative=cumulative,
@@ -430,7 +431,7 @@ _MAKERS = {
     _SERVICE + "QueryService.GetDecision": _decision,
     _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
     _SERVICE + "AdminService.ImportStream": _import,
-    _SERVICE + "AdminService.ExportPair": lambda: [admin_pb2.ExportPairRequest(a="s", b="t/1")],
+    _SERVICE + "AdminService.ExportPair": lambda: [admin_pb2.ExportPairRequest(name=PAIR)],
     _SERVICE + "AdminService.ImportPair": _import_pair,
     _SERVICE + "StreamService.CreateStream": lambda: [
         stream_pb2.CreateStreamRequest(stream=stream("t/2"))
@@ -444,9 +445,9 @@ _MAKERS = {
         alarm_pb2.AcknowledgeAlarmRequest(stream="s", number=1)
     ],
     _SERVICE + "PairService.CreatePair": lambda: [pair_request()],
-    _SERVICE + "PairService.GetPair": lambda: [pair_pb2.GetPairRequest(a="t/1", b="s")],
+    _SERVICE + "PairService.GetPair": lambda: [pair_pb2.GetPairRequest(name=PAIR)],
     _SERVICE + "PairService.ListPairs": lambda: [pair_pb2.ListPairsRequest(page_size=1)],
-    _SERVICE + "PairService.DeletePair": lambda: [pair_pb2.DeletePairRequest(a="s", b="t/1")],
+    _SERVICE + "PairService.DeletePair": lambda: [pair_pb2.DeletePairRequest(name=PAIR)],
     _SERVICE + "PairService.GetPairComparison": _compare_pair,
     _SERVICE + "PairService.ListPairComparisons": _series_of_pair,
     _SERVICE + "StreamService.CreateMark": lambda: [

@@ -88,20 +88,20 @@ def test_altered_exports_of_pairs(target, hostile, exemplars):
     sound, taken = exemplars.exported_pair(), 0
     for number in range(300):
         altered = hostile.resealed_in_place(sound) if number else sound
-        frames = exemplars.pair_import_frames(*names, altered)
+        frames = exemplars.pair_import_frames("altered", *names, altered)
         answer = target.call(method, [frame.SerializeToString() for frame in frames])
         target.check(method, answer)
         if answer.code is not grpc.StatusCode.OK:
             assert number
             continue
         taken += 1
-        asked = pair_pb2.GetPairComparisonRequest(a=names[0], b=names[1])
+        asked = pair_pb2.GetPairComparisonRequest(name="altered")
         compare = "/streameval.v1.PairService/GetPairComparison"
         target.check(compare, target.call(compare, [asked.SerializeToString()]))
         for batch in exemplars.batches(names[1], 3):
             request = ingest_pb2.IngestBatchRequest(batch=batch)
             target.check(BATCH, target.call(BATCH, [request.SerializeToString()]))
-        gone = pair_pb2.DeletePairRequest(a=names[0], b=names[1])
+        gone = pair_pb2.DeletePairRequest(name="altered")
         deleted = target.call("/streameval.v1.PairService/DeletePair", [gone.SerializeToString()])
         assert deleted.code is grpc.StatusCode.OK
     target.check_alive()

@@ -75,14 +75,15 @@ def write() -> None:
     """Write a pair with every kind of content: counted panes, rows that wait, ids that wait."""
     core = opened()
     pair = pair_pb2.Pair(a="v3", b="v4", settings=pair_pb2.PairSettings(max_cells=64))
-    request = pair_pb2.CreatePairRequest(pair=pair)
+    request = pair_pb2.CreatePairRequest(pair=pair, pair_id="rollout")
     UnaryCall(core.committer, core.limits).create_pair(request.SerializeToString())
     core.committer.step(NOW).deliver()
     sent(core, NOW, "v3", predictions=predicted("v3", slice(0, 120)))
     sent(core, NOW, "v4", predictions=predicted("v4", slice(0, 110)))
     sent(core, NOW, "v3", labels=labels(slice(0, 60)))
     sent(core, NOW + HOUR, "v3", labels=labels(slice(60, 100)))
-    export = core.engine.export_pair("v3", "v4")
+    [pair] = core.engine.pairs.values()
+    export = core.engine.export_pair(pair.info)
     assert export is not None
     FILE.write_bytes(export()[1])
 
@@ -91,24 +92,23 @@ def test_the_pair_of_version_1_is_imported() -> None:
     """Counts, slices, panes, waiting ids and settings are restored, and the pair continues."""
     data = FILE.read_bytes()
     file = PairFile.from_bytes(data)
-    assert (file.a, file.b, file.revision, file.time_us) == ("v3", "v4", 7, NOW + HOUR)
+    assert (file.name, file.a, file.b) == ("rollout", "v3", "v4")
+    assert (file.revision, file.time_us) == (7, NOW + HOUR)
     assert (file.ids, file.settings.max_cells) == (120, 64)
     assert file.settings.segment_keys == ("country",)
     file.check(Limits())
     core = opened()
     call = UnaryCall(core.committer, core.limits)
-    call.import_pair(PairImport("v3", "v4", file, data))
+    call.import_pair(PairImport("next", "v3", "v4", file, data))
     core.committer.step(NOW + 2 * HOUR).deliver()
     core.applier.finish()
     assert call.response().revision == 3
     sent(core, NOW + 2 * HOUR, "v4", predictions=predicted("v4", slice(110, 120)))
     sent(core, NOW + 2 * HOUR, "v4", labels=labels(slice(0, 120)))
-    view = core.engine.pair_view("v3", "v4")
+    view = core.engine.pair_view("next")
     assert view is not None
     assert (view.info.create_us, view.info.create_revision) == (NOW, 3)
-    request = pair_pb2.GetPairComparisonRequest(
-        a="v3", b="v4", metric="auc_roc", by_segment="country"
-    )
+    request = pair_pb2.GetPairComparisonRequest(name="next", metric="auc_roc", by_segment="country")
     found = pair_comparison(view, parse_comparison(request), NOW + 2 * HOUR)
     expected = compare_paired(
         labels=LABELS,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from streameval_server._ingest.unary_call import UnaryCall
+
     from .client import Verbs
     from .ledger import Ledger
     from .server import Server
@@ -554,15 +556,26 @@ class Operator(Application):
         dice = self.world.random
         a, b = dice.sample(STREAMS, 2)
         if dice.random() < 0.25:
-            request = pair_pb2.DeletePairRequest(a=a, b=b)
-            self._ask("delete_pair", request.SerializeToString())
+            self._delete_pair("-".join(sorted((a, b))), a)
             return
         given = pair_pb2.PairSettings(max_cells=dice.choice((16, 4_096)))
         given.max_pending = dice.choice((4, 1_000))
         if dice.random() < 0.5:
             given.label_ttl.seconds = dice.choice(LABEL_TTLS_S)
         made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b, settings=given))
+        made.pair_id = "-".join(sorted((a, b)))
         self._ask("create_pair", made.SerializeToString())
+
+    def _delete_pair(self, name: str, stream: str) -> None:
+        """Delete a pair, of which this is a stream, as the server finds it at the call."""
+        self.world.trace("operator", "delete_pair")
+        frame = pair_pb2.DeletePairRequest(name=name).SerializeToString()
+
+        def submit(call: UnaryCall) -> None:
+            facts = self.server.core.committer.catalog.get(stream)
+            call.delete_pair(frame, None if facts is None else facts.sides_of(name))
+
+        self.server.call(submit, lambda _: None)
 
     def _unnamed(self, name: str, size: int = 1) -> None:
         batch = ingest_pb2.Batch(stream=name)

@@ -346,7 +346,7 @@ class Oracle:
         self.now_us = 0
         self.held_us: int | None = None
         self.streams: dict[str, StreamOracle] = {}
-        self.pairs: dict[tuple[str, str], PairOracle] = {}
+        self.pairs: dict[str, PairOracle] = {}
         self._limits = limits
         self._merges = merges
 
@@ -383,8 +383,8 @@ class Oracle:
                 stream = self._made(name)
                 stream.take(batch, row.received_us)
                 stream.pass_time(row.received_us)
-                for names, pair in self.pairs.items():
-                    if name in names:
+                for pair in self.pairs.values():
+                    if name in pair.names:
                         pair.take(name, batch, stream, row.received_us, self.due_us)
         elif row.kind == Kind.MERGE:
             self._made(name).merge(self._merges[row.payload])
@@ -417,11 +417,12 @@ class Oracle:
         if row.kind == Kind.CREATE_PAIR:
             made = PairCreation.of(pair_pb2.CreatePairRequest.FromString(row.payload))
             a, b = self.streams[made.a].settings, self.streams[made.b].settings
-            self.pairs[made.a, made.b] = PairOracle((made.a, made.b), made.resolved(a, b))
+            assert made.name not in self.pairs
+            assert {made.a, made.b} not in [{*pair.names} for pair in self.pairs.values()]
+            self.pairs[made.name] = PairOracle((made.a, made.b), made.resolved(a, b))
         else:
             deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
-            names = deleted.a, deleted.b
-            del self.pairs[names if names in self.pairs else names[::-1]]
+            assert row.stream == self.pairs.pop(deleted.name).names[0]
 
     def _made(self, name: str) -> StreamOracle:
         if name not in self.streams:

@@ -181,20 +181,21 @@ class PairOracle:
 
 def compare_pairs(engine: Engine, oracle: Oracle) -> None:
     """Assert that an engine has the pairs that the oracle computes."""
-    found = {(pair.info.a, pair.info.b): pair for pair in engine.pairs.values()}
+    found = {pair.info.name: pair for pair in engine.pairs.values()}
     assert found.keys() == oracle.pairs.keys()
-    for names, wanted in oracle.pairs.items():
-        pair = found[names]
+    for name, wanted in oracle.pairs.items():
+        pair, names = found[name], wanted.names
         pair._check()
+        assert (pair.info.a, pair.info.b) == names
         assert pair.info.settings == wanted.settings
         assert len(pair.joiner.ids) == len(wanted.ids), names
-        mine = {name: size for name, size in wanted.tally.items() if size}
-        assert {name: size for name, size in pair.joiner.tally.items() if size} == mine, names
-        view = engine.pair_view(*names)
+        mine = {kind: size for kind, size in wanted.tally.items() if size}
+        assert {kind: size for kind, size in pair.joiner.tally.items() if size} == mine, names
+        view = engine.pair_view(name)
         assert view is not None
         counts = view.counts()
         counts._check()
-        seen = tuple(wanted.seen[name] for name in (*names, "both"))
+        seen = tuple(wanted.seen[each] for each in (*names, "both"))
         assert counts.total_seen.get(0, (0, 0, 0)) == seen, names
         _same(counts.totals.get(0), wanted.cases, names)
         settings = wanted.settings

@@ -154,8 +154,8 @@ class ServerSubject:
         return self._settled(lambda call: call.create_pair(request.SerializeToString()))
 
     def _delete_pair(self, a: str, b: str) -> Any:
-        frame = pair_pb2.DeletePairRequest(a=a, b=b).SerializeToString()
-        return self._settled(lambda call: call.delete_pair(frame))
+        frame = pair_pb2.DeletePairRequest(name=_pair_name(a, b)).SerializeToString()
+        return self._settled(lambda call: call.delete_pair(frame, (a, b)))
 
     def _annotate(self, stream: str, time_us: int, text: str) -> Any:
         return self._settled(lambda call: call.change_marks(stream, MarkChange(time_us, text)))
@@ -216,8 +216,9 @@ class ServerSubject:
         """Answer a query: its fields are those of the contract's request."""
         if about in _PAIR_QUERIES:
             message, parse, compute = _PAIR_QUERIES[about]
-            question = parse(ParseDict(given, message()))
-            view = self._core.engine.pair_view(question.a, question.b)
+            name = _pair_name(given.pop("a"), given.pop("b"))
+            question = parse(ParseDict(given, message(name=name)))
+            view = self._core.engine.pair_view(name)
             if view is None:
                 raise RequestError(Code.NOT_FOUND, "no such pair", reason="NO_PAIR")
             return compute(view, question, self._now_us)
@@ -253,10 +254,15 @@ class ServerSubject:
         return found
 
     def _describe_pair(self, a: str, b: str) -> dict[str, Any]:
-        view = self._core.engine.pair_view(a, b)
+        view = self._core.engine.pair_view(_pair_name(a, b))
         if view is None:
             raise RequestError(Code.NOT_FOUND, "no such pair", reason="NO_PAIR")
         return {"pair": pair_info_message(view.info), "counters": view.counters}
+
+
+def _pair_name(a: str, b: str) -> str:
+    """Return the name of a pair that was made without one; the trace names its streams."""
+    return f"{a}-vs-{b}"
 
 
 def _columns(rows: dict[str, Any]) -> dict[str, Any]:

@@ -43,12 +43,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Hea
                 one.called(f"streameval.v1.StreamService/{method}", request, everything)
             one.show(name, "+-" * 60)
         for name in exemplars.STREAMS:
-            pair = pair_pb2.Pair(a=HIDDEN, b=name)
-            one.called(
-                "streameval.v1.PairService/CreatePair",
-                pair_pb2.CreatePairRequest(pair=pair),
-                everything,
-            )
+            made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=HIDDEN, b=name))
+            made.pair_id = exemplars.PAIR if name == "s" else ""
+            one.called("streameval.v1.PairService/CreatePair", made, everything)
         yield one, {"authorization": f"Bearer {some}"}
 
 
@@ -92,11 +89,79 @@ def test_a_stream_in_a_foreign_pair_is_not_deleted(shared: tuple[Site, Header], 
     answer = one.http.delete(f"/v1/streams/{name}", headers=header)
     assert answer.status_code == 400
     assert answer.json()["message"] == (
-        f"stream {name} is in 1 pair: delete the pair first, with a token that covers both of "
-        "its streams"
+        f"stream {name} is in 1 pair: delete the pair first with DeletePair (streameval pairs "
+        "delete), with a token that covers both of its streams"
     )
     operators = one.http.delete(f"/v1/streams/{name}").json()["message"]
-    assert operators == f"stream {name} is in 1 pair ({HIDDEN} and {name}): delete the pair first"
+    pair = exemplars.PAIR if name == "s" else f"{HIDDEN}-vs-{name}"
+    assert operators == (
+        f"stream {name} is in 1 pair ({pair}): delete the pair first with DeletePair (streameval "
+        "pairs delete)"
+    )
+
+
+OF_A_PAIR = [
+    method
+    for method in sorted(RULES)
+    if method.rpartition("/")[2] in {"GetPair", "DeletePair", "GetPairComparison"}
+    or method.endswith(("/ListPairComparisons", "/ExportPair"))
+]
+
+
+SAME_ID = {"x-request-id": "same"}
+SPAN = (("start", 0), ("end", 1))
+
+
+@pytest.mark.parametrize("method", OF_A_PAIR)
+def test_a_foreign_pair_is_refused_as_one_that_does_not_exist(
+    shared: tuple[Site, Header], method: str
+) -> None:
+    """Who covers one stream of two gets the same bytes for its name as for any other name."""
+    one, header = shared
+    said = []
+    for name in (exemplars.PAIR, "none"):
+        request = next(iter(exemplars._MAKERS[method.replace("/", ".")]()))
+        request.name = name
+        answer = answered(one, method, [request.SerializeToString()], header | SAME_ID)
+        said.append(answer.replace(name.encode(), b"NAME"))
+    assert said[0] == said[1]
+    assert b"there is no pair NAME" in said[0]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [route for route in ROUTES if route.path.startswith("/v1/pairs/")],
+    ids=lambda route: f"{route.verb} {route.path}",
+)
+def test_a_route_to_a_foreign_pair_answers_as_to_none(
+    shared: tuple[Site, Header], route: Any
+) -> None:
+    """The same over HTTP; for the operator the pair is still there afterwards."""
+    one, header = shared
+    span = {f"selection.between.{end}Time": f"2026-11-25T1{hour}:00:00Z" for end, hour in SPAN}
+    parameters = {"step": "900s", **span} if route.path.endswith(":windows") else {}
+    said = []
+    for name in (exemplars.PAIR, "none"):
+        path = route.path.replace("{name}", name)
+        answer = one.http.request(route.verb, path, params=parameters, headers=header | SAME_ID)
+        said.append((answer.status_code, answer.text.replace(name, "NAME")))
+    assert said[0] == said[1]
+    assert said[0][0] == 404
+    assert "there is no pair NAME" in said[0][1]
+    assert one.http.get(f"/v1/pairs/{exemplars.PAIR}").json()["pair"]["b"] == "s"
+
+
+def test_a_name_that_a_foreign_pair_has_is_refused_without_its_streams(
+    shared: tuple[Site, Header],
+) -> None:
+    """The one thing that a tenant learns of it: that its name is taken."""
+    one, header = shared
+    body = {"pair": {"a": "s", "b": "t/1"}, "pairId": exemplars.PAIR}
+    answer = one.http.post("/v1/pairs", json=body, headers=header)
+    assert (answer.status_code, answer.json()["message"]) == (
+        409,
+        "there is another pair named next already: give this one another name",
+    )
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.verb} {route.path}")

@@ -268,7 +268,7 @@ def pair_of(one: Site, a: str, b: str, rows: int = 400) -> None:
             "streameval.v1.StreamService/CreateStream",
             stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name)),
         )
-    made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b))
+    made = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a=a, b=b), pair_id=f"{a}/{b}")
     one.called("streameval.v1.PairService/CreatePair", made)
     rng = random.Random(a + b)
     truth = [rng.random() < 0.3 for _ in range(rows)]
@@ -292,22 +292,23 @@ def test_pairs_are_the_comparisons() -> None:
         series = scraped(one)
         assert at(series, "pairs_left_out") == 0
         for metric in Place.MONITOR.names():
-            request = pair_pb2.GetPairComparisonRequest(a="v3", b="v4", metric=metric)
+            request = pair_pb2.GetPairComparisonRequest(name="v3/v4", metric=metric)
             found = one.called("streameval.v1.PairService/GetPairComparison", request).comparison
-            labels = {"a": "v3", "b": "v4", "figure": metric}
+            labels = {"pair": "v3/v4", "a": "v3", "b": "v4", "figure": metric}
             assert at(series, "pair_difference", **labels) == found.difference.value < 0
             assert at(series, "pair_difference_lower", **labels) == found.anytime.lower
             assert at(series, "pair_difference_upper", **labels) == found.anytime.upper
             assert at(series, "pair_evidence", **labels) == 1.0
             assert found.e_value > 20
-        assert at(series, "pair_shared_ids", a="v3", b="v4") == 360
-        assert at(series, "pair_shared_share", a="v3", b="v4") == 0.9
+        assert at(series, "pair_shared_ids", pair="v3/v4", a="v3", b="v4") == 360
+        assert at(series, "pair_shared_share", pair="v3/v4", a="v3", b="v4") == 0.9
         classes = ("positive", "negative")
         labelled = [
-            at(series, "pair_labelled_ids", a="v3", b="v4", **{"class": each}) for each in classes
+            at(series, "pair_labelled_ids", pair="v3/v4", a="v3", b="v4", **{"class": each})
+            for each in classes
         ]
         assert labelled == [found.coverage.positives, found.coverage.negatives]
-        gone = pair_pb2.DeletePairRequest(a="v3", b="v4")
+        gone = pair_pb2.DeletePairRequest(name="v3/v4")
         one.called("streameval.v1.PairService/DeletePair", gone)
         assert not any("pair" in name for name, _ in scraped(one))
 
@@ -319,7 +320,7 @@ def test_since_when_a_pair_is_decided_and_why_it_is_refused() -> None:
     decided.decided_since.FromMicroseconds(1_795_000_000_500_000)
     refused = pair_pb2.PairComparison(refusal=pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS)
     refused.difference.name = "auc_roc"
-    families = pair_families(PairReadings({("a", "b"): [decided, refused]}, left_out=2))
+    families = pair_families(PairReadings({("pair", "a", "b"): [decided, refused]}, left_out=2))
     found = {
         (sample.name, sample.labels.get("figure"), sample.labels.get("reason")): sample.value
         for family in families

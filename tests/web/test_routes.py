@@ -56,7 +56,9 @@ def filled(served: Site) -> Site:
     revision = served.push("fraud/v2", "-+-+--+-+-")
     served.called(
         f"{PAIRS}/CreatePair",
-        pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a="fraud/v3", b="fraud/v2")),
+        pair_pb2.CreatePairRequest(
+            pair=pair_pb2.Pair(a="fraud/v3", b="fraud/v2"), pair_id="fraud/next"
+        ),
     )
     wait = {"selection.minRevision": revision}
     assert served.http.get("/v1/streams/fraud/v2:snapshot", params=wait).status_code == 200
@@ -151,19 +153,19 @@ QUESTIONS: list[tuple[str, dict, str, Callable[[], Message]]] = [
                        '{"stream": "fraud/v3", "openOnly": true}')),
     ("pairs", {"stream": "fraud/v3"}, f"{PAIRS}/ListPairs",
      lambda: from_text(pair_pb2.ListPairsRequest(), '{"stream": "fraud/v3"}')),
-    ("pairs:get", {"a": "fraud/v2", "b": "fraud/v3"}, f"{PAIRS}/GetPair",
-     lambda: from_text(pair_pb2.GetPairRequest(), '{"a": "fraud/v2", "b": "fraud/v3"}')),
-    ("pairs:compare", {"a": "fraud/v3", "b": "fraud/v2", "metric": "auc_roc"},
+    ("pairs/fraud/next", {}, f"{PAIRS}/GetPair",
+     lambda: from_text(pair_pb2.GetPairRequest(), '{"name": "fraud/next"}')),
+    ("pairs/fraud/next:compare", {"metric": "auc_roc"},
      f"{PAIRS}/GetPairComparison",
      lambda: from_text(pair_pb2.GetPairComparisonRequest(),
-                       '{"a": "fraud/v3", "b": "fraud/v2", "metric": "auc_roc"}')),
-    ("pairs:windows",
-     {"a": "fraud/v3", "b": "fraud/v2", "step": "900s",
+                       '{"name": "fraud/next", "metric": "auc_roc"}')),
+    ("pairs/fraud/next:windows",
+     {"step": "900s",
       "selection.between.startTime": SPAN["startTime"],
       "selection.between.endTime": SPAN["endTime"]},
      f"{PAIRS}/ListPairComparisons",
      lambda: from_text(pair_pb2.ListPairComparisonsRequest(),
-                       '{"a": "fraud/v3", "b": "fraud/v2", "step": "900s", '
+                       '{"name": "fraud/next", "step": "900s", '
                        f'"selection": {{"between": {BETWEEN}}}}}')),
     ("streams/fraud/v3:marks", {}, f"{STREAMS}/ListMarks",
      lambda: from_text(mark_pb2.ListMarksRequest(), '{"stream": "fraud/v3"}')),

@@ -10,7 +10,7 @@ from streameval.v1 import admin_pb2
 from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_new_stream_name
-from streameval_server._model.pair_settings import check_names
+from streameval_server._model.pair_settings import check_sides
 from streameval_server._state.pairs.pair_file import PairFile, PairImport
 from streameval_server._state.stream_file import StreamFile
 
@@ -109,6 +109,8 @@ class PairInbox(_Inbox[admin_pb2.ImportPairHeader]):
     """Collects an exported pair."""
 
     def _check(self, header: admin_pb2.ImportPairHeader) -> None:
+        if header.name:
+            self._check_name(header.name, "header.name")
         self._check_size("pair", header.total_bytes)
 
     def finish(self) -> PairImport:
@@ -122,12 +124,17 @@ class PairInbox(_Inbox[admin_pb2.ImportPairHeader]):
         header, data = self._whole()
         try:
             file = PairFile.from_bytes(data)
+            name = header.name or file.name
+            self._check_name(name, "data")
             a, b = header.a or file.a, header.b or file.b
-            check_names(a, b, "header.")
+            check_sides(a, b, "header.")
             file.check(self._limits)
         except CorruptStateError as error:
             raise _invalid("data", str(error)) from None
-        return PairImport(a, b, file, data)
+        return PairImport(name, a, b, file, data)
+
+    def _check_name(self, name: str, field: str) -> None:
+        check_new_stream_name(name, field, self._limits.max_stream_name, "pair name")
 
 
 def _invalid(field: str, message: str) -> RequestError:

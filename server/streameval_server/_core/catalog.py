@@ -41,19 +41,23 @@ class StreamFacts(NamedTuple):
         The last epoch of each source that merged.
     weighed : int or None
         What the references weigh together, in units of 2**-16; None while each weighs 1.
-    pairs : tuple of (str, str)
-        The names of the streams of each pair that it is in, in order.
+    pairs : tuple of (str, str, str)
+        The name and the streams of each pair that it is in, in order.
     """
 
     total: int = 0
     settings: StreamSettings = DEFAULTS
     sources: Mapping[str, int] = NO_SOURCES
     weighed: int | None = None
-    pairs: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[str, str, str], ...] = ()
 
-    def pair_with(self, a: str, b: str) -> tuple[str, str] | None:
-        """Return the pair of two streams as it was made; None when there is none."""
-        return next((pair for pair in self.pairs if {*pair} == {a, b}), None)
+    def pair_with(self, a: str, b: str) -> str | None:
+        """Return the name of the pair of two streams; None when there is none."""
+        return next((name for name, *sides in self.pairs if {*sides} == {a, b}), None)
+
+    def sides_of(self, pair: str) -> tuple[str, str] | None:
+        """Return the streams of a pair by its name; None when this stream is not in it."""
+        return next(((a, b) for name, a, b in self.pairs if name == pair), None)
 
 
 Catalog = dict[str, StreamFacts]
@@ -112,9 +116,18 @@ def add_rows(facts: StreamFacts, rows: Rows) -> StreamFacts:
 def apply_pair_change(facts: StreamFacts, change: PairChange) -> StreamFacts:
     """Return the facts of one stream of a pair after it is made or deleted."""
     if isinstance(change, PairCreation | PairImport):
-        return facts._replace(pairs=tuple(sorted((*facts.pairs, (change.a, change.b)))))
-    gone = facts.pair_with(change.a, change.b)
-    return facts._replace(pairs=tuple(pair for pair in facts.pairs if pair != gone))
+        made = (change.name, change.a, change.b)
+        return facts._replace(pairs=tuple(sorted((*facts.pairs, made))))
+    return facts._replace(pairs=tuple(pair for pair in facts.pairs if pair[0] != change.name))
+
+
+def sides_of(change: PairChange, facts: StreamFacts) -> tuple[str, str]:
+    """Return the streams of a pair that is made or deleted, by the facts of either."""
+    if isinstance(change, PairDeletion):
+        sides = facts.sides_of(change.name)
+        assert sides is not None
+        return sides
+    return change.a, change.b
 
 
 def record(catalog: Catalog, entry: Entry) -> None:
@@ -123,7 +136,7 @@ def record(catalog: Catalog, entry: Entry) -> None:
     if rows is not None:
         catalog[name] = add_rows(catalog.get(name, NEW), rows)
     elif isinstance(entry.change, PairCreation | PairImport | PairDeletion):
-        for each in (entry.change.a, entry.change.b):
+        for each in sides_of(entry.change, catalog[name]):
             catalog[each] = apply_pair_change(catalog[each], entry.change)
     elif entry.change is not None:
         after = apply_change(catalog.get(name), entry.change)

@@ -28,7 +28,7 @@ from streameval_server._log.rows import Kind
 from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.mark import MarkChange
-from streameval_server._model.pair_settings import PairDeletion
+from streameval_server._model.pair_settings import PairDeletion, pair_key
 from streameval_server._model.rows import is_by_id
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from streameval.kernel import LazyCounts, StoredCounts
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
+    from streameval_server._model.pair_settings import PairInfo
     from streameval_server._state.counting.pane_content import PartsEncoder
     from streameval_server._state.delays.frozen_delays import PaneRows
     from streameval_server._state.pairs.pair_parts import PairPart
@@ -239,7 +240,7 @@ class Engine:
             state.last_view = None  # invalidates it for a thread that has just looked it up
             self._forget(entry.stream)
         elif isinstance(change, PairDeletion):
-            self._forget(self.pairs.key_of(change.a, change.b))
+            self._forget(pair_key(change.name))
         return None
 
     def _forget(self, name: str) -> None:
@@ -437,9 +438,9 @@ class Engine:
                 break
         return found
 
-    def pair_view(self, a: str, b: str) -> PairView | None:
+    def pair_view(self, name: str) -> PairView | None:
         """Return a pair's counts now; None without one. O(panes x slices) when it has changed."""
-        return self.pairs.view(a, b, *self._reached)
+        return self.pairs.view(name, *self._reached)
 
     def num_pieces(self, name: str) -> int:
         """Return how many calls of `count_piece` should precede `view`. O(1), in any thread.
@@ -518,14 +519,14 @@ class Engine:
 
         return export
 
-    def export_pair(self, a: str, b: str) -> Callable[[], tuple[int, bytes]] | None:
+    def export_pair(self, info: PairInfo) -> Callable[[], tuple[int, bytes]] | None:
         """Return a callable that makes a pair's file, as `export`; None without one."""
-        pair = self.pairs.get(self.pairs.key_of(a, b))
-        if pair is None:
+        pair = self.pairs.get(info.key)
+        if pair is None or pair.info != info:
             return None
         revision, now_us = self.revision, self.received_us
         pending = list(pair_parts.export_parts(pair))
-        info, ids = pair.info, pair.kept_ids
+        ids = pair.kept_ids
 
         def export() -> tuple[int, bytes]:
             parts = {part: data() for part, data in pending}
@@ -570,7 +571,7 @@ class Engine:
                 state.info.settings,
                 dict(state.sources) or NO_SOURCES,
                 state.weighed,
-                self.pairs.names_with(name),
+                tuple((each.name, each.a, each.b) for each in self.pairs.with_stream(name)),
             )
             for name, state in self._streams.items()
         }
@@ -674,12 +675,12 @@ class Engine:
             engine._schedule(name, state)
             engine._measure(name, state)
         stream_parts.verify_counts(unverified)
-        for name, own_parts in pairs.items():
+        for own_parts in pairs.values():
             pair = pair_parts.restore_pair(limits, revision, parts.of(own_parts))
             engine.pairs.put(pair)
             engine.pairs.take_lag(pair, engine._streams)
-            engine._schedule(name, pair)
-            engine._measure(name, pair)
+            engine._schedule(pair.info.key, pair)
+            engine._measure(pair.info.key, pair)
         return engine
 
     def _held_parts(self) -> dict[str, bytes]:

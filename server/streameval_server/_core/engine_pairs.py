@@ -39,18 +39,13 @@ class EnginePairs:
         return self._pairs.get(key)
 
     def values(self) -> Iterator[PairState]:
-        """Yield all pairs, in order of their keys."""
+        """Yield all pairs, in order of their names."""
         yield from self._pairs.values()
 
-    def key_of(self, a: str, b: str) -> str:
-        """Return the key of the pair of two streams, named in either order."""
-        swapped = pair_key(b, a)
-        return swapped if swapped in self._pairs else pair_key(a, b)
-
-    def names_with(self, stream: str) -> tuple[tuple[str, str], ...]:
-        """Return the names of the pairs that a stream is in, in order."""
+    def with_stream(self, stream: str) -> list[PairInfo]:
+        """Return the pairs that a stream is in, in order of their names."""
         pairs = self._by_stream.get(stream, ())
-        return tuple(sorted((pair.info.a, pair.info.b) for pair in pairs))
+        return sorted((pair.info for pair in pairs), key=lambda info: info.name)
 
     def apply(
         self, entry: Entry, due_us: int, streams: Mapping[str, StreamState]
@@ -69,7 +64,12 @@ class EnginePairs:
         if isinstance(change, PairCreation):
             a, b = streams[change.a].info.settings, streams[change.b].info.settings
             info = PairInfo(
-                change.a, change.b, entry.received_us, entry.revision, change.resolved(a, b)
+                change.name,
+                change.a,
+                change.b,
+                entry.received_us,
+                entry.revision,
+                change.resolved(a, b),
             )
             made = PairState(info, self._limits, due_us)
             made.counts.thresholds = (a.threshold, b.threshold)
@@ -77,7 +77,7 @@ class EnginePairs:
             self.take_lag(made, streams)
             return (made,)
         if isinstance(change, PairDeletion):
-            self._delete(self.key_of(change.a, change.b))
+            self._delete(pair_key(change.name))
             return ()
         pairs = self._by_stream.get(entry.stream, ())
         for pair in pairs:
@@ -129,20 +129,20 @@ class EnginePairs:
 
     # -- reading
 
-    def info(self, a: str, b: str) -> PairInfo | None:
-        """Return the description of a pair, named in either order. O(1), safe in any thread."""
-        pair = self._pairs.get(self.key_of(a, b))
+    def info(self, name: str) -> PairInfo | None:
+        """Return the description of a pair. O(1), safe in any thread."""
+        pair = self._pairs.get(pair_key(name))
         return None if pair is None else pair.info
 
-    def view(self, a: str, b: str, revision: int, now_us: int) -> PairView | None:
+    def view(self, name: str, revision: int, now_us: int) -> PairView | None:
         """Return a pair's counts; None without one. O(panes x slices) when it has changed."""
-        pair = self._pairs.get(self.key_of(a, b))
+        pair = self._pairs.get(pair_key(name))
         return None if pair is None else pair.view(revision, now_us)
 
     def page(self, *, stream: str, after: str, limit: int) -> list[PairInfo]:
-        """Return at most `limit` pairs whose key sorts after one, in order. O(pairs)."""
+        """Return at most `limit` pairs whose name sorts after one, in order. O(pairs)."""
         found: list[PairInfo] = []
-        for key in self._pairs.irange(minimum=after, inclusive=(False, True)):
+        for key in self._pairs.irange(minimum=pair_key(after), inclusive=(False, True)):
             info = self._pairs[key].info
             if not stream or stream in {info.a, info.b}:
                 found.append(info)

@@ -187,7 +187,7 @@ def _pair_change_of(row: LogRow) -> PairChange | None:
         return PairCreation.of(created)
     if row.kind == Kind.DELETE_PAIR:
         deleted = pair_pb2.DeletePairRequest.FromString(row.payload)
-        return PairDeletion(deleted.a, deleted.b)
+        return PairDeletion(deleted.name)
     return None
 
 

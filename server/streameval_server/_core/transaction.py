@@ -19,6 +19,7 @@ from streameval_server._core.catalog import (
     add_rows,
     apply_change,
     apply_pair_change,
+    sides_of,
 )
 from streameval_server._core.entries import Entry, Item, Outcome, Status
 from streameval_server._core.producer_marks import Mark, SequenceStatus, advance, sequence_status
@@ -335,7 +336,7 @@ class Transaction:
         """
         name, change = item.stream, item.change
         if isinstance(change, PairCreation | PairImport | PairDeletion):
-            self._change_pair(change)
+            self._change_pair(change, name)
             return
         facts = self._facts(name)
         if isinstance(change, StreamSettings | StreamFile):
@@ -369,47 +370,68 @@ class Transaction:
             check(after.settings, self._limits)
         self._new[name] = after
 
-    def _change_pair(self, change: PairChange) -> None:
-        """Make, import or delete a pair.
+    def _change_pair(self, change: PairChange, stream: str) -> None:
+        """Make, import or delete a pair, of which `stream` is one side.
 
         Raises
         ------
         RequestError
             When that is not possible.
         """
-        sides = {name: self._facts(name) for name in (change.a, change.b)}
-        found = [facts for facts in sides.values() if facts is not None]
-        existing = next((facts.pair_with(change.a, change.b) for facts in found), None)
-        if not isinstance(change, PairDeletion):
-            for name, facts in sides.items():
-                if facts is None and isinstance(change, PairImport):
-                    raise no_stream_of_import(name)
-                if facts is None:
-                    raise no_stream(name)
-                if len(facts.pairs) >= self._limits.max_stream_pairs:
-                    raise RequestError(
-                        Code.RESOURCE_EXHAUSTED,
-                        f"stream {name} is in {len(facts.pairs)} pairs, the most allowed: "
-                        "delete one",
-                        reason="TOO_MANY_PAIRS",
-                    )
-            if existing is not None:
-                raise RequestError(
-                    Code.ALREADY_EXISTS,
-                    f"there is a pair of {existing[0]} and {existing[1]} already",
-                    reason="PAIR_EXISTS",
-                )
-            settings = found[0].settings, found[1].settings
-            if isinstance(change, PairImport):
-                self._check_export_time("pair", change.file.time_us)
-                change.check_fits(*settings)
-            else:
-                change.resolved(*settings)
-        elif existing is None:
-            raise no_pair(change.a, change.b)
-        for name, facts in sides.items():
+        if isinstance(change, PairDeletion):
+            of = self._facts(stream)
+            if of is None or change.sides is None or of.sides_of(change.name) != change.sides:
+                raise no_pair(change.name)
+        else:
+            self._check_new_pair(change)
+            of = self._facts(stream)
+        assert of is not None
+        for name in sides_of(change, of):
+            facts = self._facts(name)
             assert facts is not None
             self._new[name] = apply_pair_change(facts, change)
+
+    def _check_new_pair(self, change: PairCreation | PairImport) -> None:
+        """Refuse a pair that cannot be made. O(streams). Raises RequestError."""
+        found = []
+        for name in (change.a, change.b):
+            facts = self._facts(name)
+            if facts is None:
+                is_import = isinstance(change, PairImport)
+                raise no_stream_of_import(name) if is_import else no_stream(name)
+            if len(facts.pairs) >= self._limits.max_stream_pairs:
+                raise RequestError(
+                    Code.RESOURCE_EXHAUSTED,
+                    f"stream {name} is in {len(facts.pairs)} pairs, the most allowed: delete one",
+                    reason="TOO_MANY_PAIRS",
+                )
+            found.append(facts)
+        existing = found[0].pair_with(change.a, change.b)
+        if existing is not None:
+            raise RequestError(
+                Code.ALREADY_EXISTS,
+                f"there is a pair of {change.a} and {change.b} already: {existing}",
+                reason="PAIR_EXISTS",
+                metadata={"pair": existing},
+            )
+        if self._has_pair(change.name):
+            # Without its streams' names, which the caller may not know.
+            raise RequestError(
+                Code.ALREADY_EXISTS,
+                f"there is another pair named {change.name} already: give this one another name",
+                reason="PAIR_NAME_TAKEN",
+            )
+        settings = found[0].settings, found[1].settings
+        if isinstance(change, PairImport):
+            self._check_export_time("pair", change.file.time_us)
+            change.check_fits(*settings)
+        else:
+            change.resolved(*settings)
+
+    def _has_pair(self, name: str) -> bool:
+        """Whether there is a pair of a name as of the items added so far. O(streams)."""
+        known = (self._facts(stream) for stream in {**self._catalog, **self._new})
+        return any(facts is not None and facts.sides_of(name) is not None for facts in known)
 
     def _check_export_time(self, what: str, time_us: int) -> None:
         """Refuse what was exported after this server's present time."""

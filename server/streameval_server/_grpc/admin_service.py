@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from streameval.v1 import admin_pb2, admin_pb2_grpc
 from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._batch.stream_import import PairInbox, StreamInbox
+from streameval_server._grpc.pair_service import covered_pair
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.names import check_stream_name
-from streameval_server._model.pair_settings import check_names
+from streameval_server._model.pair_settings import check_pair_name
 from streameval_server._runtime import machine_time
 from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._runtime.server_status import server_status
 from streameval_server._security.access import current_access
-from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -150,34 +150,30 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )
-            paired_with = self._paired_with(name)
+            known = runtime.core.engine.pairs.with_stream(name)
+            pairs = [info.name for info in known if current_access().covers_pair(info)]
         for start in range(0, len(data), MAX_CHUNK_BYTES):
             yield admin_pb2.ExportStreamResponse(
                 revision=revision,
                 total_bytes=len(data),
                 data=data[start : start + MAX_CHUNK_BYTES],
-                paired_with=() if start else paired_with,
+                pairs=() if start else pairs,
             )
-
-    def _paired_with(self, name: str) -> list[str]:
-        """Return the streams that form a pair with this one and that the token covers."""
-        covered = current_access().streams
-        pairs = self._runtime.core.engine.pairs.names_with(name)
-        partners = (b if a == name else a for a, b in pairs)
-        return [partner for partner in partners if covers(covered, partner)]
 
     async def ExportPair(  # noqa: N802 - the contract's name
         self, request: admin_pb2.ExportPairRequest, _context: Context
     ) -> AsyncIterator[admin_pb2.ExportPairResponse]:
         """Yield everything about a pair that is durable now, in pieces."""
-        runtime, a, b = self._runtime, request.a, request.b
-        check_names(a, b)
+        runtime = self._runtime
+        check_pair_name(request.name)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
+            info = await covered_pair(runtime, request.name)
             revision, data = await runtime.queries.run(
-                ("export pair", a, b), lambda: runtime.export_pair(a, b)
+                ("export pair", info), lambda: runtime.export_pair(info)
             )
         for start in range(0, len(data), MAX_CHUNK_BYTES):
+            current_access().check_pair(info, info.name)
             yield admin_pb2.ExportPairResponse(
                 revision=revision, total_bytes=len(data), data=data[start : start + MAX_CHUNK_BYTES]
             )
@@ -215,8 +211,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             response = await runtime.settled(lambda call: call.import_pair(change))
             assert isinstance(response, admin_pb2.ImportPairResponse)
             await runtime.visible(response.revision)
-            a, b, revision = response.a, response.b, response.revision
-            _log.info("the pair of %s and %s was imported at revision %d", a, b, revision)
+            _log.info("the pair %s was imported at revision %d", response.name, response.revision)
         return response
 
     @contextmanager

@@ -1,22 +1,29 @@
-"""PairService over gRPC: changes go through the log, reads do not."""
+"""PairService over gRPC: changes go through the log, reads do not.
+
+Requests name a pair and not its streams, so each method itself asks whether the token covers
+both of them: before it answers, and again with the answer, for which it may have waited.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from streameval.v1 import pair_pb2
+from streameval_server._batch.decode import parse_message
 from streameval_server._grpc.pages import name_of_token, page_size, page_token
 from streameval_server._model.names import check_stream_name
-from streameval_server._model.pair_settings import check_names, no_pair
+from streameval_server._model.pair_settings import check_pair_name, no_pair
 from streameval_server._queries.pair_answer import pair_comparison, pair_series
 from streameval_server._queries.pair_request import parse_comparison, parse_series
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._queries.pair_request import PairQuestion
     from streameval_server._runtime.runtime import Runtime
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 _FULL_NAME = pair_pb2.DESCRIPTOR.services_by_name["PairService"].full_name
 _PAGE_PAIRS = 1_000
 """Pairs that are read at a time, some of which a token may not cover."""
+
+T = TypeVar("T", pair_pb2.GetPairComparisonResponse, pair_pb2.ListPairComparisonsResponse)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -75,58 +84,60 @@ class PairService:
         response = await self._runtime.settled(lambda call: call.create_pair(frame))
         assert isinstance(response, pair_pb2.CreatePairResponse)
         await self._runtime.visible(response.revision)
-        a, b = response.pair.a, response.pair.b
-        info = self._runtime.core.engine.pairs.info(a, b)
-        if info is not None:
+        name = response.pair.name
+        info = self._runtime.core.engine.pairs.info(name)
+        if info is not None and current_access().covers_pair(info):
             response.pair.CopyFrom(info_message(info))
         elif response.duplicate:
-            raise no_pair(a, b)
+            raise no_pair(name)
         return response
 
     async def delete(self, frame: bytes, _context: Context) -> pair_pb2.DeletePairResponse:
         """Delete a pair; queries after the answer do not find it."""
-        response = await self._runtime.settled(lambda call: call.delete_pair(frame))
+        runtime = self._runtime
+        name = parse_message(pair_pb2.DeletePairRequest, frame).name
+        await runtime.visible(runtime.durable_revision())
+        info = runtime.core.engine.pairs.info(name)
+        sides = None
+        if info is not None:
+            current_access().check_pair(info, name)
+            sides = info.a, info.b
+        response = await runtime.settled(lambda call: call.delete_pair(frame, sides))
         assert isinstance(response, pair_pb2.DeletePairResponse)
-        await self._runtime.visible(response.revision)
+        await runtime.visible(response.revision)
         return response
 
     async def get(
         self, request: pair_pb2.GetPairRequest, _context: Context
     ) -> pair_pb2.GetPairResponse:
         """Describe one pair."""
-        check_names(request.a, request.b)
-        view = await self._view(request.a, request.b)
-        pair = info_message(view.info)
-        pair.counters.CopyFrom(view.counters)
-        return pair_pb2.GetPairResponse(pair=pair, revision=view.revision)
-
-    async def _view(self, a: str, b: str) -> PairView:
+        check_pair_name(request.name)
         runtime = self._runtime
         with runtime.calls.call():
-            return await runtime.answer(("pair", a, b), lambda: runtime.pair_view(a, b))
+            info = await covered_pair(runtime, request.name)
+            view = await runtime.answer(("pair", info), lambda: runtime.pair_view(info))
+        pair = info_message(current_access().check_pair(info, info.name))
+        pair.counters.CopyFrom(view.counters)
+        return pair_pb2.GetPairResponse(pair=pair, revision=view.revision)
 
     async def list(
         self, request: pair_pb2.ListPairsRequest, _context: Context
     ) -> pair_pb2.ListPairsResponse:
         """Describe a page of the pairs of which the caller's token covers both streams."""
-        runtime = self._runtime
+        runtime, access = self._runtime, current_access()
         if request.stream:
             check_stream_name(request.stream, "stream")
         size, after = page_size(request.page_size), name_of_token(request.page_token)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
-            streams = current_access().streams
+            streams = access.streams
             found, revision = await runtime.queries.run(
                 ("pairs", request.stream, after, size, streams),
                 partial(_page, runtime, request.stream, after, size + 1, streams),
             )
         return pair_pb2.ListPairsResponse(
-            pairs=[
-                info_message(info)
-                for info in found[:size]
-                if _covers(current_access().streams, info)
-            ],
-            next_page_token=page_token(found[size - 1].key) if len(found) > size else "",
+            pairs=[info_message(info) for info in found[:size] if access.covers_pair(info)],
+            next_page_token=page_token(found[size - 1].name) if len(found) > size else "",
             revision=revision,
         )
 
@@ -134,37 +145,55 @@ class PairService:
         self, request: pair_pb2.GetPairComparisonRequest, _context: Context
     ) -> pair_pb2.GetPairComparisonResponse:
         """Compare the streams of a pair on their shared ids."""
-        question = parse_comparison(request)
-
-        def compute() -> pair_pb2.GetPairComparisonResponse:
-            return pair_comparison(self._read(question), question, self._runtime.now_us())
-
-        runtime = self._runtime
-        with runtime.calls.call(), runtime.quota.query(current_access().token_id):
-            await runtime.visible(request.selection.min_revision)
-            return await runtime.answer(("pair comparison", question), compute)
+        return await self._answer(parse_comparison(request), pair_comparison, request)
 
     async def series(
         self, request: pair_pb2.ListPairComparisonsRequest, _context: Context
     ) -> pair_pb2.ListPairComparisonsResponse:
         """Compare them in each step of a span."""
-        question = parse_series(request)
+        return await self._answer(parse_series(request), pair_series, request, is_long=True)
 
-        def compute() -> pair_pb2.ListPairComparisonsResponse:
-            return pair_series(self._read(question), question, self._runtime.now_us())
-
+    async def _answer(
+        self,
+        question: PairQuestion,
+        compute: Callable[[PairView, PairQuestion, int], T],
+        request: pair_pb2.GetPairComparisonRequest | pair_pb2.ListPairComparisonsRequest,
+        *,
+        is_long: bool = False,
+    ) -> T:
         runtime = self._runtime
         with runtime.calls.call(), runtime.quota.query(current_access().token_id):
             await runtime.visible(request.selection.min_revision)
-            return await runtime.answer(("pair series", question), compute, is_long=True)
+            info = await covered_pair(runtime, question.name)
+            answer = await runtime.answer(
+                (compute, info, question),
+                lambda: compute(runtime.pair_view(info), question, runtime.now_us()),
+                is_long=is_long,
+            )
+        current_access().check_pair(info, info.name)
+        return answer
 
-    def _read(self, question: PairQuestion) -> PairView:
-        return self._runtime.pair_view(question.a, question.b)
+
+async def covered_pair(runtime: Runtime, name: str) -> PairInfo:
+    """Return a pair that the caller's token covers, once what is durable is visible.
+
+    Raises
+    ------
+    RequestError
+        NOT_FOUND when there is none, or the caller may not know of it: as late, too.
+    """
+    pairs, access = runtime.core.engine.pairs, current_access()
+    info = pairs.info(name)
+    if info is None or not access.covers_pair(info):
+        await runtime.visible(runtime.durable_revision())
+        info = pairs.info(name)
+    return access.check_pair(info, name)
 
 
 def info_message(info: PairInfo) -> pair_pb2.Pair:
     """Return a pair's description as a message."""
     message = pair_pb2.Pair(
+        name=info.name,
         a=info.a,
         b=info.b,
         create_revision=info.create_revision,
@@ -174,10 +203,6 @@ def info_message(info: PairInfo) -> pair_pb2.Pair:
     return message
 
 
-def _covers(streams: tuple[str, ...] | None, info: PairInfo) -> bool:
-    return covers(streams, info.a) and covers(streams, info.b)
-
-
 def _page(
     runtime: Runtime, stream: str, after: str, limit: int, streams: tuple[str, ...] | None
 ) -> tuple[list[PairInfo], int]:
@@ -185,7 +210,7 @@ def _page(
     found: list[PairInfo] = []
     while True:
         page, revision = runtime.list_pairs(stream=stream, after=after, limit=_PAGE_PAIRS)
-        found += [info for info in page if _covers(streams, info)]
+        found += [info for info in page if covers(streams, info.a) and covers(streams, info.b)]
         if len(found) >= limit or len(page) < _PAGE_PAIRS:
             return found[:limit], revision
-        after = page[-1].key
+        after = page[-1].name

@@ -131,16 +131,11 @@ class StreamService:
         runtime = self._runtime
         listed = partial(runtime.list_pairs, stream=name, after="", limit=MAX_PAGE_STREAMS)
         pairs, _ = await runtime.queries.run(object(), listed)
-        streams = current_access().streams
-        shown = [
-            f"{info.a} and {info.b}"
-            for info in pairs
-            if covers(streams, info.a) and covers(streams, info.b)
-        ]
+        shown = [info.name for info in pairs if current_access().covers_pair(info)]
         message = error.message
         if shown:
-            message += f" ({'; '.join(shown)})"
-        message += ": delete the pair first"
+            message += f" ({', '.join(shown)})"
+        message += ": delete the pair first with DeletePair (streameval pairs delete)"
         if len(shown) < len(pairs):
             message += ", with a token that covers both of its streams"
         return RequestError(error.code, message, reason=error.reason)

@@ -14,7 +14,7 @@ from streameval_server._log.rows import PAIR_KINDS, Format, Kind
 from streameval_server._model.errors import invalid
 from streameval_server._model.idempotency import RequestMark, request_mark
 from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
-from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_names
+from streameval_server._model.pair_settings import PairCreation, PairDeletion, check_pair_name
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import (
     StreamSettings,
@@ -178,13 +178,15 @@ class UnaryCall:
         check_mask(request)
         update = update_of(request)
         name, mark = request.stream.name, request_mark(request)
+        check_stream_name(name, "stream.name", self._limits.max_stream_name)
         self._administer(Kind.UPDATE_STREAM, name, frame, mark, change=update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.DeleteStreamRequest, frame)
         mark = request_mark(request)
-        self._administer(Kind.DELETE_STREAM, request.name, frame, mark, field="name")
+        check_stream_name(request.name, "name", self._limits.max_stream_name)
+        self._administer(Kind.DELETE_STREAM, request.name, frame, mark)
 
     def change_alarm(self, name: str, change: AlarmChange) -> None:
         """Submit a change of an alarm. Raises RequestError."""
@@ -199,15 +201,19 @@ class UnaryCall:
         creation = PairCreation.of(request)
         creation.check(self._limits)
         mark = request_mark(request)
-        self._administer(Kind.CREATE_PAIR, creation.a, frame, mark, change=creation, field="pair.a")
+        self._administer(Kind.CREATE_PAIR, creation.a, frame, mark, change=creation)
 
-    def delete_pair(self, frame: bytes) -> None:
-        """Submit an encoded DeletePairRequest. Raises RequestError."""
+    def delete_pair(self, frame: bytes, sides: tuple[str, str] | None) -> None:
+        """Submit an encoded DeletePairRequest; `sides` as of `PairDeletion`. Raises RequestError.
+
+        Without such a pair, too: the request may repeat one that has deleted it.
+        """
         request = parse_message(pair_pb2.DeletePairRequest, frame)
-        check_names(request.a, request.b)
-        change = PairDeletion(request.a, request.b)
+        check_pair_name(request.name)
         mark = request_mark(request)
-        self._administer(Kind.DELETE_PAIR, request.a, frame, mark, change=change, field="a")
+        change = PairDeletion(request.name, sides)
+        stream = "" if sides is None else sides[0]
+        self._administer(Kind.DELETE_PAIR, stream, frame, mark, change=change)
 
     def change_marks(self, name: str, change: MarkChange) -> None:
         """Submit a mark that is made or deleted. Raises RequestError."""
@@ -224,9 +230,7 @@ class UnaryCall:
         mark: RequestMark,
         *,
         change: StreamChange | None = None,
-        field: str = "stream.name",
     ) -> None:
-        check_stream_name(name, field, self._limits.max_stream_name)
         item = Item(self, kind, Format.BY_KIND, name, *mark, frame, nbytes=len(frame))
         item.change = change
         self._committer.submit(item)
@@ -269,12 +273,14 @@ def _pair_response(outcome: Outcome) -> Response:
     if isinstance(change, PairCreation):
         # The service adds the pair's settings.
         return pair_pb2.CreatePairResponse(
-            pair=pair_pb2.Pair(a=change.a, b=change.b),
+            pair=pair_pb2.Pair(name=change.name),
             revision=outcome.revision,
             duplicate=duplicate,
         )
     if isinstance(change, PairImport):
-        return admin_pb2.ImportPairResponse(revision=outcome.revision, a=change.a, b=change.b)
+        return admin_pb2.ImportPairResponse(
+            revision=outcome.revision, name=change.name, a=change.a, b=change.b
+        )
     return pair_pb2.DeletePairResponse(revision=outcome.revision, duplicate=duplicate)
 
 

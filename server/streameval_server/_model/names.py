@@ -10,21 +10,29 @@ MAX_UINT = (1 << 63) - 1
 """Largest epoch or sequence: SQLite's integers are signed, of 64 bits."""
 
 
-def check_stream_name(name: str, field: str, max_length: int = Limits().max_stream_name) -> None:
-    """Refuse an invalid stream name, with the same message in all calls.
+def check_stream_name(
+    name: str,
+    field: str,
+    max_length: int = Limits().max_stream_name,
+    noun: str = "stream name",
+) -> None:
+    """Refuse an invalid name of a stream, or of what `noun` says, the same way in all calls.
 
     Raises
     ------
     RequestError
         INVALID_ARGUMENT; `field` is the name's path in the request.
     """
-    problem = stream_name_problem(name, max_length)
+    problem = stream_name_problem(name, max_length, noun)
     if problem is not None:
         raise invalid(field, problem)
 
 
 def check_new_stream_name(
-    name: str, field: str, max_length: int = Limits().max_stream_name
+    name: str,
+    field: str,
+    max_length: int = Limits().max_stream_name,
+    noun: str = "stream name",
 ) -> None:
     """Refuse a name that no new stream may have.
 
@@ -33,6 +41,6 @@ def check_new_stream_name(
     RequestError
         As `check_stream_name`.
     """
-    problem = stream_name_problem(name, max_length) or dot_segment_problem(name)
+    problem = stream_name_problem(name, max_length, noun) or dot_segment_problem(name, noun)
     if problem is not None:
         raise invalid(field, problem)

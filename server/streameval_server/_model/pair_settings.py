@@ -13,7 +13,7 @@ from streameval import InvalidInputError
 from streameval.kernel import check_cluster_groups, tiers_of
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
-from streameval_server._model.names import check_stream_name
+from streameval_server._model.names import check_new_stream_name, check_stream_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,9 @@ _MAX_SPAN_US = 3660 * 86_400 * _SECOND_US
 _SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
 
 
-def pair_key(a: str, b: str) -> str:
-    """Return a pair's key; it has a blank, so it differs from all names of streams."""
-    return f"{a} {b}"
+def pair_key(name: str) -> str:
+    """Return what tells a pair from all streams and pairs: it has a blank, their names none."""
+    return f"pair {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,8 @@ class PairInfo:
 
     Attributes
     ----------
+    name : str
+        Its own name.
     a, b : str
         Names of its streams.
     create_us, create_revision : int
@@ -186,6 +188,7 @@ class PairInfo:
     settings : PairSettings
     """
 
+    name: str
     a: str
     b: str
     create_us: int
@@ -195,7 +198,7 @@ class PairInfo:
     @property
     def key(self) -> str:
         """The pair's key, see `pair_key`."""
-        return pair_key(self.a, self.b)
+        return pair_key(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +207,15 @@ class PairCreation:
 
     Attributes
     ----------
+    name : str
+        Its own name.
     a, b : str
         Names of its streams.
     given : PairSettings message
         The settings of the request.
     """
 
+    name: str
     a: str
     b: str
     given: pair_pb2.PairSettings
@@ -217,7 +223,8 @@ class PairCreation:
     @classmethod
     def of(cls, request: pair_pb2.CreatePairRequest) -> Self:
         """Return the creation that a request asks for."""
-        return cls(request.pair.a, request.pair.b, request.pair.settings)
+        a, b = request.pair.a, request.pair.b
+        return cls(request.pair_id or f"{a}-vs-{b}", a, b, request.pair.settings)
 
     def check(self, limits: Limits) -> None:
         """Refuse what no two streams could have.
@@ -227,7 +234,14 @@ class PairCreation:
         RequestError
             INVALID_ARGUMENT with the field.
         """
-        check_names(self.a, self.b, "pair.")
+        check_sides(self.a, self.b, "pair.")
+        if len(self.name) > limits.max_stream_name and self.name == f"{self.a}-vs-{self.b}":
+            raise invalid(
+                "pair_id",
+                f"the names of both streams make a pair's name of {len(self.name)} characters, "
+                f"and it may have {limits.max_stream_name}: give it a name of its own in pair_id",
+            )
+        check_new_stream_name(self.name, "pair_id", limits.max_stream_name, "pair name")
         given: Any = self.given
         _check_range("max_cells", given.max_cells, MIN_CELLS, MAX_CELLS)
         _check_range("max_pending", given.max_pending, 1, limits.max_pending_total)
@@ -278,13 +292,26 @@ class PairCreation:
 
 @dataclass(frozen=True, slots=True)
 class PairDeletion:
-    """Deletes the pair of two streams, named in either order."""
+    """Deletes a pair.
 
-    a: str
-    b: str
+    Attributes
+    ----------
+    name : str
+    sides : (str, str) or None
+        The streams of the pair that the caller may delete; None in the log, which has only
+        deletions that were allowed, and where the caller knows of no such pair.
+    """
+
+    name: str
+    sides: tuple[str, str] | None = None
 
 
-def check_names(a: str, b: str, path: str = "") -> None:
+def check_pair_name(name: str) -> None:
+    """Refuse a name that no pair may have. Raises RequestError: INVALID_ARGUMENT."""
+    check_stream_name(name, "name", noun="pair name")
+
+
+def check_sides(a: str, b: str, path: str = "") -> None:
     """Refuse names that no stream may have, and a pair of a stream with itself.
 
     Raises
@@ -298,11 +325,12 @@ def check_names(a: str, b: str, path: str = "") -> None:
         raise invalid(f"{path}b", f"a pair is of two streams, and both are {a}")
 
 
-def no_pair(a: str, b: str) -> RequestError:
-    """Return the error of a call for a pair that does not exist."""
+def no_pair(name: str) -> RequestError:
+    """Return the error of a call for a pair that does not exist, or of which one may not know."""
     return RequestError(
         Code.NOT_FOUND,
-        f"there is no pair of {a} and {b}: make it before both score the same ids",
+        f"there is no pair {name}: ListPairs (streameval pairs list) has the names, CreatePair "
+        "(streameval pairs create) makes one of two streams, before both score the same ids",
         reason="NO_PAIR",
     )
 

@@ -10,7 +10,7 @@ from streameval.statistics import BY_NAME, ComparedPair
 from streameval.v1 import types_pb2
 from streameval_server._model.crossed_keys import declared_key_problem
 from streameval_server._model.errors import invalid
-from streameval_server._model.pair_settings import check_names
+from streameval_server._model.pair_settings import check_pair_name
 from streameval_server._queries.metrics import checked_level
 from streameval_server._queries.selection import (
     Between,
@@ -35,8 +35,8 @@ class PairQuestion:
 
     Attributes
     ----------
-    a, b : str
-        The streams, in either order.
+    name : str
+        The pair's.
     selection : Selection
     metric : str
     prevalence : float or None
@@ -51,8 +51,7 @@ class PairQuestion:
         Whether each step of a series begins with the span.
     """
 
-    a: str
-    b: str
+    name: str
     selection: Selection
     metric: str
     prevalence: float | None
@@ -109,12 +108,12 @@ def parse_series(request: pair_pb2.ListPairComparisonsRequest) -> PairQuestion:
 def _parsed(
     request: Message, *, by_segment: str = "", step_us: int = 0, cumulative: bool = False
 ) -> PairQuestion:
-    check_names(request.a, request.b)
+    check_pair_name(request.name)
     chosen = types_pb2.Selection()
     chosen.CopyFrom(request.selection)
     if chosen.stream:
-        raise invalid("selection.stream", "a pair names its streams in a and b: leave it empty")
-    chosen.stream = request.a
+        raise invalid("selection.stream", "the pair has its streams: leave it empty")
+    chosen.stream = request.name
     selection = parse_selection(chosen)
     if isinstance(selection.span, HalfLife):
         raise invalid(
@@ -131,8 +130,7 @@ def _parsed(
     except InvalidInputError as error:
         raise invalid(error.field or "metric", str(error)) from None
     return PairQuestion(
-        request.a,
-        request.b,
+        request.name,
         selection,
         metric,
         prevalence,

@@ -523,18 +523,18 @@ class Runtime:
             found = engine.alarms(prefix=prefix, after=after, limit=limit, open_only=open_only)
             return found, engine.revision
 
-    def pair_view(self, a: str, b: str) -> PairView:
+    def pair_view(self, info: PairInfo) -> PairView:
         """Return a pair's counts now. For query threads, as `view`.
 
         Raises
         ------
         RequestError
-            NOT_FOUND when there is no such pair.
+            NOT_FOUND when this pair was deleted, also if there is a new one of its name.
         """
         with self._engine_lock:
-            view = self.core.engine.pair_view(a, b)
-        if view is None:
-            raise no_pair(a, b)
+            view = self.core.engine.pair_view(info.name)
+        if view is None or view.info != info:
+            raise no_pair(info.name)
         return view
 
     def list_pairs(self, *, stream: str, after: str, limit: int) -> tuple[list[PairInfo], int]:
@@ -562,18 +562,18 @@ class Runtime:
             raise no_stream(stream)
         return exported()
 
-    def export_pair(self, a: str, b: str) -> tuple[int, bytes]:
+    def export_pair(self, info: PairInfo) -> tuple[int, bytes]:
         """Return the revision and everything about a pair. For query threads, as `view`.
 
         Raises
         ------
         RequestError
-            NOT_FOUND when there is no such pair.
+            As `pair_view`.
         """
         with self._engine_lock:
-            exported = self.core.engine.export_pair(a, b)
+            exported = self.core.engine.export_pair(info)
         if exported is None:
-            raise no_pair(a, b)
+            raise no_pair(info.name)
         return exported()
 
     def state_hash(self) -> tuple[int, str]:

@@ -29,15 +29,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.pair_settings import no_pair
 from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.answer_streams import AnswerStreams
 from streameval_server._security.file_signature import file_signature
-from streameval_server._security.tokens import Scope, find_grant, read_tokens
+from streameval_server._security.tokens import Scope, covers, find_grant, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streameval_server._model.pair_settings import PairInfo
     from streameval_server._security.rules import Rule
     from streameval_server._security.tokens import Grant
 
@@ -258,6 +260,24 @@ class Access:
                 "and below",
                 reason="STREAM_FORBIDDEN",
             )
+
+    def covers_pair(self, info: PairInfo) -> bool:
+        """Whether the token covers both streams of a pair now. Raises as `need`."""
+        streams = self.streams
+        return covers(streams, info.a) and covers(streams, info.b)
+
+    def check_pair(self, info: PairInfo | None, name: str) -> PairInfo:
+        """Return the pair of a name that the token covers now, with both of its streams.
+
+        Raises
+        ------
+        RequestError
+            NOT_FOUND when there is none, or the token does not cover it: the caller may not
+            know that it exists. As `need` when the token is no longer valid.
+        """
+        if info is None or not self.covers_pair(info):
+            raise no_pair(name)
+        return info
 
     def forbids(self, stream: str) -> str | None:
         """Return why the token does not cover a stream; None when it does. Raises as `need`."""

@@ -87,7 +87,6 @@ class Rule:
 
 
 _SELECTION = ("selection.stream",)
-_SIDES = ("a", "b")
 _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 _READS_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True, read_only=True)
 
@@ -165,21 +164,18 @@ RULES: dict[str, Rule] = {
     "streameval.v1.StreamService/DeleteMark": Rule(
         Scope.ADMIN, mark_pb2.DeleteMarkRequest, ("stream",)
     ),
-    # A token must cover both streams of a pair; ListPairs leaves other pairs out.
+    # A token must cover both streams of a pair. For a request that names the pair alone the
+    # service checks it (`Access.check_pair`), and ListPairs leaves other pairs out.
     "streameval.v1.PairService/CreatePair": Rule(
         Scope.ADMIN, pair_pb2.CreatePairRequest, ("pair.a", "pair.b")
     ),
-    "streameval.v1.PairService/DeletePair": Rule(Scope.ADMIN, pair_pb2.DeletePairRequest, _SIDES),
-    "streameval.v1.PairService/GetPair": Rule(Scope.QUERY, pair_pb2.GetPairRequest, _SIDES),
+    "streameval.v1.PairService/DeletePair": Rule(Scope.ADMIN),
+    "streameval.v1.PairService/GetPair": Rule(Scope.QUERY),
     "streameval.v1.PairService/ListPairs": Rule(
         Scope.QUERY, pair_pb2.ListPairsRequest, ("stream",), optional=True
     ),
-    "streameval.v1.PairService/GetPairComparison": Rule(
-        Scope.QUERY, pair_pb2.GetPairComparisonRequest, _SIDES
-    ),
-    "streameval.v1.PairService/ListPairComparisons": Rule(
-        Scope.QUERY, pair_pb2.ListPairComparisonsRequest, _SIDES
-    ),
+    "streameval.v1.PairService/GetPairComparison": Rule(Scope.QUERY),
+    "streameval.v1.PairService/ListPairComparisons": Rule(Scope.QUERY),
     "streameval.v1.AdminService/GetServerStatus": _READS_WHOLE_SERVER,
     "streameval.v1.AdminService/GetStateHash": _READS_WHOLE_SERVER,
     "streameval.v1.AdminService/Backup": _READS_WHOLE_SERVER,
@@ -191,9 +187,7 @@ RULES: dict[str, Rule] = {
         Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",), read_only=True
     ),
     "streameval.v1.AdminService/ImportPair": _WHOLE_SERVER,
-    "streameval.v1.AdminService/ExportPair": Rule(
-        Scope.ADMIN, admin_pb2.ExportPairRequest, _SIDES, read_only=True
-    ),
+    "streameval.v1.AdminService/ExportPair": Rule(Scope.ADMIN, read_only=True),
     "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Rule(),
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Rule(),
     f"{health.SERVICE_NAME}/Check": Rule(open=True),

@@ -96,7 +96,8 @@ class Endpoint:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:
             name = request.path_params["name"]
-            problem = dot_segment_problem(name)
+            is_pair = route.path.startswith("/v1/pairs/")
+            problem = dot_segment_problem(name, "pair name" if is_pair else "stream name")
             if problem is not None:
                 raise invalid(route.name, problem)
             bind(message, route.name, name)

@@ -30,6 +30,7 @@ SERIES_A_PAIR = 6 * len(Place.MONITOR.names()) + 4
 """Difference, its limits, evidence, since when it suffices, and refusal of each figure; shared
 ids, their share, and the labelled ones of both classes."""
 
+_Names = tuple[str, str, str]
 _PAGE_SIZE = 1_000
 _SERVICE = "streameval.v1.PairService"
 _REFUSAL_PREFIX = "PAIR_REFUSAL_"
@@ -41,13 +42,14 @@ class PairReadings:
 
     Attributes
     ----------
-    by_names : dict of (str, str) to list of PairComparison
-        One for each figure, of pairs that had their turn, the longest ago first.
+    by_names : dict of (str, str, str) to list of PairComparison
+        By the names of the pair and of its streams: one for each figure, of pairs that had
+        their turn, the longest ago first.
     left_out : int
         How many pairs are not exported.
     """
 
-    by_names: dict[tuple[str, str], list[pair_pb2.PairComparison]] = field(default_factory=dict)
+    by_names: dict[_Names, list[pair_pb2.PairComparison]] = field(default_factory=dict)
     left_out: int = 0
 
 
@@ -89,19 +91,18 @@ class PairMetrics:
                     raise
         return PairReadings(kept, len(listed) - len(wanted))
 
-    async def _names(self) -> list[tuple[str, str]]:
+    async def _names(self) -> list[_Names]:
         request = pair_pb2.ListPairsRequest(page_size=_PAGE_SIZE)
-        found: list[tuple[str, str]] = []
+        found: list[_Names] = []
         while True:
             page: Any = await self._list.answer(request)
-            found += [(pair.a, pair.b) for pair in page.pairs]
+            found += [(pair.name, pair.a, pair.b) for pair in page.pairs]
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token
 
-    async def _comparison(self, names: tuple[str, str], metric: str) -> pair_pb2.PairComparison:
-        a, b = names
-        request = pair_pb2.GetPairComparisonRequest(a=a, b=b, metric=metric)
+    async def _comparison(self, names: _Names, metric: str) -> pair_pb2.PairComparison:
+        request = pair_pb2.GetPairComparisonRequest(name=names[0], metric=metric)
         answer: Any = await self._compare.answer(request)
         comparison: pair_pb2.PairComparison = answer.comparison
         return comparison
@@ -121,7 +122,7 @@ def pair_families(readings: PairReadings) -> Iterator[Metric]:
 
 
 def _figures(readings: PairReadings) -> Iterator[Metric]:
-    labels = ("a", "b", "figure")
+    labels = ("pair", "a", "b", "figure")
     families = {
         name: GaugeMetricFamily(f"streameval_pair_{name}", help_, labels=labels)
         for name, help_ in (
@@ -174,7 +175,7 @@ def _share(e_value: float) -> float:
 
 
 def _counts(readings: PairReadings) -> Iterator[Metric]:
-    labels = ("a", "b")
+    labels = ("pair", "a", "b")
     shared = GaugeMetricFamily(
         "streameval_pair_shared_ids", "Ids that both have predicted.", labels=labels
     )

@@ -1,7 +1,7 @@
 """The table of routes: which path calls which method. `_security.rules` has the access rules.
 
 Reads are GET, with the request's fields as parameters; changes are POST, PATCH or
-DELETE, with the request in the body. The name in a path is the stream's.
+DELETE, with the request in the body. The name in a path is the stream's or the pair's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Route:
     verb : str
         The HTTP method.
     path : str
-        ``{name}`` is the name of a stream; it may contain slashes.
+        ``{name}`` is the name of a stream or pair; it may contain slashes.
     method : str
         The full name of the method.
     name : str
@@ -72,10 +72,10 @@ ROUTES = (
     ),
     Route("GET", "/v1/pairs", f"{_PAIRS}/ListPairs"),
     Route("POST", "/v1/pairs", f"{_PAIRS}/CreatePair"),
-    Route("DELETE", "/v1/pairs", f"{_PAIRS}/DeletePair"),
-    Route("GET", "/v1/pairs:get", f"{_PAIRS}/GetPair"),
-    Route("GET", "/v1/pairs:compare", f"{_PAIRS}/GetPairComparison"),
-    Route("GET", "/v1/pairs:windows", f"{_PAIRS}/ListPairComparisons"),
+    Route("GET", "/v1/pairs/{name}:compare", f"{_PAIRS}/GetPairComparison", "name"),
+    Route("GET", "/v1/pairs/{name}:windows", f"{_PAIRS}/ListPairComparisons", "name"),
+    Route("GET", "/v1/pairs/{name}", f"{_PAIRS}/GetPair", "name"),
+    Route("DELETE", "/v1/pairs/{name}", f"{_PAIRS}/DeletePair", "name"),
     Route("GET", "/v1/streams:summaries", f"{_QUERY}/ListStreamSummaries"),
     Route(
         "GET",

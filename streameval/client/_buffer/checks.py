@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _MAX_SEGMENT_SETS = 4096
 
 
-def check_stream_name(name: str) -> str:
-    """Return a stream's name, or refuse it."""
+def check_stream_name(name: str, *, field: str = "stream") -> str:
+    """Return the name of a stream, or of what `field` says, or refuse it."""
     if not isinstance(name, str):
-        raise InvalidInputError(f"stream name must be a string, got {name!r:.60}", field="stream")
-    problem = stream_name_problem(name)
+        raise InvalidInputError(f"{field} name must be a string, got {name!r:.60}", field=field)
+    problem = stream_name_problem(name, noun=f"{field} name")
     if problem is not None:
-        raise InvalidInputError(problem, field="stream")
+        raise InvalidInputError(problem, field=field)
     return name
 
 

@@ -14,6 +14,8 @@ from streameval.client._delivery.routing import Places
 from streameval.client._delivery.statistics import total_statistics
 from streameval.client._errors import InvalidRequestError, NotFoundError
 from streameval.client._wire import calls
+from streameval.client._wire.calls import Call
+from streameval.v1 import pair_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -65,6 +67,29 @@ class Servers(Generic[C]):
             message = f"{a} and {b} are on different servers{advice}"
             raise InvalidInputError(message, field="b")
         return connection
+
+    async def for_pair(self, name: str) -> C:
+        """Return the connection to the server that has a pair: with several, each is asked.
+
+        The first one where none has it: its answer says so.
+        """
+        first, *others = self
+        if not others:
+            return first
+        found = []
+        for address, connection in self._connections.items():
+            try:
+                await connection.ask(Call(pair_pb2.GetPairRequest(name=name)))
+            except NotFoundError:
+                continue
+            found.append(address)
+        if len(found) > 1:
+            message = (
+                f"there is a pair {name} on each of {', '.join(found)}: "
+                "ask a client of one server for it"
+            )
+            raise InvalidInputError(message, field="pair")
+        return self._connections[found[0]] if found else first
 
     async def evaluator(self, selection: Selection) -> Evaluator:
         """Return the sum of a stream's states on all servers that have it.

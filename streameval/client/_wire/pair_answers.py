@@ -98,6 +98,8 @@ class PairInfo(Result):
 
     Attributes
     ----------
+    name : str
+        The pair's own name.
     a, b : str
         The streams; a is the champion as a rule.
     create_time : datetime
@@ -108,6 +110,7 @@ class PairInfo(Result):
         Only of `get_pair`.
     """
 
+    name: str
     a: str
     b: str
     create_time: datetime

@@ -171,10 +171,10 @@ def test_pairs_create_list_show_delete(served) -> None:
     code, printed, errors = run(
         *("pairs", "create", address, "m/1", "m/2", "--max-cells", 256, "--label-ttl", "2d"),
         *("--prevalence", 0.1, "--pane", "5m", "--retention", "7d", "--relabel-ttl", "1h"),
-        *("--max-pending", 1000),
+        *("--max-pending", 1000, "--name", "next"),
     )
     assert (code, errors) == (0, "")
-    assert printed.startswith("m/1 and m/2, since 2026-11-25 12:00:00 UTC\n")
+    assert printed.startswith("next: m/1 and m/2, since 2026-11-25 12:00:00 UTC\n")
     asked = service.requests[-1].pair.settings
     assert {field.name for field, _ in asked.ListFields()} == {
         *("max_cells", "max_pending", "prevalence", "pane", "retention"),
@@ -182,14 +182,14 @@ def test_pairs_create_list_show_delete(served) -> None:
     }
     assert (asked.max_cells, asked.label_ttl.seconds) == (256, 172_800)
     code, printed, _ = run("pairs", "list", address)
-    assert [line.split()[:2] for line in printed.splitlines()] == [
-        ["a", "b"],
-        ["fraud/v3", "fraud/v4"],
-        ["m/1", "m/2"],
+    assert [line.split()[:3] for line in printed.splitlines()] == [
+        ["name", "a", "b"],
+        ["next", "m/1", "m/2"],
+        ["rollout", "fraud/v3", "fraud/v4"],
     ]
     code, printed, _ = run("pairs", "list", address, "--stream", "m/2", "--json")
     assert [each["a"] for each in json.loads(printed)] == ["m/1"]
-    code, printed, _ = run("pairs", "show", address, "m/1", "m/2")
+    code, printed, _ = run("pairs", "show", address, "next")
     rows = [line.rsplit(maxsplit=1) for line in printed.splitlines()]
     assert ["weighted labels", "3"] in rows
     assert ["prevalence", "0.1"] in rows
@@ -197,17 +197,17 @@ def test_pairs_create_list_show_delete(served) -> None:
         ["expired", "drop"],
         ["expired", "0"],
     ]
-    code, printed, _ = run("pairs", "show", address, "m/1", "m/2", "--json")
+    code, printed, _ = run("pairs", "show", address, "next", "--json")
     assert json.loads(printed)["counters"]["kept_ids"] == 17
-    code, printed, _ = run("pairs", "delete", address, "m/1", "m/2", answer="n\n")
+    code, printed, _ = run("pairs", "delete", address, "next", answer="n\n")
     assert code == 1
     assert len(service.known) == 2
-    code, printed, _ = run("pairs", "delete", address, "m/1", "m/2", "--yes")
-    assert (code, printed) == (0, "the pair of m/1 and m/2 is deleted\n")
+    code, printed, _ = run("pairs", "delete", address, "next", "--yes")
+    assert (code, printed) == (0, "the pair next is deleted\n")
     code, printed, _ = run("pairs", "list", address, "--stream", "m/1")
     assert printed.strip() == (
         f"there is no pair of m/1; make one with: streameval pairs create {address} A B"
     )
-    code, _, errors = run("pairs", "show", address, "m/1", "m/2")
+    code, _, errors = run("pairs", "show", address, "next")
     assert code == 2
-    assert "there is no pair of m/1 and m/2" in errors
+    assert "there is no pair next" in errors

@@ -34,7 +34,7 @@ def served() -> Iterator[tuple[Client, FakePairs]]:
 def test_a_decided_comparison(served) -> None:
     """Every field arrives; text is the sentence, limits, ids and disagreements."""
     client, service = served
-    found = client.compare_pair("fraud/v4", "fraud/v3")
+    found = client.compare_pair("rollout")
     assert (found.names, found.winner, found.verdict) == (
         ("fraud/v3", "fraud/v4"),
         "fraud/v4",
@@ -70,7 +70,7 @@ def test_a_decided_comparison(served) -> None:
 def test_no_answer_yet(served) -> None:
     client, service = served
     service.answer = pair_pb2.GetPairComparisonResponse(comparison=refused())
-    found = client.compare_pair("fraud/v3", "fraud/v4")
+    found = client.compare_pair("rollout")
     assert (found.verdict, found.winner, found.reason) == ("no_answer", None, "NO_LABELS")
     for value in (found.difference, found.lower, found.p_value, found.e_value, found.looks.lower):
         assert value is not None
@@ -88,8 +88,7 @@ def test_what_a_comparison_asks_for(served) -> None:
     segment.warnings.append("few")
     service.answer.segments.append(segment)
     found = client.compare_pair(
-        "fraud/v3",
-        "fraud/v4",
+        "rollout",
         window=timedelta(hours=2),
         segment=("country", "US"),
         metric="auc_roc",
@@ -104,13 +103,13 @@ def test_what_a_comparison_asks_for(served) -> None:
         ("few",),
     )
     asked = service.requests[-1]
-    assert (asked.a, asked.b, asked.metric, asked.level) == ("fraud/v3", "fraud/v4", "auc_roc", 0.9)
+    assert (asked.name, asked.metric, asked.level) == ("rollout", "auc_roc", 0.9)
     assert (asked.prevalence, asked.own_prevalence, asked.by_segment) == (0.01, False, "country")
     assert (asked.selection.stream, asked.selection.last.seconds) == ("", 7_200)
     assert asked.selection.segment.value == "US"
     service.series = [comparison(), refused()]
     steps = client.pair_series(
-        *("fraud/v3", "fraud/v4", NOON, NOON + timedelta(hours=2), timedelta(hours=1)),
+        *("rollout", NOON, NOON + timedelta(hours=2), timedelta(hours=1)),
         prevalence="own",
         cumulative=True,
     )
@@ -133,29 +132,27 @@ def test_pairs_are_made_listed_and_deleted(served) -> None:
         "prevalence",
         "label_ttl",
     }
-    assert (made.a, made.b, made.create_time) == ("m/1", "m/2", NOON)
+    assert (asked.pair_id, asked.pair.name) == ("", "")
+    assert (made.name, made.a, made.b, made.create_time) == ("m/1-vs-m/2", "m/1", "m/2", NOON)
     assert (made.settings.label_ttl, made.settings.prevalence) == (timedelta(days=1), 0.02)
-    service.known.insert(0, pair("z/1", "z/2"))
-    assert [(each.a, each.b) for each in client.list_pairs()] == [
-        ("fraud/v3", "fraud/v4"),
-        ("m/1", "m/2"),
-        ("z/1", "z/2"),
-    ]
+    assert client.create_pair("z/1", "z/2", name="z").name == "z"
+    assert [each.name for each in client.list_pairs()] == ["m/1-vs-m/2", "rollout", "z"]
     assert [each.a for each in client.list_pairs("m/2")] == ["m/1"]
-    found = client.get_pair("m/2", "m/1")
+    found = client.get_pair("m/1-vs-m/2")
     assert found.counters is not None
     assert (found.counters.kept_ids, found.counters.weighted_labels) == (17, 3)
     assert found.settings.expired == "drop"
     assert found.to_dict()["settings"]["pane"] == 60.0
-    client.delete_pair("m/1", "m/2")
-    with pytest.raises(NotFoundError, match="there is no pair of m/1 and m/2"):
-        client.get_pair("m/1", "m/2")
+    client.delete_pair("z")
+    assert len(service.requests[-1].request_id) == 36
+    with pytest.raises(NotFoundError, match="there is no pair z"):
+        client.get_pair("z")
 
 
 def test_the_asyncio_client_has_the_same_verbs() -> None:
     async def task(address: str) -> None:
         async with AsyncClient(address) as client:
-            found = await client.compare_pair("fraud/v3", "fraud/v4")
+            found = await client.compare_pair("rollout")
             assert found.winner == "fraud/v4"
             assert [each.a for each in await client.list_pairs()] == ["fraud/v3"]
 
@@ -175,7 +172,7 @@ def test_the_asyncio_client_has_the_same_verbs() -> None:
 def test_bad_arguments_are_not_sent(served, arguments, field) -> None:
     client, service = served
     with pytest.raises(InvalidInputError) as caught:
-        client.compare_pair("fraud/v3", "fraud/v4", **arguments)
+        client.compare_pair("rollout", **arguments)
     assert caught.value.field == field
     assert not service.requests
 
@@ -195,8 +192,13 @@ def test_bad_settings_are_not_sent(served, settings, error) -> None:
         client.create_pair("m/1", "m/2", **settings)
     with pytest.raises(TypeError, match="there is no setting 'bits'"):
         client.create_pair("m/1", "m/2", bits=3)
-    with pytest.raises(InvalidInputError, match="stream"):
+    with pytest.raises(InvalidInputError, match="stream name must not be empty"):
         client.create_pair("", "m/2")
+    for call in (client.get_pair, client.delete_pair, client.compare_pair):
+        with pytest.raises(InvalidInputError, match=r"pair name must be \[A-Za-z0-9"):
+            call("m/1 m/2")
+    with pytest.raises(InvalidInputError, match="pair name must be at most 128 characters"):
+        client.create_pair("m/1", "m/2", name="m" * 129)
     assert not service.requests
 
 
@@ -210,3 +212,26 @@ def test_a_pair_is_on_one_server() -> None:
         )
         with pytest.raises(InvalidInputError, match="different servers, and a pair is on one"):
             client.create_pair("m/0", other)
+
+
+def test_one_of_several_servers_has_a_pair() -> None:
+    """Each is asked; a name on two of them is refused, and one on none is not found."""
+    with (
+        running_pairs() as (first, one),
+        running_pairs() as (second, other),
+        Client([first, second]) as client,
+    ):
+        other.known = [pair(name="next")]
+        assert client.get_pair("next").name == "next"
+        client.compare_pair("next", metric="auc_roc")
+        assert other.requests[-1].metric == "auc_roc"
+        with pytest.raises(NotFoundError, match="there is no pair none"):
+            client.delete_pair("none")
+        other.known.append(pair())
+        with pytest.raises(InvalidInputError) as caught:
+            client.delete_pair("rollout")
+        assert str(caught.value) == (
+            f"there is a pair rollout on each of {first}, {second}: ask a client of one server "
+            "for it"
+        )
+        assert len(one.known) == 1

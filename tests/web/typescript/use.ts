@@ -31,8 +31,8 @@ export async function refused() {
   await client.GET("/v1/streams/{name}:curve", { params: { path } });
   // @ts-expect-error: the server demands `step` and the span
   await client.GET("/v1/streams/{name}:windows", { params: { path, query: { step: "60s" } } });
-  // @ts-expect-error: the server demands both streams
-  await client.GET("/v1/pairs:get", { params: { query: { a: "x" } } });
+  // @ts-expect-error: the server demands the pair's name
+  await client.GET("/v1/pairs/{name}", { params: {} });
   // @ts-expect-error: the server demands `text`
   await client.POST("/v1/streams/{name}:marks", { params: { path }, body: {} });
 }

@@ -40,6 +40,8 @@ class PairFile:
 
     Attributes
     ----------
+    name : str
+        Its own name.
     a, b : str
         Names of its streams.
     revision, time_us : int
@@ -51,6 +53,7 @@ class PairFile:
         As `restore_pair` takes them.
     """
 
+    name: str
     a: str
     b: str
     revision: int
@@ -86,6 +89,7 @@ class PairFile:
             for since_us, _ in fields["evidence"].values():
                 read_integer(since_us, MAX_TIME_US)
             return cls(
+                read_text(header["name"]),
                 read_text(header["a"]),
                 read_text(header["b"]),
                 read_integer(header["revision"]),
@@ -135,6 +139,8 @@ class PairImport:
 
     Attributes
     ----------
+    name : str
+        Its own name here.
     a, b : str
         Names of its streams here.
     file : PairFile
@@ -142,6 +148,7 @@ class PairImport:
         The file.
     """
 
+    name: str
     a: str
     b: str
     file: PairFile
@@ -153,11 +160,13 @@ class PairImport:
         begin = _LENGTH_BYTES + int.from_bytes(payload[:_LENGTH_BYTES], "little")
         header = admin_pb2.ImportPairHeader.FromString(payload[_LENGTH_BYTES:begin])
         data = payload[begin:]
-        return cls(header.a, header.b, PairFile.from_bytes(data), data)
+        return cls(header.name, header.a, header.b, PairFile.from_bytes(data), data)
 
     def to_bytes(self) -> bytes:
         """Return the payload: the length of an ImportPairHeader, the header, the file."""
-        header = admin_pb2.ImportPairHeader(a=self.a, b=self.b, total_bytes=len(self.data))
+        header = admin_pb2.ImportPairHeader(
+            name=self.name, a=self.a, b=self.b, total_bytes=len(self.data)
+        )
         text = header.SerializeToString()
         return len(text).to_bytes(_LENGTH_BYTES, "little") + text + self.data
 
@@ -168,7 +177,7 @@ class PairImport:
     def restored(self, revision: int, limits: Limits) -> PairState:
         """Return the pair of the streams here, made at a revision. O(bytes)."""
         state = self.file.restored(revision, limits)
-        state.adopt(self.a, self.b, revision)
+        state.adopt(self.name, self.a, self.b, revision)
         return state
 
 
@@ -195,6 +204,7 @@ def pair_to_bytes(
         As in `PairFile`.
     """
     header = {
+        "name": info.name,
         "a": info.a,
         "b": info.b,
         "revision": revision,

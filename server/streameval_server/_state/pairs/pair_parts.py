@@ -1,8 +1,8 @@
 """A pair as the parts of a checkpoint.
 
-``pair/A B`` is its head (JSON: description, tallies, segment values, evidence) with the rows
-that wait to be counted; ``pairall/SLICE/A B`` a slice's counts of all time; ``pairpane/START/A
-B`` a pane; ``pairids/REVISION/A B`` a segment of its ids.
+``pair/NAME`` is its head (JSON: description, tallies, segment values, evidence) with the rows
+that wait to be counted; ``pairall/SLICE/NAME`` a slice's counts of all time;
+``pairpane/START/NAME`` a pane; ``pairids/REVISION/NAME`` a segment of its ids.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _TOTAL_SEEN = struct.Struct("<qqq")
 
 
 def split_pair_part(part: str) -> tuple[str, str]:
-    """Return the pair's key in a part's name, and the name without it."""
+    """Return the pair's name in a part's, and the part's without it."""
     kind, _, rest = part.partition("/")
     if kind == _HEAD:
         return rest, kind
-    number, _, key = rest.partition("/")
-    return key, f"{kind}/{number}"
+    number, _, name = rest.partition("/")
+    return name, f"{kind}/{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ def pair_parts(state: PairState, since: int) -> Iterator[tuple[str, PairPart | N
 
     O(panes x slices + waiting rows). The callables need no lock.
     """
-    key, counts = state.info.key, state.counts
+    name, counts = state.info.name, state.counts
     counts.count_predicted()
     head = _head(state) if state.revision > since else None
-    yield f"{_HEAD}/{key}", None if head is None else PairPart(lambda: head)
+    yield f"{_HEAD}/{name}", None if head is None else PairPart(lambda: head)
     for number in sorted(counts.revisions):
-        part = f"{_TOTAL}/{number}/{key}"
+        part = f"{_TOTAL}/{number}/{name}"
         yield part, _total(counts, number) if counts.revisions[number] > since else None
     for pane in counts.panes:
         is_changed = pane.content.revision > since
-        yield f"{_PANE}/{pane.start_us}/{key}", _pane(pane.content.copy()) if is_changed else None
+        yield f"{_PANE}/{pane.start_us}/{name}", _pane(pane.content.copy()) if is_changed else None
 
 
 def pair_id_parts(
@@ -91,7 +91,7 @@ def pair_id_parts(
     ids = state.joiner.ids
     data = ids.take(revision, since)
     for number in ids.segments:
-        yield f"{_IDS}/{number}/{state.info.key}", data if number == revision else None
+        yield f"{_IDS}/{number}/{state.info.name}", data if number == revision else None
 
 
 def export_parts(state: PairState) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -112,12 +112,13 @@ def pair_content(state: PairState) -> Iterator[tuple[str, bytes]]:
     for part, data in pair_parts(state, -1):
         assert data is not None
         yield part, data()
-    yield f"{_IDS}/{state.info.key}", state.joiner.ids.to_bytes()
+    yield f"{_IDS}/{state.info.name}", state.joiner.ids.to_bytes()
 
 
 def _head(state: PairState) -> bytes:
     info, counts = state.info, state.counts
     fields = {
+        "name": info.name,
         "a": info.a,
         "b": info.b,
         "create_us": info.create_us,
@@ -178,7 +179,7 @@ def _pane(pane: PairPane) -> PairPart:
 
 
 def restore_pair(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
-    """Return the pair that a checkpoint at `revision` has, by names without its key.
+    """Return the pair that a checkpoint at `revision` has, by names without its own.
 
     Raises
     ------
@@ -194,9 +195,8 @@ def restore_pair(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> P
 def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> PairState:
     fields, (reader, rows, keys) = _head_of(parts)
     settings = PairSettings.of_fields(fields["settings"])
-    info = PairInfo(
-        fields["a"], fields["b"], fields["create_us"], fields["create_revision"], settings
-    )
+    names = (fields["name"], fields["a"], fields["b"])
+    info = PairInfo(*names, fields["create_us"], fields["create_revision"], settings)
     state = PairState(info, limits, fields["now_us"])
     state.revision = state.counts.revision = fields["revision"]
     state.joiner.tally.update(fields["tally"])

@@ -137,10 +137,10 @@ class PairState:
         joiner.settle(due_us)
         self._add_effects(received_us)
 
-    def adopt(self, a: str, b: str, revision: int) -> None:
-        """Take the names of other streams and a creation revision; the creation time stays."""
+    def adopt(self, name: str, a: str, b: str, revision: int) -> None:
+        """Take other names and a creation revision; the creation time stays."""
         self.revision = self.counts.revision = revision
-        self.info = replace(self.info, a=a, b=b, create_revision=revision)
+        self.info = replace(self.info, name=name, a=a, b=b, create_revision=revision)
 
     def take_thresholds(self, a: float | None, b: float | None, revision: int) -> None:
         """Take what the streams declare after a change of one of them."""

@@ -31,6 +31,7 @@ export class ApiError extends Error {
 
 /** The path of a stream's method. Names need no escaping: they have only characters allowed in paths. */
 export const streamPath = (name, method = "") => `v1/streams/${name}${method ? `:${method}` : ""}`;
+export const pairPath = (name, method) => `v1/pairs/${name}:${method}`;
 
 /** Return the answer to a GET request. Throws ApiError. */
 export async function get(path, parameters = {}, signal = undefined) {

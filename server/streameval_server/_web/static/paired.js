@@ -1,7 +1,7 @@
 // The comparison of a pair: both models on the ids that both have scored; and the question whether
 // two streams without one have the same ids.
 
-import { ApiError, get, post } from "./api.js";
+import { ApiError, get, pairPath, post } from "./api.js";
 import { copyButton } from "./take.js";
 import { fill, h } from "./dom.js";
 import { grpcAddress } from "./grpc_address.js";
@@ -76,8 +76,8 @@ export class PairedSection {
       fill(this.answer, h("h2", { id: "paired-title" }, "These two have a pair: they can be compared on the same ids"), ...why);
       return true;
     }
-    const answer = await get("v1/pairs:compare", {
-      a: a.stream, b: b.stream, metric, ...selection("selection.", a.window, segment(a.segment)),
+    const answer = await get(pairPath(pair.name, "compare"), {
+      metric, ...selection("selection.", a.window, segment(a.segment)),
       bySegment: a.segment ? "" : this.segments.keyOf(pair),
     }, this.signal);
     this.show(answer, a.stream, metric, await independent);
@@ -129,7 +129,7 @@ export class PairedSection {
 
   /** Draw the difference over time; not at every change, and at once when something else is chosen. */
   async draw(pair, found, side, metric) {
-    const key = JSON.stringify([pair.a, pair.b, side, metric, this.chart.isCumulative]);
+    const key = JSON.stringify([pair.name, side, metric, this.chart.isCumulative]);
     if (this.drawnOf === key && performance.now() - this.drawnMs < SERIES_MS) return;
     const chosen = spanOf(side.window, pair);
     let rows = await this.rows(pair, side, metric, ...chosen);
@@ -144,8 +144,8 @@ export class PairedSection {
 
   /** The steps of a span, from the first one with a difference. */
   async rows(pair, side, metric, start, end) {
-    const { comparisons } = await get("v1/pairs:windows", {
-      a: pair.a, b: pair.b, metric, ...selection("selection.", windowBetween(start, end), segment(side.segment)),
+    const { comparisons } = await get(pairPath(pair.name, "windows"), {
+      metric, ...selection("selection.", windowBetween(start, end), segment(side.segment)),
       step: `${Math.max(parseFloat(pair.settings.pane), stepOf((end - start) / 1000))}s`, cumulative: this.chart.isCumulative,
     }, this.signal);
     return rowsOf(comparisons, { isTurned: pair.a !== side.stream, isCumulative: this.chart.isCumulative });

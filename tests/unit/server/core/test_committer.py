@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval.v1 import status_pb2
+from streameval.v1 import pair_pb2, status_pb2, stream_pb2
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
@@ -381,3 +381,34 @@ def test_draining_commits_applies_and_checkpoints():
     again = open_core(storage, Limits())
     assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (6, 0)
     assert counted(again) == 5
+
+
+def test_a_pair_is_deleted_only_as_the_caller_found_it():
+    """Another one of its name, made since, stays; a repeated request is answered as before."""
+    core = open_core(MemoryStorage(), Limits())
+
+    def settled(submit):
+        call = UnaryCall(core.committer, core.limits)
+        submit(call)
+        core.committer.step(1_000).deliver()
+        core.applier.finish()
+        return call.response()
+
+    for name in ("a", "b", "c"):
+        made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+        settled(lambda call, made=made: call.create_stream(made.SerializeToString()))
+    pair = pair_pb2.CreatePairRequest(pair=pair_pb2.Pair(a="a", b="b"), pair_id="p")
+    settled(lambda call: call.create_pair(pair.SerializeToString()))
+    gone = pair_pb2.DeletePairRequest(name="p", request_id="gone").SerializeToString()
+    for sides in (None, ("a", "c"), ("c", "b"), ("b", "a")):
+        with pytest.raises(RequestError, match="there is no pair p") as caught:
+            settled(lambda call, sides=sides: call.delete_pair(gone, sides))
+        assert caught.value.reason == "NO_PAIR"
+    info = core.engine.pairs.info("p")
+    assert info is not None
+    assert not settled(lambda call: call.delete_pair(gone, ("a", "b"))).duplicate
+    assert settled(lambda call: call.delete_pair(gone, None)).duplicate
+    assert core.engine.pair_view("p") is None
+    settled(lambda call: call.create_pair(pair.SerializeToString()))
+    assert core.engine.export_pair(info) is None
+    assert core.committer.catalog == core.engine.catalog()

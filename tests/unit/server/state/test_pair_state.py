@@ -21,7 +21,7 @@ from streameval_server._log.checkpoint import LazyParts
 from streameval_server._log.rows import Kind
 from streameval_server._model.errors import CorruptLogError, RequestError
 from streameval_server._model.limits import Limits
-from streameval_server._model.pair_settings import PairCreation, PairDeletion
+from streameval_server._model.pair_settings import PairCreation, PairDeletion, pair_key
 from streameval_server._model.rows import LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
 from streameval_server._state.pairs import pair_panes
@@ -61,7 +61,7 @@ class Log:
         for name in ("a", "b"):
             self.put(Kind.CREATE_STREAM, name, change=settings)
         message = pair_pb2.PairSettings(**given)
-        creation = PairCreation("a", "b", message)
+        creation = PairCreation("next", "a", "b", message)
         self.put(Kind.CREATE_PAIR, "a", change=creation)
 
     def put(self, kind: Kind, stream: str, rows: object = None, change: object = None) -> None:
@@ -255,9 +255,9 @@ def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
     for entry in log.entries:
         recount.take(entry)
     engine = applied(log.entries)
-    pair = engine.pairs["a b"]
+    pair = engine.pairs[pair_key("next")]
     pair._check()
-    view = engine.pair_view("b", "a")
+    view = engine.pair_view("next")
     counts = view.counts()
     counts._check()
     assert cases_of(counts.totals.get(0)) == expected_cases(recount, lambda *_: True)
@@ -300,8 +300,8 @@ def test_replay_and_checkpoints_give_the_same_state(
         while pieces.pass_time(entry.received_us, 3):
             pass
         pieces.apply([entry])
-        if entry.revision % 7 == 0 and pieces.pair_view("a", "b") is not None:
-            pieces.pair_view("a", "b").counts()
+        if entry.revision % 7 == 0 and pieces.pair_view("next") is not None:
+            pieces.pair_view("next").counts()
         if entry.revision % 40 == 0:
             made = pieces.checkpoint(since)
             new = dict(made.changed.pop_all())
@@ -312,7 +312,7 @@ def test_replay_and_checkpoints_give_the_same_state(
     for revision, kept in checkpoint_at.items():
         received_us = log.entries[revision - 1].received_us
         restored = Engine.restore(Limits(), revision, received_us, LazyParts.holding(kept))
-        restored.pairs["a b"]._check()
+        restored.pairs[pair_key("next")]._check()
         restored.apply(log.entries[revision:])
         assert restored.state_hash() == expected, revision
     kept = checkpoint_at[max(checkpoint_at)]
@@ -347,7 +347,7 @@ def test_the_evidence_is_noted_at_the_look_that_first_has_enough() -> None:
         look_us = log.now_us // MINUTE_US * MINUTE_US
         since_us = (since_us or look_us) if enough else None
     log.label("a", ids[:1], labels[:1])
-    evidence = applied(log.entries).pairs["a b"].evidence
+    evidence = applied(log.entries).pairs[pair_key("next")].evidence
     assert since_us is not None
     assert evidence["auc_roc"].since_us == since_us
     assert not evidence["auc_roc"].a_is_better
@@ -365,7 +365,7 @@ def test_clusters_widen_as_in_the_library() -> None:
     log.predict("a", ids, a)
     log.predict("b", ids, b)
     log.label("a", ids, labels)
-    counts = applied(log.entries).pair_view("a", "b").counts().totals[0]
+    counts = applied(log.entries).pair_view("next").counts().totals[0]
     evaluator = PairedEvaluator(cluster_groups=8)
     clusters = [f"u{user}" for user in users.tolist()]
     evaluator.add_cases(labels=labels, scores_a=a, scores_b=b, clusters=clusters)
@@ -387,18 +387,18 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
         np.arange(300) * 60_000_000 + START_US - 10 * MINUTE_US,
     )
     engine = applied(log.entries)
-    pair = engine.pairs["a b"]
+    pair = engine.pairs[pair_key("next")]
     assert pair.kept_ids <= 100
     assert pair.joiner.tally["expired_early"] >= 200
     assert engine.kept_ids == pair.kept_ids + engine._streams["a"].kept_ids
     sizes = sum(state.memory_bytes for state in engine._streams.values())
     assert engine.memory_bytes == sizes + pair.memory_bytes + 2 * engine.marks.memory_bytes
     assert engine.memory_bytes > before.memory_bytes
-    log.put(Kind.DELETE_PAIR, "b", change=PairDeletion("b", "a"))
+    log.put(Kind.DELETE_PAIR, "b", change=PairDeletion("next"))
     log.now_us += 1_000 * MINUTE_US
     log.label("a", [b"1"], [True])
     after = applied(log.entries)
-    assert after.pair_view("a", "b") is None
+    assert after.pair_view("next") is None
     assert after.catalog()["a"].pairs == ()
 
 
@@ -412,7 +412,7 @@ def test_ids_above_the_cap_expire_early_and_memory_is_counted() -> None:
 )
 def test_settings_that_no_pair_has_are_refused(given: dict, text: str) -> None:
     """With the field."""
-    creation = PairCreation("a", "b", pair_pb2.PairSettings(**given))
+    creation = PairCreation("next", "a", "b", pair_pb2.PairSettings(**given))
     with pytest.raises(RequestError, match=text):
         creation.check(Limits())
 
@@ -477,7 +477,7 @@ def test_a_pane_whose_ids_were_all_retracted_is_as_a_restored_one() -> None:
     engine.checkpoint(0)
     log.retract("a", [b"x"])
     engine.apply(log.entries[-1:])
-    engine.pair_view("a", "b")
+    engine.pair_view("next")
     made = engine.checkpoint(0)
     parts = LazyParts.holding(dict(made.changed))
     restored = Engine.restore(Limits(), made.revision, log.now_us, parts)
@@ -489,7 +489,7 @@ def test_time_passes_the_same_whether_predictions_wait_or_are_counted() -> None:
     log = Log()
     log.predict("a", [b"x"], [0.5], event_us=START_US - 2 * SETTINGS.retention_us)
     waits, counted = applied(log.entries), applied(log.entries)
-    counted.pair_view("a", "b")
+    counted.pair_view("next")
     for engine in (waits, counted):
         engine.pass_time(START_US + 24 * 60 * MINUTE_US, 1_000)
     assert waits.state_hash() == counted.state_hash()
