@@ -58,11 +58,6 @@ class LazyCounts:
         """Merge the counts now, unless they are merged."""
         _ = self.state
 
-    @property
-    def is_merged(self) -> bool:
-        """Whether the counts are merged."""
-        return self._state is not None
-
     @classmethod
     def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
         """Return the sum of counts at one moment."""

@@ -49,38 +49,32 @@ class WindowCache(PartsCache[K, Window]):
     """
 
     def __init__(self, max_bytes: int, *, knows_panes: bool = False) -> None:
-        super().__init__(max_bytes, lambda window: _CELL_BYTES * _num_cells(window._view()))
+        super().__init__(max_bytes, lambda window: _bytes_of(window._view()))
         self._merged_cells = max(max_bytes // _CELL_BYTES, _MIN_MERGED_CELLS)
         self._knows_panes = knows_panes
-        self.partial_sums: PartsCache[K, _PartialSum] = PartsCache(
-            max_bytes, lambda partial: _CELL_BYTES * partial.max_cells
-        )
+        self.partial_sums: PartsCache[K, State] = PartsCache(max_bytes, _bytes_of)
 
     def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
         """Return the sum of states as a window; the same object until a state changes.
 
-        O(S log S) for S distinct scores in all states. When the same states changed in
-        the last two calls, S counts only the changed states and the window.
+        O(S log S) for S distinct scores in all states. When the same states changed as before
+        the last call, S counts only the changed states and the window.
         """
-        return self.get(key, states, lambda: self._window(key, states, start_us, end_us))
-
-    def _window(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
         panes = states if self._knows_panes else ()
-        return Window(self._sum(key, states), start_us, end_us, panes)
+        return self.get(
+            key, states, lambda: Window(self._sum(key, states), start_us, end_us, panes)
+        )
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
         same = self.unchanged_parts(key, states)
-        if len(same) > 1:
-            partial = self.partial_sums.get(key, same, lambda: _PartialSum(same))
-            partial.num_uses += 1
-            # Not summed on its first use: if other panes change each time, it has no second.
-            if partial.num_uses > 1:
-                known = set(map(id, same))
-                changed = [state for state in states if id(state) not in known]
-                return _merged(
-                    [partial.sum(same, self._merged_cells), *changed], self._merged_cells
-                )
-        return _merged(states, self._merged_cells)
+        if len(same) < 2:
+            return _merged(states, self._merged_cells)
+        partial = self.partial_sums.get(key, same, lambda: _merged(same, self._merged_cells))
+        # The ranks of its positives would not be used, nor counted as memory.
+        partial.forget()
+        known = set(map(id, same))
+        changed = [state for state in states if id(state) not in known]
+        return _merged([partial, *changed], self._merged_cells)
 
 
 def _merged(states: Sequence[State], max_cells: int) -> State:
@@ -100,39 +94,6 @@ def _merged(states: Sequence[State], max_cells: int) -> State:
     return merge_states([*total, *chunk], revision=0)
 
 
-def _num_cells(state: State) -> int:
-    """Return how many distinct scores take as much as a state, counted by class. O(1)."""
-    return state.num_scores + _cluster_cells(state)
-
-
-def _cluster_cells(state: State) -> int:
-    return state.clusters.counts.size * CLUSTER_ROW_BYTES // _CELL_BYTES
-
-
-class _PartialSum:
-    """The sum of the unchanged states of a window, computed when first needed.
-
-    Attributes
-    ----------
-    num_uses : int
-        How many windows could have used it.
-    max_cells : int
-        Upper bound on the distinct scores of its sum, counted by class.
-    """
-
-    def __init__(self, states: Sequence[State]) -> None:
-        cells = sum(state.num_scores for state in states)
-        # A cap limits distinct scores; each may occur in both classes.
-        caps = [2 * state.max_cells for state in states if state.max_cells is not None]
-        by_cluster = sum(_cluster_cells(state) for state in states)
-        self.max_cells = min([cells, *caps]) + by_cluster
-        self.num_uses = 0
-        self._sum: State | None = None
-
-    def sum(self, states: Sequence[State], max_cells: int) -> State:
-        """Return the sum of its states, computed once, of about `max_cells` at a time."""
-        if self._sum is None:
-            self._sum = _merged(states, max_cells)
-            # The ranks of its positives would not be used, nor counted as memory.
-            self._sum.forget()
-        return self._sum
+def _bytes_of(state: State) -> int:
+    """Return the memory of a state's distinct scores, counted by class. O(1)."""
+    return _CELL_BYTES * state.num_scores + CLUSTER_ROW_BYTES * state.clusters.counts.size

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
@@ -112,7 +111,7 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     if not 0 < estimate < 1:
         edge = P / (P + _quantile_of_share(figure, P, alpha, anytime=anytime) ** 2)
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
-    terms = _precision_terms(estimate, P, figure.variance)
+    terms = _PrecisionTerms.of(estimate, P, figure.variance)
     (lower, upper), inner = terms.logit(quantile), terms.wilson(quantile)
     # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
     # error far beyond its range. Wilson's limit, with the same variance, bounds it.
@@ -166,10 +165,6 @@ class _PrecisionTerms(NamedTuple):
         return logit[0] < wilson[0] if self.estimate > 0.5 else logit[1] > wilson[1]
 
 
-_precision_terms = lru_cache(maxsize=64)(_PrecisionTerms.of)
-"""A p-value asks for the limits of two figures at some twenty levels."""
-
-
 def precision_turns(
     lowest: Figure, highest: Figure, alpha: float, *, anytime: bool = False
 ) -> list[Figure]:
@@ -190,7 +185,7 @@ def precision_turns(
     for near, far, sign in ((max(least, 0.5), greatest, 1), (min(greatest, 0.5), least, -1)):
         if sign * far <= sign * near:
             continue
-        nearest = _precision_terms(near, lowest.positives, lowest.variance)
+        nearest = _PrecisionTerms.of(near, lowest.positives, lowest.variance)
         if not nearest.is_beyond_wilson(quantile):
             turns.append(replace(lowest, estimate=_crossing(beyond_wilson, far, near)))
     return turns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import repeat
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -327,7 +327,7 @@ class _EventRows:
             stream += text
             if name is not None:
                 stream += class_name if name == CLASS else self._placeholder(name)
-        problem = _stream_problem(stream[: MAX_STREAM_NAME + 1])
+        problem = new_stream_name_problem(stream[: MAX_STREAM_NAME + 1], MAX_STREAM_NAME)
         if problem is not None:
             raise RowError(Reason.STREAM, problem)
         return stream
@@ -348,12 +348,6 @@ def _check_shape(value: Any) -> None:
     """Refuse a tensor whose rows are not known."""
     if isinstance(value, ShapeProblem):
         raise RowError(Reason.LENGTH, value.message)
-
-
-@lru_cache(maxsize=1_024)
-def _stream_problem(name: str) -> str | None:
-    """Return what is wrong with a stream's name; None for a valid one."""
-    return new_stream_name_problem(name, MAX_STREAM_NAME)
 
 
 def _size_of(columns: Mapping[str, Any]) -> tuple[int, Collection[str]]:

@@ -15,8 +15,6 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from streameval.kernel import State
 
 _ENTRY_BYTES = 300
@@ -58,24 +56,6 @@ class DerivedAnswers:
         done = None if before is None else before()
         if done is not None and done is not state:
             self._measure(done)
-
-    def use_all(self, states: Iterable[State]) -> None:
-        """Note that this thread has computed from states; measure those with new answers.
-
-        The state that it used before is measured first. O(1) for a state without new answers,
-        which is as large as before and now among the most recent.
-        """
-        self.end()
-        new = []
-        with self._lock:
-            for state in states:
-                known = self._sizes.get(id(state))
-                if known is None or known.num_derived != state.num_derived:
-                    new.append(state)
-                else:
-                    self._sizes[id(state)] = self._sizes.pop(id(state))
-        for state in new:
-            self._measure(state)
 
     def end(self) -> None:
         """Measure the state that this thread used last: it computes no further."""

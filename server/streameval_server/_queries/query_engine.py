@@ -249,7 +249,8 @@ class QueryEngine:
     ) -> types_pb2.Snapshot:
         message = self.figures(resolved, metrics, self.coverage(resolved))
         # A pane may keep coarse cells, by which panes are compared.
-        self._derived.use_all(pane.state for pane in resolved.states)
+        for pane in resolved.states:
+            self._derived.use(pane.state)
         text = dependence_warning_of(message.metrics)
         if text is not None:
             message.warnings.append(text)

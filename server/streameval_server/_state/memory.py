@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,7 +132,6 @@ def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) 
     return places * _ROW_BYTES + grown * PIECE_BYTES + min(grown, slices - existing) * part_bytes
 
 
-@lru_cache(maxsize=1_024)
 def growth_bytes(
     rows: int,
     keys: int,
@@ -145,8 +143,6 @@ def growth_bytes(
     has_clusters: bool = False,
 ) -> int:
     """Return by how much a stream's counts grow at most by some rows. O(1).
-
-    Batches of a producer are much alike, so the results of some calls are kept.
 
     Parameters
     ----------

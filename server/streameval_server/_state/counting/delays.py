@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -168,7 +167,8 @@ class Delays:
         >>> delays.counts_through((0, 1_500_000, 3_600_000_000))
         [1, 2, 4]
         """
-        ends = self.buckets.searchsorted(_buckets_of_bounds(bounds_us), side="right")
+        bounds = _buckets_of(np.array(bounds_us, dtype=np.int64))
+        ends = self.buckets.searchsorted(bounds, side="right")
         through = np.concatenate(([0], self.counts.cumsum()))
         found: list[int] = through[ends].tolist()
         return found
@@ -212,12 +212,6 @@ def _middle_us(bucket: int) -> float:
     if bucket == _ZERO:
         return 0.0
     return math.pow(2.0, bucket / _BUCKETS_PER_DOUBLING) * _MIDDLE
-
-
-@lru_cache(maxsize=64)
-def _buckets_of_bounds(bounds_us: tuple[int, ...]) -> npt.NDArray[np.int16]:
-    """Return the buckets of bounds; these are asked for again and again."""
-    return _buckets_of(np.array(bounds_us, dtype=np.int64))
 
 
 def _buckets_of(delays_us: IntArray) -> npt.NDArray[np.int16]:
