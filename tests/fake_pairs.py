@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval.v1 import pair_pb2, pair_pb2_grpc, query_pb2_grpc
+from streameval.v1 import pair_pb2, pair_pb2_grpc, query_pb2_grpc, types_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,24 +29,24 @@ def pair(a: str = "fraud/v3", b: str = "fraud/v4", name: str = "rollout") -> pai
 def comparison(**changes: object) -> pair_pb2.PairComparison:
     """Return a comparison that is decided; `changes` replace fields."""
     found = pair_pb2.PairComparison(
-        revision=90,
         a="fraud/v3",
         b="fraud/v4",
-        p_value=1e-6,
+        compared=types_pb2.Comparison(revision=90, p_value=1e-6),
         e_value=812.5,
         verdict=pair_pb2.PAIR_VERDICT_B_BETTER,
         sentence="fraud/v4 is better by 0.021 AUC-PR (0.012 to 0.030), on 48,211 shared ids; "
         "the evidence has been sufficient since 14:20",
     )
     for metric, value, limits in (
-        (found.value_a, 0.702, (0.684, 0.720)),
-        (found.value_b, 0.723, (0.706, 0.739)),
-        (found.difference, -0.021, (-0.028, -0.014)),
+        (found.compared.a, 0.702, (0.684, 0.720)),
+        (found.compared.b, 0.723, (0.706, 0.739)),
+        (found.compared.difference, -0.021, (-0.028, -0.014)),
     ):
         metric.name, metric.value = "auc_pr", value
         metric.interval.lower, metric.interval.upper = limits
         metric.interval.level = 0.95
     found.anytime.lower, found.anytime.upper, found.anytime.anytime = -0.030, -0.012, True
+    found.anytime.level = 0.95
     found.decided_since.FromJsonString("2026-11-25T14:20:00Z")
     covered = found.coverage
     covered.predictions_a, covered.predictions_b, covered.shared = 51_000, 50_200, 48_900
@@ -64,15 +64,16 @@ def comparison(**changes: object) -> pair_pb2.PairComparison:
 def refused() -> pair_pb2.PairComparison:
     """Return a comparison without an answer."""
     found = pair_pb2.PairComparison(
-        revision=8,
         a="fraud/v3",
         b="fraud/v4",
+        compared=types_pb2.Comparison(revision=8),
         refusal=pair_pb2.PAIR_REFUSAL_NO_LABELS,
         reason="no shared id has a label yet: send labels under the ids of the predictions",
         sentence="no answer: no shared id has a label yet: send labels under the ids of the "
         "predictions",
     )
-    found.value_a.name = found.value_b.name = found.difference.name = "auc_pr"
+    for metric in (found.compared.a, found.compared.b, found.compared.difference):
+        metric.name, metric.interval.level = "auc_pr", 0.95
     found.coverage.predictions_a = found.coverage.predictions_b = found.coverage.shared = 40
     found.coverage.shared_share = 1.0
     return found

@@ -182,7 +182,7 @@ class PairVerbs(Generic[C]):
             by_segment=by_segment,
         )
         set_prevalence(request, prevalence, default="pair")
-        call = Call(request, lambda response: pairs.read_answer(response, metric, level))
+        call = Call(request, pairs.read_answer)
         return await connection.ask(call)
 
     @verb
@@ -232,7 +232,7 @@ class PairVerbs(Generic[C]):
         )
         set_prevalence(request, prevalence, default="pair")
         response: pair_pb2.ListPairComparisonsResponse = await connection.ask(Call(request))
-        return [pairs.read_comparison(each, metric, level) for each in response.comparisons]
+        return list(map(pairs.read_pair, response.comparisons))
 
 
 def _without_stream(selection: Selection, revision: int) -> types_pb2.Selection:

@@ -598,20 +598,15 @@ Global___GetPairComparisonResponse: _TypeAlias = GetPairComparisonResponse  # no
 
 @_typing.final
 class PairComparison(_message.Message):
-    """Two figures of the same ids, and their difference."""
+    """Two models on the same ids."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    REVISION_FIELD_NUMBER: _builtins.int
     A_FIELD_NUMBER: _builtins.int
     B_FIELD_NUMBER: _builtins.int
-    VALUE_A_FIELD_NUMBER: _builtins.int
-    VALUE_B_FIELD_NUMBER: _builtins.int
-    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    COMPARED_FIELD_NUMBER: _builtins.int
     ANYTIME_FIELD_NUMBER: _builtins.int
-    P_VALUE_FIELD_NUMBER: _builtins.int
     E_VALUE_FIELD_NUMBER: _builtins.int
-    PREVALENCE_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     DECIDED_SINCE_FIELD_NUMBER: _builtins.int
     LABELS_NEEDED_FIELD_NUMBER: _builtins.int
@@ -620,26 +615,16 @@ class PairComparison(_message.Message):
     SENTENCE_FIELD_NUMBER: _builtins.int
     COVERAGE_FIELD_NUMBER: _builtins.int
     DISAGREEMENT_FIELD_NUMBER: _builtins.int
-    WINDOW_FIELD_NUMBER: _builtins.int
     SEGMENT_FIELD_NUMBER: _builtins.int
     IN_CELLS_FIELD_NUMBER: _builtins.int
-    WARNINGS_FIELD_NUMBER: _builtins.int
-    revision: _builtins.int
-    """Log revision that the answer includes."""
     a: _builtins.str
     """Name of the first stream of the pair."""
     b: _builtins.str
     """Name of the second one."""
-    p_value: _builtins.float
-    """Two-sided, of one look that was planned; absent when refused."""
     e_value: _builtins.float
     """The evidence against no difference. It may be looked at every minute: if the models are
     equal, it ever reaches 20 with a probability of at most 0.05. Absent below 50 shared
     labels of a class.
-    """
-    prevalence: _builtins.float
-    """The prevalence that the areas are rescaled to; absent for that of the shared ids, and
-    for AUC-ROC.
     """
     verdict: Global___PairVerdict.ValueType
     labels_needed: _builtins.int
@@ -654,17 +639,10 @@ class PairComparison(_message.Message):
     in_cells: _builtins.bool
     """Whether scores are cut into cells, of which only the variance is computed."""
     @_builtins.property
-    def value_a(self) -> _types_pb2.Metric:
-        """The figure of a on the shared ids."""
-
-    @_builtins.property
-    def value_b(self) -> _types_pb2.Metric:
-        """The figure of b on the shared ids."""
-
-    @_builtins.property
-    def difference(self) -> _types_pb2.Metric:
-        """a minus b. Its interval allows for clusters where the pair has them; without limits
-        where it is refused.
+    def compared(self) -> _types_pb2.Comparison:
+        """Their figures on the shared ids, and a minus b, of one look that was planned: its
+        interval allows for clusters where the pair has them, and has no limits where the answer
+        is refused. Both sides have one window, and `coverage` in place of theirs.
         """
 
     @_builtins.property
@@ -684,30 +662,17 @@ class PairComparison(_message.Message):
         """How often they disagree; absent unless both streams declare a threshold."""
 
     @_builtins.property
-    def window(self) -> _types_pb2.TimeRange:
-        """The time covered, in whole panes; absent for all time."""
-
-    @_builtins.property
     def segment(self) -> _types_pb2.Segment:
         """The slice; absent for the whole."""
-
-    @_builtins.property
-    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """As in Snapshot."""
 
     def __init__(
         self,
         *,
-        revision: _builtins.int = ...,
         a: _builtins.str = ...,
         b: _builtins.str = ...,
-        value_a: _types_pb2.Metric | None = ...,
-        value_b: _types_pb2.Metric | None = ...,
-        difference: _types_pb2.Metric | None = ...,
+        compared: _types_pb2.Comparison | None = ...,
         anytime: _types_pb2.Interval | None = ...,
-        p_value: _builtins.float | None = ...,
         e_value: _builtins.float | None = ...,
-        prevalence: _builtins.float | None = ...,
         verdict: Global___PairVerdict.ValueType = ...,
         decided_since: _timestamp_pb2.Timestamp | None = ...,
         labels_needed: _builtins.int | None = ...,
@@ -716,31 +681,21 @@ class PairComparison(_message.Message):
         sentence: _builtins.str = ...,
         coverage: Global___PairCoverage | None = ...,
         disagreement: Global___Disagreement | None = ...,
-        window: _types_pb2.TimeRange | None = ...,
         segment: _types_pb2.Segment | None = ...,
         in_cells: _builtins.bool = ...,
-        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_e_value", b"_e_value", "_labels_needed", b"_labels_needed", "_p_value", b"_p_value", "_prevalence", b"_prevalence", "anytime", b"anytime", "coverage", b"coverage", "decided_since", b"decided_since", "difference", b"difference", "disagreement", b"disagreement", "e_value", b"e_value", "labels_needed", b"labels_needed", "p_value", b"p_value", "prevalence", b"prevalence", "segment", b"segment", "value_a", b"value_a", "value_b", b"value_b", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_e_value", b"_e_value", "_labels_needed", b"_labels_needed", "anytime", b"anytime", "compared", b"compared", "coverage", b"coverage", "decided_since", b"decided_since", "disagreement", b"disagreement", "e_value", b"e_value", "labels_needed", b"labels_needed", "segment", b"segment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_e_value", b"_e_value", "_labels_needed", b"_labels_needed", "_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "anytime", b"anytime", "b", b"b", "coverage", b"coverage", "decided_since", b"decided_since", "difference", b"difference", "disagreement", b"disagreement", "e_value", b"e_value", "in_cells", b"in_cells", "labels_needed", b"labels_needed", "p_value", b"p_value", "prevalence", b"prevalence", "reason", b"reason", "refusal", b"refusal", "revision", b"revision", "segment", b"segment", "sentence", b"sentence", "value_a", b"value_a", "value_b", b"value_b", "verdict", b"verdict", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_e_value", b"_e_value", "_labels_needed", b"_labels_needed", "a", b"a", "anytime", b"anytime", "b", b"b", "compared", b"compared", "coverage", b"coverage", "decided_since", b"decided_since", "disagreement", b"disagreement", "e_value", b"e_value", "in_cells", b"in_cells", "labels_needed", b"labels_needed", "reason", b"reason", "refusal", b"refusal", "segment", b"segment", "sentence", b"sentence", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__e_value: _TypeAlias = _typing.Literal["e_value"]  # noqa: Y015
     _WhichOneofArgType__e_value: _TypeAlias = _typing.Literal["_e_value", b"_e_value"]  # noqa: Y015
     _WhichOneofReturnType__labels_needed: _TypeAlias = _typing.Literal["labels_needed"]  # noqa: Y015
     _WhichOneofArgType__labels_needed: _TypeAlias = _typing.Literal["_labels_needed", b"_labels_needed"]  # noqa: Y015
-    _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
-    _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
-    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
-    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__e_value) -> _WhichOneofReturnType__e_value | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__labels_needed) -> _WhichOneofReturnType__labels_needed | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
 
 Global___PairComparison: _TypeAlias = PairComparison  # noqa: Y015
 

@@ -111,12 +111,12 @@ def asked(wire: Wire, pair: tuple[str, str], revision: int = 0, **fields: object
 
 def agrees(found: pair_pb2.PairComparison, expected: object) -> None:
     """Assert that an answer is the library's comparison."""
-    assert found.value_a.value == pytest.approx(expected.a.estimate, abs=1e-12)
-    assert found.value_b.value == pytest.approx(expected.b.estimate, abs=1e-12)
-    assert found.difference.value == pytest.approx(expected.difference, abs=1e-12)
-    assert found.difference.interval.lower == pytest.approx(expected.lower, abs=1e-9)
-    assert found.difference.interval.upper == pytest.approx(expected.upper, abs=1e-9)
-    assert found.p_value == pytest.approx(expected.p_value, rel=1e-6)
+    assert found.compared.a.value == pytest.approx(expected.a.estimate, abs=1e-12)
+    assert found.compared.b.value == pytest.approx(expected.b.estimate, abs=1e-12)
+    assert found.compared.difference.value == pytest.approx(expected.difference, abs=1e-12)
+    assert found.compared.difference.interval.lower == pytest.approx(expected.lower, abs=1e-9)
+    assert found.compared.difference.interval.upper == pytest.approx(expected.upper, abs=1e-9)
+    assert found.compared.p_value == pytest.approx(expected.p_value, rel=1e-6)
     if math.isnan(expected.e_value):
         assert not found.HasField("e_value")
     else:
@@ -142,7 +142,7 @@ def test_predictions_and_labels_meet_in_any_order(wire: Wire, pair: tuple[str, s
     assert coverage.shared_share == 1.0
     by_prevalence = asked(wire, pair, revision, prevalence=0.05).comparison
     agrees(by_prevalence, cases.compared("auc_pr", prevalence=0.05))
-    assert by_prevalence.prevalence == 0.05
+    assert by_prevalence.compared.prevalence == 0.05
 
 
 def test_ids_of_one_stream_alone_lower_the_share(wire: Wire, pair: tuple[str, str]) -> None:
@@ -155,7 +155,7 @@ def test_ids_of_one_stream_alone_lower_the_share(wire: Wire, pair: tuple[str, st
     agrees(found, cases.compared("auc_roc", slice(0, 200)))
     assert found.coverage.shared_share == pytest.approx(1 / 3)
     assert found.coverage.labelled == 200
-    assert "33.3 % of the ids have both" in found.warnings[0]
+    assert "33.3 % of the ids have both" in found.compared.warnings[0]
 
 
 def test_relabels_and_retractions_count_for_the_pair(wire: Wire, pair: tuple[str, str]) -> None:
@@ -243,7 +243,7 @@ def test_a_window_and_a_series_are_of_first_predictions(wire: Wire, pair: tuple[
     between.end_time.FromMicroseconds(start_us + 10 * MINUTE_US)
     found = asked(wire, pair, revision, selection=types_pb2.Selection(between=between)).comparison
     agrees(found, cases.compared("auc_pr", slice(0, 300)))
-    assert found.window == between
+    assert found.compared.window_a == found.compared.window_b == between
     between.end_time.FromMicroseconds(start_us + 20 * MINUTE_US)
     for cumulative in (False, True):
         series = wire.pairs.ListPairComparisons(
@@ -263,7 +263,7 @@ def test_a_window_and_a_series_are_of_first_predictions(wire: Wire, pair: tuple[
     last = types_pb2.Selection(last_cases=60)
     recent = asked(wire, pair, revision, selection=last).comparison
     assert recent.coverage.labelled == 60
-    assert "this window moves" in recent.warnings[0]
+    assert "this window moves" in recent.compared.warnings[0]
 
 
 def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
@@ -274,14 +274,14 @@ def test_refusals_say_what_to_do(wire: Wire, pair: tuple[str, str]) -> None:
     found = asked(wire, pair, revision).comparison
     assert found.refusal == pair_pb2.PAIR_REFUSAL_NO_LABELS
     assert "wait, or label some" in found.reason
-    assert not found.difference.HasField("value")
+    assert not found.compared.difference.HasField("value")
     first = np.flatnonzero(cases.labels)[:1].tolist() + np.flatnonzero(~cases.labels)[:4].tolist()
     few = ingest_pb2.Labels(
         ids=[cases.ids[row] for row in first], positives=[cases.labels[row] for row in first]
     )
     found = asked(wire, pair, put(wire, a, labels=few)).comparison
     assert found.refusal == pair_pb2.PAIR_REFUSAL_TOO_FEW_LABELS
-    assert found.difference.HasField("value")
+    assert found.compared.difference.HasField("value")
     assert "two positives and two negatives" in found.reason
     chosen = types_pb2.Selection(half_life=Duration(seconds=60))
     for fields, text in (
@@ -323,7 +323,7 @@ def test_cells_that_hide_the_order_are_refused(
     assert found.refusal == pair_pb2.PAIR_REFUSAL_GRID_TOO_COARSE
     assert "more max_cells, or start a new one" in found.reason
     assert found.sentence.endswith(found.reason)
-    for limits in (found.difference.interval, found.anytime):
+    for limits in (found.compared.difference.interval, found.anytime):
         assert limits.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_COARSE
         assert not limits.HasField("lower")
     assert not found.HasField("e_value")
@@ -333,7 +333,7 @@ def test_cells_that_hide_the_order_are_refused(
         for name, column in (("labels", "labels"), ("scores_a", "a"), ("scores_b", "b"))
     }
     expected = compare_paired(metric="auc_pr", **columns)
-    assert found.difference.value == pytest.approx(expected.difference, abs=0.05)
+    assert found.compared.difference.value == pytest.approx(expected.difference, abs=0.05)
     agrees(asked(wire, (a, b), revision, metric="auc_pr").comparison, expected)
 
 
@@ -360,8 +360,8 @@ def test_labels_of_one_cluster_are_refused(wire: Wire, fresh: str) -> None:
         revision = put(wire, a, labels=cases.told(rows))
         found = asked(wire, (a, b), revision, metric="auc_roc").comparison
         assert found.refusal == refusal
-        assert found.difference.HasField("value")
-        assert found.difference.interval.HasField("lower") == (not refusal)
+        assert found.compared.difference.HasField("value")
+        assert found.compared.difference.interval.HasField("lower") == (not refusal)
         if refusal:
             assert "one group of clusters" in found.reason
             assert "wait for labelled ids in other groups" in found.sentence
@@ -380,7 +380,7 @@ def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> N
     for metric in METRICS:
         found = asked(wire, pair, revision, metric=metric).comparison
         agrees(found, cases.compared(metric, label_probability=shares))
-        assert not found.warnings
+        assert not found.compared.warnings
     heavy, few = slice(0, 4), ingest_pb2.Labels()
     other = Cases(12)
     for side, scores in ((a, "a"), (b, "b")):
@@ -389,9 +389,10 @@ def test_weights_count_as_in_the_library(wire: Wire, pair: tuple[str, str]) -> N
     few.weights.extend([100_000.0] * 4)
     found = asked(wire, pair, put(wire, a, labels=few)).comparison
     assert found.refusal == pair_pb2.PAIR_REFUSAL_TOO_FEW_EFFECTIVE
-    assert found.difference.HasField("value")
+    assert found.compared.difference.HasField("value")
     assert (
-        found.difference.interval.undefined_reason == types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE
+        found.compared.difference.interval.undefined_reason
+        == types_pb2.UNDEFINED_REASON_TOO_FEW_EFFECTIVE
     )
     assert "50 effective positives" in found.reason
 
@@ -495,8 +496,8 @@ def test_scores_with_an_offset_are_compared_in_cells(wire: Wire, fresh: str) -> 
     chosen = types_pb2.Selection(last=Duration(seconds=3600))
     found = asked(wire, (a, b), revision, selection=chosen).comparison
     expected = cases.compared("auc_pr")
-    assert found.value_a.value == pytest.approx(expected.a.estimate, abs=2e-3)
-    width = found.difference.interval.upper - found.difference.interval.lower
+    assert found.compared.a.value == pytest.approx(expected.a.estimate, abs=2e-3)
+    width = found.compared.difference.interval.upper - found.compared.difference.interval.lower
     assert 0.95 < width / (expected.upper - expected.lower) < 1.3
     agrees(asked(wire, (a, b), revision).comparison, expected)
 
@@ -525,14 +526,17 @@ def test_a_restart_changes_nothing_and_http_says_the_same(directory: Path) -> No
         before = asked(wire, pair, put(wire, pair[0], labels=cases.told(slice(0, 400)))).comparison
     for wire, http in stubs(directory):
         after = asked(wire, pair).comparison
-        before.revision = after.revision
+        before.compared.revision = after.compared.revision
         assert after == before
         found = asked(wire, pair, put(wire, pair[1], labels=cases.told())).comparison
         agrees(found, cases.compared("auc_pr", prevalence=0.1))
         path = f"{http}/v1/pairs/{name_of(*pair)}:compare?bySegment=country"
         with urllib.request.urlopen(path, timeout=20) as response:
             answer = json.load(response)
-        assert answer["comparison"]["difference"]["value"] == found.difference.value
+        assert (
+            answer["comparison"]["compared"]["difference"]["value"]
+            == found.compared.difference.value
+        )
         assert answer["comparison"]["sentence"] == found.sentence
         assert len(answer["segments"]) == 2
 

@@ -295,7 +295,7 @@ def test_pairs_are_the_comparisons() -> None:
             request = pair_pb2.GetPairComparisonRequest(name="v3/v4", metric=metric)
             found = one.called("streameval.v1.PairService/GetPairComparison", request).comparison
             labels = {"pair": "v3/v4", "a": "v3", "b": "v4", "figure": metric}
-            assert at(series, "pair_difference", **labels) == found.difference.value < 0
+            assert at(series, "pair_difference", **labels) == found.compared.difference.value < 0
             assert at(series, "pair_difference_lower", **labels) == found.anytime.lower
             assert at(series, "pair_difference_upper", **labels) == found.anytime.upper
             assert at(series, "pair_evidence", **labels) == 1.0
@@ -316,10 +316,10 @@ def test_pairs_are_the_comparisons() -> None:
 def test_since_when_a_pair_is_decided_and_why_it_is_refused() -> None:
     """A decision has its time; an answer without limits has the reason and no evidence."""
     decided = pair_pb2.PairComparison(e_value=20**0.5)
-    decided.difference.name = "auc_pr"
+    decided.compared.difference.name = "auc_pr"
     decided.decided_since.FromMicroseconds(1_795_000_000_500_000)
     refused = pair_pb2.PairComparison(refusal=pair_pb2.PAIR_REFUSAL_TOO_FEW_CLUSTERS)
-    refused.difference.name = "auc_roc"
+    refused.compared.difference.name = "auc_roc"
     families = pair_families(PairReadings({("pair", "a", "b"): [decided, refused]}, left_out=2))
     found = {
         (sample.name, sample.labels.get("figure"), sample.labels.get("reason")): sample.value

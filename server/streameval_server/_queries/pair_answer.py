@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streameval import InvalidInputError
 from streameval.statistics import ComparedPair
 from streameval.v1 import pair_pb2, types_pb2
+from streameval_server._model.alarm_settings import time_range
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import interval_message
 from streameval_server._queries.pair_window import check_pair_key, resolve_pair
@@ -87,17 +88,18 @@ def _message(window: PairWindow, question: PairQuestion) -> pair_pb2.PairCompari
     view, cases = window.view, window.cases()
     info = view.info
     prevalence = question.prevalence_in(info.settings)
-    message = pair_pb2.PairComparison(
-        revision=view.revision, a=info.a, b=info.b, prevalence=prevalence
-    )
-    message.coverage.CopyFrom(_coverage(window, cases))
+    message = pair_pb2.PairComparison(a=info.a, b=info.b, coverage=_coverage(window, cases))
+    found = message.compared
+    found.revision = view.revision
+    if prevalence is not None:
+        found.prevalence = prevalence
     if window.span_us is not None:
-        message.window.start_time.FromMicroseconds(window.span_us[0])
-        message.window.end_time.FromMicroseconds(window.span_us[1])
+        for span in (found.window_a, found.window_b):
+            span.CopyFrom(time_range(window.span_us))
     if window.segment is not None:
         message.segment.key, message.segment.value = window.segment
     message.in_cells = cases.grid.cuts is not None
-    message.warnings.extend(_warnings(window, message.coverage, question))
+    found.warnings.extend(_warnings(window, message.coverage, question))
     thresholds = window.counts.thresholds
     if thresholds[0] is not None and thresholds[1] is not None:
         at = (thresholds[0], thresholds[1])
@@ -118,12 +120,13 @@ def _fill(
     """Set figures, evidence, verdict and refusal."""
     fixed = compared.comparison(level, anytime=False)
     always = compared.comparison(level, anytime=True)
-    message.value_a.CopyFrom(_figure(fixed.a, fixed.metric))
-    message.value_b.CopyFrom(_figure(fixed.b, fixed.metric))
-    message.difference.CopyFrom(_difference(fixed, compared.difference.design_effect))
+    found = message.compared
+    found.a.CopyFrom(_figure(fixed.a, fixed.metric))
+    found.b.CopyFrom(_figure(fixed.b, fixed.metric))
+    found.difference.CopyFrom(_difference(fixed, compared.difference.design_effect))
     message.anytime.CopyFrom(_limits(always, compared.difference.design_effect))
     if not math.isnan(fixed.p_value):
-        message.p_value = fixed.p_value
+        found.p_value = fixed.p_value
     decision = compared.comparison(_LEVEL_OF_EVIDENCE, anytime=True)
     growth = compared.growth_to_decide()
     names = (message.a, message.b)

@@ -146,9 +146,10 @@ def _figures(readings: PairReadings) -> Iterator[Metric]:
     )
     for names, comparisons in sorted(readings.by_names.items()):
         for found in comparisons:
-            of = (*names, found.difference.name)
-            if found.difference.HasField("value"):
-                families["difference"].add_metric(of, found.difference.value)
+            difference = found.compared.difference
+            of = (*names, difference.name)
+            if difference.HasField("value"):
+                families["difference"].add_metric(of, difference.value)
             if found.anytime.HasField("lower"):
                 families["difference_lower"].add_metric(of, found.anytime.lower)
                 families["difference_upper"].add_metric(of, found.anytime.upper)

@@ -241,6 +241,7 @@ def read_comparison(message: types_pb2.Comparison) -> StreamComparison:
         upper=difference.upper,
         level=difference.level,
         reason=difference.reason,
+        design_effect=difference.design_effect,
     )
 
 

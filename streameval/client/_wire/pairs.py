@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
+from streameval._uncertainty.compare import Comparison
 from streameval._uncertainty.interval import Interval
-from streameval.client._wire.decode import read_interval, read_limits
+from streameval.client._wire.decode import read_comparison, read_limits
 from streameval.client._wire.pair_answers import (
     Disagreement,
     PairComparison,
@@ -27,41 +29,27 @@ becomes(pair_pb2.PairCoverage, PairCoverage)
 becomes(pair_pb2.Disagreement, Disagreement)
 
 
-def read_answer(
-    response: pair_pb2.GetPairComparisonResponse, metric: str, level: float
-) -> PairComparison:
-    segments = tuple(read_comparison(each, metric, level) for each in response.segments)
-    return read_comparison(response.comparison, metric, level, segments)
+def read_answer(response: pair_pb2.GetPairComparisonResponse) -> PairComparison:
+    return read_pair(response.comparison, tuple(map(read_pair, response.segments)))
 
 
-def read_comparison(
-    message: pair_pb2.PairComparison,
-    metric: str,
-    level: float,
-    segments: tuple[PairComparison, ...] = (),
+def read_pair(
+    message: pair_pb2.PairComparison, segments: tuple[PairComparison, ...] = ()
 ) -> PairComparison:
-    difference = read_interval(message.difference)
+    compared, looks = read_comparison(message.compared), message.anytime
     verdict = label(pair_pb2.PairVerdict.DESCRIPTOR, message.verdict).lower()
     refusal = label(pair_pb2.PairRefusal.DESCRIPTOR, message.refusal)
-    looks = Interval(
-        *read_limits(message.anytime), level, "normal-mixture", difference.estimate, anytime=True
-    )
-    return read(
-        message,
-        PairComparison,
-        metric=message.value_a.name or metric,
-        difference=difference.estimate,
-        lower=difference.lower,
-        upper=difference.upper,
-        level=difference.level or level,
-        a=read_interval(message.value_a),
-        b=read_interval(message.value_b),
-        anytime=False,
-        e_value=message.e_value if message.HasField("e_value") else math.nan,
-        reason=refusal if message.refusal else None,
-        design_effect=difference.design_effect,
-        names=(message.a, message.b),
-        verdict=verdict if message.verdict else "no_answer",
-        looks=looks,
-        segments=segments,
-    )
+    known = {each.name: getattr(compared, each.name) for each in fields(Comparison)}
+    known |= {
+        "e_value": message.e_value if message.HasField("e_value") else math.nan,
+        "reason": refusal if message.refusal else None,
+        "names": (message.a, message.b),
+        "revision": compared.revision,
+        "window": compared.window_a,
+        "verdict": verdict if message.verdict else "no_answer",
+        "looks": Interval(
+            *read_limits(looks), looks.level, "normal-mixture", compared.difference, anytime=True
+        ),
+        "segments": segments,
+    }
+    return read(message, PairComparison, **known)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 from streameval.cli._app import app
-from streameval.v1 import pair_pb2, query_pb2, query_pb2_grpc, types_pb2
+from streameval.v1 import pair_pb2, query_pb2, query_pb2_grpc
 
 from ...commands import CommandRunner
 from ...fake_pairs import comparison, refused, running_pairs
@@ -24,10 +24,9 @@ class _Queries(query_pb2_grpc.QueryServiceServicer):
     """Compares any two streams as independent ones."""
 
     def CompareStreams(self, request, context):  # noqa: ARG002, N802 - as gRPC names it
-        made = comparison()
-        answer = types_pb2.Comparison(
-            revision=3, a=made.value_a, b=made.value_b, difference=made.difference, prevalence=0.05
-        )
+        answer = comparison().compared
+        answer.revision, answer.prevalence = 3, 0.05
+        answer.ClearField("p_value")
         for coverage, side in ((answer.coverage_a, request.a), (answer.coverage_b, request.b)):
             if side.stream.startswith("ids/"):
                 coverage.predictions = 900

@@ -85,7 +85,7 @@ def test_what_a_comparison_asks_for(served) -> None:
     client, service = served
     segment = comparison(labels_needed=3_400)
     segment.segment.key, segment.segment.value = "country", "US"
-    segment.warnings.append("few")
+    segment.compared.warnings.append("few")
     service.answer.segments.append(segment)
     found = client.compare_pair(
         "rollout",

@@ -14,14 +14,14 @@ const MAX_TICKS = 6;
 /** Rows from the first one with a difference. `isTurned`: the view's A is the pair's b. */
 export function rowsOf(comparisons, { isTurned, isCumulative }) {
   const rows = comparisons.map((each, index) => {
-    const limits = isCumulative ? each.anytime : each.difference.interval;
-    const value = each.difference.value;
+    const limits = isCumulative ? each.anytime : each.compared.difference.interval;
+    const value = each.compared.difference.value;
     const known = limits?.lower !== undefined && value !== undefined;
     const [lower, upper] = known ? (isTurned ? [-limits.upper, -limits.lower] : [limits.lower, limits.upper]) : [];
     return {
       // The window of all labels so far begins with the span, and its step where the last one ended.
-      start: new Date(isCumulative && index ? comparisons[index - 1].window.endTime : each.window.startTime),
-      end: new Date(each.window.endTime),
+      start: new Date(isCumulative && index ? comparisons[index - 1].compared.windowA.endTime : each.compared.windowA.startTime),
+      end: new Date(each.compared.windowA.endTime),
       value: value === undefined ? undefined : isTurned ? -value : value,
       limits: known ? { lower, upper } : undefined,
       labelled: Number(each.coverage.labelled), positives: Number(each.coverage.positives),

@@ -50,7 +50,7 @@ export class PairSegments {
 
 /** The difference, A minus B of the view. */
 export function turned(found, isTurned) {
-  const { value, interval: limits } = found.difference;
+  const { value, interval: limits } = found.compared.difference;
   if (limits?.lower === undefined) return { value: isTurned && value !== undefined ? -value : value, limits: null };
   return isTurned ? { value: -value, limits: { lower: -limits.upper, upper: -limits.lower } } : { value, limits };
 }

@@ -103,7 +103,8 @@ export class PairedSection {
     this.result.hidden = false;
     const isTurned = found.a !== streamA;
     const [nameA, nameB] = isTurned ? [found.b, found.a] : [found.a, found.b];
-    const [valueA, valueB] = isTurned ? [found.valueB, found.valueA] : [found.valueA, found.valueB];
+    const { compared } = found;
+    const [valueA, valueB] = isTurned ? [compared.b, compared.a] : [compared.a, compared.b];
     const { value, limits } = turned(found, isTurned);
     const cell = (kind, heading, shown, more) =>
       h("div", { class: kind }, h("dt", {}, heading), h("dd", { class: "value", id: `paired-${kind}` }, shown), h("dd", { class: "more" }, more));
@@ -123,8 +124,8 @@ export class PairedSection {
       h("p", { class: "why", id: "why-sharper" }, sharper(found, independent)),
       h("p", { class: "note", id: "paired-note" }, notes(found, isTurned)));
     this.segments.show(segments, isTurned, [nameA, nameB]);
-    fill(this.warnings, found.warnings.map((each) => h("li", {}, each)));
-    this.warnings.hidden = !found.warnings.length;
+    fill(this.warnings, compared.warnings.map((each) => h("li", {}, each)));
+    this.warnings.hidden = !compared.warnings.length;
   }
 
   /** Draw the difference over time; not at every change, and at once when something else is chosen. */
@@ -221,7 +222,7 @@ function evidenceNote(found) {
 
 /** In words, why the answer on the same ids is sharper, and by how much here. */
 function sharper(found, independent) {
-  const widths = [found.difference.interval, independent?.difference?.interval].map((limits) =>
+  const widths = [found.compared.difference.interval, independent?.difference?.interval].map((limits) =>
     (limits?.lower === undefined ? null : limits.upper - limits.lower));
   const ratio = widths[0] > 0 && widths[1] !== null ? widths[1] / widths[0] : null;
   const by = ratio > 1.05 ? ` Here the interval is ${ratio.toFixed(1)} times as narrow as that of independent cases below, `
@@ -238,6 +239,6 @@ function notes(found, isTurned) {
       + (isTurned ? [[found.b, between_.bRight], [found.a, between_.aRight]] : [[found.a, between_.aRight], [found.b, between_.bRight]])
         .map(([name, right]) => `${name} was right in ${count(Number(right))}`).join(", ") + "."
     : "";
-  const prevalence = found.prevalence === undefined || found.prevalence === null ? "" : `At a prevalence of ${percent(found.prevalence)}.`;
+  const prevalence = found.compared.prevalence === undefined || found.compared.prevalence === null ? "" : `At a prevalence of ${percent(found.compared.prevalence)}.`;
   return [shared, flagged, prevalence].filter(Boolean).join(" ");
 }
