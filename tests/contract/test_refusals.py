@@ -13,6 +13,7 @@ from google.rpc import code_pb2, error_details_pb2
 
 from streameval import Evaluator, InvalidInputError
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server._model.errors import no_stream
 
 from .conftest import Failure, Wire, failure, selection
 
@@ -190,7 +191,7 @@ def test_a_bad_batch_does_not_end_a_stream(wire: Wire, fresh: str, name: str) ->
 def nothing_there(wire: Wire, stream: str) -> None:
     """Check that a stream was not created."""
     found = failure(lambda: wire.streams.GetStream(stream_pb2.GetStreamRequest(name=stream)))
-    assert (found.code, found.message) == (Code.NOT_FOUND, f"there is no stream {stream}")
+    assert (found.code, found.message) == (Code.NOT_FOUND, no_stream(stream).message)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,13 @@ def test_unknown_streams_are_not_found(wire: Wire, fresh: str) -> None:
     ]
     for question in questions:
         found = failure(question)
-        assert (found.code, found.message) == (Code.NOT_FOUND, f"there is no stream {fresh}")
+        assert (found.code, found.message) == (
+            Code.NOT_FOUND,
+            (
+                f"there is no stream {fresh}: ListStreams (streameval streams list) has the names; "
+                "a first batch or CreateStream (streameval streams create) makes it"
+            ),
+        )
 
 
 @pytest.mark.parametrize(

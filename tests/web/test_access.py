@@ -105,7 +105,8 @@ def test_without_a_token_nothing_is_answered(
     assert (answer.status_code, reason(answer)) == (401, "TOKEN_MISSING")
 
 
-NAMED = [route for route in ROUTES if route.name]
+# A pair has a name of its own: test_hidden_names.py has the routes to another's.
+NAMED = [route for route in ROUTES if route.path.startswith("/v1/streams/{name}")]
 
 
 @pytest.mark.parametrize("route", NAMED, ids=lambda route: route.path)

@@ -238,7 +238,12 @@ class Transaction:
         is_new = facts is None
         if facts is None:
             if not self._auto_create:
-                return _refused(Code.NOT_FOUND, "stream", f"there is no stream {name}: create it")
+                return _refused(
+                    Code.NOT_FOUND,
+                    "stream",
+                    f"there is no stream {name}, and this server makes none on first use: make it "
+                    "with CreateStream (streameval streams create), and send the rows again",
+                )
             problem = dot_segment_problem(name)
             if problem is not None:
                 return _refused(Code.INVALID_ARGUMENT, "stream", problem)
@@ -402,7 +407,8 @@ class Transaction:
             if len(facts.pairs) >= self._limits.max_stream_pairs:
                 raise RequestError(
                     Code.RESOURCE_EXHAUSTED,
-                    f"stream {name} is in {len(facts.pairs)} pairs, the most allowed: delete one",
+                    f"stream {name} is in {len(facts.pairs)} pairs, the most allowed: "
+                    "delete one with DeletePair (streameval pairs delete)",
                     reason="TOO_MANY_PAIRS",
                 )
             found.append(facts)

@@ -157,7 +157,12 @@ def sequence_reused(producer: str, epoch: int, sequence: int) -> RequestError:
 
 def no_stream(name: str) -> RequestError:
     """Return the error of a call for a stream that does not exist."""
-    return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
+    return RequestError(
+        Code.NOT_FOUND,
+        f"there is no stream {name}: ListStreams (streameval streams list) has the names; a first "
+        "batch or CreateStream (streameval streams create) makes it",
+        reason="NO_STREAM",
+    )
 
 
 def not_visible(revision: int, *, durable: int, visible: int, lag_rows: int) -> RequestError:

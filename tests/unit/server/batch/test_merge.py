@@ -301,7 +301,7 @@ def test_limits_of_merges():
     with pytest.raises(RequestError, match="stream s has 1 merge sources, the most allowed"):
         merged(core, data, source="edge-2")
     core = open_core(MemoryStorage(), Limits(), auto_create=False)
-    with pytest.raises(RequestError, match="there is no stream s: create it"):
+    with pytest.raises(RequestError, match="there is no stream s, and this server makes none"):
         merged(core, data)
 
 

@@ -318,12 +318,14 @@ def test_unknown_streams_without_auto_create():
     session.feed(frame(2, rows=0), NOW)
     core.committer.step(NOW).deliver()
     refused, ack = session.replies()
+    message = (
+        "there is no stream s, and this server makes none on first use: make it with CreateStream "
+        "(streameval streams create), and send the rows again"
+    )
     assert refused.refused.refusal == status_pb2.Refusal(
         code=Code.NOT_FOUND,
-        message="there is no stream s: create it",
-        violations=[
-            status_pb2.FieldViolation(field="stream", description="there is no stream s: create it")
-        ],
+        message=message,
+        violations=[status_pb2.FieldViolation(field="stream", description=message)],
     )
     assert ack.ack.last_sequence == 2
     assert [row.kind for row in core.storage.rows] == [Kind.OPEN, Kind.REFUSED, Kind.BATCH]
