@@ -6,7 +6,7 @@ COPY deploy/docker/constraints.txt constraints.txt
 COPY streameval streameval
 COPY server server
 RUN python -m venv /opt/streameval \
- && /opt/streameval/bin/pip install --no-cache-dir -c constraints.txt ".[server,client,cli]" \
+ && /opt/streameval/bin/pip install --no-cache-dir -c constraints.txt ".[server,client,cli]" ./server \
  && /opt/streameval/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim

@@ -1,15 +1,19 @@
 # make demo    environment, server, a real model's predictions, live AUC-PR; DEMO_STAY=1 leaves it up
 # make quick   unit and structure tests of the checkout as it stands, in a minute: after each edit
-# make test    every test that is not long, against the built wheel: before a commit
+# make test    every test that is not long, against the built wheels: before a commit
 # make check   lint, types, plain words, proto, stubs
 # make docs    the site, in docs/_build/html
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
-# Imports come from the installed wheel, never from the checkout.
+# Imports come from the installed wheels, never from the checkout.
 export PYTHONSAFEPATH := 1
 
 SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
+# The wheel of the library, which takes extras, and the server's: files of one version, which pip
+# needs in one command. Neither name is asked of an index.
+LIBRARY := $$(ls dist/streameval-*.whl)
+SERVER  := dist/streameval_server-*.whl
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
 QUICK   := .venv-quick/bin/python
 # Tests that drive containers or Spark, or overload a server, have the machine for themselves.
@@ -26,16 +30,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q --upgrade pip
 
-# The wheel, built from the sources and installed into the environment.
+# Both wheels, built from the sources and installed into the environment. What was there goes first:
+# pip takes a wheel of the same version for installed, and a wheel from before there were two
+# would take the server's files with it.
 $(VENV)/.wheel: $(SOURCES) | $(VENV)/bin/python
 	rm -rf dist
-	$(PY) -m pip wheel -q --no-deps -w dist .
-	$(PY) -m pip install -q "$$(ls dist/*.whl)[demo]"
-	$(PY) -m pip install -q --no-deps --force-reinstall dist/*.whl
+	$(PY) -m pip wheel -q --no-deps -w dist . ./server
+	$(PY) -m pip uninstall -qq --yes streameval streameval-server
+	$(PY) -m pip install -q "$(LIBRARY)[demo]" $(SERVER)
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.wheel
-	$(PY) -m pip install -q "$$(ls dist/*.whl)[all]" --group test
+	$(PY) -m pip install -q "$(LIBRARY)[all]" $(SERVER) --group test
 	touch $@
 
 $(VENV)/.check: pyproject.toml $(VENV)/.test
@@ -48,10 +54,10 @@ demo: $(VENV)/.wheel
 	$(PY) demo
 
 # An environment of its own, in which the checkout is installed editable: nothing is built.
-.venv-quick/.made: pyproject.toml
+.venv-quick/.made: pyproject.toml server/pyproject.toml
 	$(PYTHON) -m venv .venv-quick
 	$(QUICK) -m pip install -q --upgrade pip
-	$(QUICK) -m pip install -q -e '.[all]' --group quick
+	$(QUICK) -m pip install -q -e '.[all]' -e ./server --group quick
 	touch $@
 
 quick: .venv-quick/.made
@@ -87,7 +93,7 @@ stubs:
 	tools/stubs.sh
 
 bench: $(VENV)/.wheel
-	$(PY) -m pip install -q "$$(ls dist/*.whl)[bench]"
+	$(PY) -m pip install -q "$(LIBRARY)[bench]" $(SERVER)
 	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py "growth.py --quick" \
 	        "latency.py --quick" "recovery.py --quick" "soak.py --minutes 2 --budget 60"; do \
 	    echo; echo "bench/$$table"; PYTHONPATH=bench $(PY) bench/$$table || exit; done

@@ -13,7 +13,8 @@ for wanted in tensorflow 'mlflow==3.1.*' mlflow kserve feast apache-beam sagemak
     'ray[serve]'; do
     name=${wanted%%[\[=]*}
     alone=$(resolve <<<"$wanted")
-    both=$(printf '%s\n' "streameval[client,files,server] @ file://$PWD" "$wanted" | resolve)
+    both=$(printf '%s\n' "streameval[client,files,server] @ file://$PWD" \
+        "streameval-server @ file://$PWD/server" "$wanted" | resolve)
     row="| $wanted | $(version_of "$name" <<<"$alone") | $(version_of "$name" <<<"$both")"
     for shared in protobuf grpcio prometheus-client typer jmespath opentelemetry-proto; do
         row+=" | $(version_of "$shared" <<<"$both")"

@@ -1,6 +1,6 @@
 """Tests of this release and the last one: clients and servers of both, and one log for both.
 
-The last release's wheel is built from the repository's history; `release_client.py` runs
+The last release's wheels are built from the repository's history; `release_client.py` runs
 with it or with this tree.
 """
 
@@ -40,16 +40,16 @@ def releases(tmp_path_factory) -> dict[str, Environment]:
     (folder / "sources").mkdir()
     print("the last release:", unpack_release(folder / "sources"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    wheels = folder / "wheels"
-    for command in (
-        ["wheel", "--no-deps", "--wheel-dir", wheels, folder / "sources"],
-        ["install", "--no-deps", "--no-index", "--find-links", wheels, "streameval"],
-    ):
-        target = ["--target", folder / "site"] if command[0] == "install" else []
+
+    def run(*command: object) -> None:
         done = subprocess.run(
-            [*pip, *map(str, command + target)], check=False, capture_output=True, text=True
+            [*pip, *map(str, command)], check=False, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+    projects = (folder / "sources", folder / "sources" / "server")
+    run("wheel", "--no-deps", "--wheel-dir", folder / "wheels", *projects)
+    run("install", "--no-deps", "--target", folder / "site", *folder.glob("wheels/*.whl"))
     here = os.environ.get("PYTHONPATH", "")
     return {
         "this": dict(os.environ),

@@ -12,16 +12,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
 
 from streameval.client import AccessError, Client
 from streameval_server import Settings
+
+from ..distributions import PROJECTS, requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,18 +52,16 @@ def here(text: str, service: dict[str, Any], volumes: Path) -> str:
 
 def test_the_constraints_of_the_image_permit_what_the_project_requires():
     """Every direct dependency of the parts in the image has one version, which it accepts."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
     lines = (ROOT / "deploy/docker/constraints.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     wanted = [
-        requirement
-        for text in (*project["dependencies"], *extras["server"], *extras["client"], *extras["cli"])
-        if (requirement := Requirement(text)).name != "streameval"
+        each
+        for each in requirements("streameval", "server", "client", "cli")
+        if each.name not in PROJECTS
     ]
     assert len(wanted) > 15
-    for requirement in wanted:
-        assert requirement.specifier.contains(pinned[requirement.name]), requirement
+    for each in wanted:
+        assert each.specifier.contains(pinned[each.name]), each
 
 
 @pytest.fixture(scope="module")

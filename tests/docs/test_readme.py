@@ -43,14 +43,3 @@ def test_the_links_of_the_package_are_pages() -> None:
     for link in PROJECT["urls"].values():
         page = link.removeprefix(PROJECT["urls"]["Documentation"]).removeprefix("/en/latest/")
         assert not page or (ROOT / f"docs/{page.removesuffix('.html')}.md").exists()
-
-
-def test_licences_and_types_are_in_the_package() -> None:
-    """Each licence file exists, also those of the vendored charts; both packages are typed."""
-    for name in PROJECT["license-files"]:
-        assert (ROOT / name).read_text().strip()
-    vendor = ROOT / "server/streameval_server/_web/static/vendor"
-    found = {path for path in vendor.rglob("*") if path.name.startswith(("LICENSE", "NOTICE"))}
-    assert found == {ROOT / name for name in PROJECT["license-files"] if "vendor" in name}
-    for package in ("streameval", "server/streameval_server"):
-        assert (ROOT / package / "py.typed").exists()

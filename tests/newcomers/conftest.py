@@ -36,13 +36,13 @@ class Newcomer:
     ----------
     folder : Path
         Where files and the environment are; also the home directory.
-    wheel : Path
-        What `pip install streameval` installs.
+    wheels : Path
+        The folder with the wheel that `pip install streameval` installs, and the server's.
     """
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(self, folder: Path, wheels: Path) -> None:
         self.folder = folder
-        self._wheel = wheel
+        self._wheels = wheels
         self._installed: str | None = None
         self._bin = folder / ".venv" / ("Scripts" if os.name == "nt" else "bin")
         # Nothing of the tests' environment: no variable, no path to the sources.
@@ -67,7 +67,13 @@ class Newcomer:
         assert self._installed is None
         self._installed = extras[1] or ""
         venv.create(self.folder / ".venv", with_pip=True)
-        self.run("python", "-m", "pip", "install", "-q", f"{self._wheel}{extras[1] or ''}")
+        (library,) = self._wheels.glob("streameval-*.whl")
+        (server,) = self._wheels.glob("streameval_server-*.whl")
+        # Installed only if the page's extras require it.
+        constraint = self.folder / "server.txt"
+        constraint.write_text(f"streameval-server @ {server.as_uri()}\n")
+        wanted = (f"{library}{extras[1] or ''}", "-c", str(constraint))
+        self.run("python", "-m", "pip", "install", "-q", *wanted)
 
     def run(self, *command: str, standard_input: str | None = None) -> str:
         """Run a command, and return what it prints; it must succeed."""
@@ -141,22 +147,20 @@ def program(page: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel of this tree: that of `make wheel`, or one that is built now."""
-    built = sorted((ROOT / "dist").glob("streameval-*.whl"))
-    if built:
-        return built[-1]
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT], check=True
-    )
-    return next(folder.glob("*.whl"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of both wheels of this tree: from `make wheel`, or built now."""
+    if (ROOT / "dist").exists():
+        return ROOT / "dist"
+    folder = tmp_path_factory.mktemp("wheels")
+    build = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder)
+    subprocess.run([*build, ROOT, ROOT / "server"], check=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def newcomer(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Newcomer:
+def newcomer(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Newcomer:
     """Return a newcomer in an empty folder, one for the tests of a module."""
-    return Newcomer(tmp_path_factory.mktemp("newcomer"), wheel)
+    return Newcomer(tmp_path_factory.mktemp("newcomer"), wheels)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ START = (ROOT / "docs" / "start-look.md").read_text()
 
 
 def test_a_file_of_scores(newcomer: Newcomer, report: Callable[[str, float], None]) -> None:
-    """The page's file, its command with a picture, and its plot."""
+    """The page's file, its command with a picture, and its plot; what a server needs."""
     newcomer.install(START)
     codes = [each.code for each in blocks(START) if each.language == "python"]
     newcomer.python(codes[0])
@@ -37,6 +37,10 @@ def test_a_file_of_scores(newcomer: Newcomer, report: Callable[[str, float], Non
     newcomer.python(program(START))
     for picture in ("curves.png", "pr.png"):
         assert (newcomer.folder / picture).read_bytes().startswith(b"\x89PNG")
+    refused = newcomer.run("sh", "-c", "streameval serve; test $? = 2")
+    assert refused == (
+        "streameval: streameval_server is missing; pip install 'streameval[server]'\n"
+    )
 
 
 @pytest.fixture
@@ -59,14 +63,14 @@ def clone(tmp_path: Path, require_command: Callable[[str], str]) -> Path:
 @pytest.mark.nightly
 def test_the_page_of_the_demo(
     clone: Path,
-    wheel: Path,
+    wheels: Path,
     require: Callable[[str], ModuleType],
     chromium: str,
     report: Callable[[str, float], None],
 ) -> None:
     """`DEMO_STAY=1 make demo` in a clone: the page shows the figures that the demo prints."""
     sync_api = require("playwright.sync_api")
-    newcomer = Newcomer(clone, wheel)
+    newcomer = Newcomer(clone, wheels)
     newcomer.environment["DEMO_STAY"] = "1"
     make = ("make", "demo", f"PYTHON={sys.executable}")
     # The page's address, and the last line of the table: cases, positives, AUC-PR.

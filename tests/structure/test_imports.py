@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
-from packaging.requirements import Requirement
+
+from ..distributions import PROJECTS, requirements
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -280,17 +281,11 @@ def test_the_command_line_enters_the_server_by_one_door() -> None:
 
 def test_the_demo_needs_what_its_extra_installs() -> None:
     """Its modules can be imported without the packages that only other extras install."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-
-    def packages(extra: str) -> set[str]:
-        found: set[str] = set()
-        for each in map(Requirement, extras[extra]):
-            own = each.name == project["name"]
-            found |= set().union(*map(packages, each.extras)) if own else {each.name}
-        return found
-
-    absent = set().union(*map(packages, extras)) - packages("demo")
+    extras = PROJECTS["streameval"]["optional-dependencies"]
+    every, of_demo = (
+        {each.name for each in requirements("streameval", *names)} for names in (extras, ["demo"])
+    )
+    absent = every - of_demo
     assert {"confluent-kafka", "pyspark"} <= absent
     names = [name.replace("-", "_") for name in absent]
     hidden = f"import sys; sys.modules |= dict.fromkeys({names})"
