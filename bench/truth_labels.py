@@ -21,7 +21,7 @@ from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.effects import Effect, Effects
-from streameval._time.panes import tiers_of
+from streameval._time.panes import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,7 @@ def project(stream: Stream) -> tuple[Projection, Projection, Evaluator]:
     happened = np.concatenate(
         (at_us, (at_us + due * DAY_US).astype(np.int64)[arrived], at_us[expired] + settle)
     )
-    panes = DelayPanes(tiers_of(DAY_US, 2 * DAYS * DAY_US), "probability")
+    panes = DelayPanes(Grid.tiers_of(DAY_US, 2 * DAYS * DAY_US), "probability")
     panes.advance(DAYS * DAY_US)
     codes = np.zeros((rows.size, 0), dtype=np.uint16)
     panes.count(Effects(kinds, at_us[rows], happened, stream.scores[rows], codes))

@@ -28,7 +28,7 @@ from streameval._counts.codec import decode_evaluator, encode_evaluator
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._counts.merge import merge_states
 from streameval._counts.missing_cases import missing_case_error
-from streameval._counts.state import State, empty_state
+from streameval._counts.state import State
 from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
 from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
 from streameval._snapshot import Snapshot, take_snapshot
@@ -95,7 +95,7 @@ class Evaluator(EvaluatorQueries):
         cluster_groups: int | None = None,
     ) -> None:
         self._begin(
-            empty_state(
+            State.empty(
                 resolution=resolution,
                 scale=scale,
                 max_cells=max_cells,

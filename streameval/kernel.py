@@ -10,9 +10,9 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval._common.frame import Frame, Reader
-    from streameval._counts.additions import Addition, has_clusters
+    from streameval._counts.additions import Addition
     from streameval._counts.cell_layout import cell_edges
-    from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES, TABLE_BYTES
+    from streameval._counts.cluster_counts import ClusterCounts
     from streameval._counts.cluster_keys import (
         DEFAULT_CLUSTER_GROUPS,
         check_cluster_groups,
@@ -20,56 +20,44 @@ if TYPE_CHECKING:
     )
     from streameval._counts.codec import decode_evaluator
     from streameval._counts.columns import check_scores
-    from streameval._counts.exact import MAX_TOTAL
     from streameval._counts.lazy_counts import LazyCounts
     from streameval._counts.memory import PIECE_BYTES, state_bytes
     from streameval._counts.merge import check_mergeable, merge_states
     from streameval._counts.multiset import ScoreCounts
-    from streameval._counts.resolution import MAX_BITS, Scale, quantise
-    from streameval._counts.run import EMPTY_RUN, Run
+    from streameval._counts.resolution import Scale, quantise
+    from streameval._counts.run import Run
     from streameval._counts.scatter import rank_cells
-    from streameval._counts.state import State, empty_state
-    from streameval._counts.stored_counts import (
-        StoredCounts,
-        closed_state,
-        packed_bytes,
-        stored_counts_of,
-        verify,
-    )
+    from streameval._counts.state import State
+    from streameval._counts.stored_counts import StoredCounts
     from streameval._counts.tally import Tally
     from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._counts.weight_columns import check_weights_allowed
-    from streameval._counts.weights import MAX_WEIGHTED_CASES, WEIGHT_UNITS, unless_one
+    from streameval._counts.weights import WEIGHT_UNITS, unless_one
     from streameval._evaluator import evaluator_of
     from streameval._joining.id_column import IdColumn
     from streameval._joining.joiner import Joiner
     from streameval._joining.rules import JoinSettings
     from streameval._joining.table import JoinTable
-    from streameval._time.changes import Cases, Change, changes_by_group, rows_by_group
+    from streameval._time.changes import Cases, Change, rows_by_group
     from streameval._time.coverage import CoverageCell
     from streameval._time.decay import decayed_window
     from streameval._time.distinct import distinct_values
     from streameval._time.effects import Effect, Effects
-    from streameval._time.panes import Grid, Panes, tiers_of
+    from streameval._time.panes import Grid, Panes
     from streameval._time.parts_cache import PartsCache
-    from streameval._time.times import MAX_TIME_US, to_datetime
+    from streameval._time.times import MAX_TIME_US
     from streameval._time.window import PaneState, newest_panes, state_of
     from streameval._time.window_cache import WindowCache
 
 __all__ = [
-    "CLUSTER_ROW_BYTES",
     "DEFAULT_CLUSTER_GROUPS",
-    "EMPTY_RUN",
-    "MAX_BITS",
     "MAX_TIME_US",
-    "MAX_TOTAL",
-    "MAX_WEIGHTED_CASES",
     "PIECE_BYTES",
-    "TABLE_BYTES",
     "WEIGHT_UNITS",
     "Addition",
     "Cases",
     "Change",
+    "ClusterCounts",
     "CoverageCell",
     "Effect",
     "Effects",
@@ -93,39 +81,30 @@ __all__ = [
     "UnsortedCases",
     "WindowCache",
     "cell_edges",
-    "changes_by_group",
     "check_cluster_groups",
     "check_mergeable",
     "check_scores",
     "check_weights_allowed",
-    "closed_state",
     "decayed_window",
     "decode_evaluator",
     "distinct_values",
-    "empty_state",
     "evaluator_of",
     "groups_of",
-    "has_clusters",
     "merge_states",
     "newest_panes",
-    "packed_bytes",
     "quantise",
     "rank_cells",
     "rows_by_group",
     "state_bytes",
     "state_of",
-    "stored_counts_of",
-    "tiers_of",
-    "to_datetime",
     "unless_one",
-    "verify",
 ]
 
 _EXPORTS = {
     "streameval._common.frame": ["Frame", "Reader"],
-    "streameval._counts.additions": ["Addition", "has_clusters"],
+    "streameval._counts.additions": ["Addition"],
     "streameval._counts.cell_layout": ["cell_edges"],
-    "streameval._counts.cluster_counts": ["CLUSTER_ROW_BYTES", "TABLE_BYTES"],
+    "streameval._counts.cluster_counts": ["ClusterCounts"],
     "streameval._counts.cluster_keys": [
         "DEFAULT_CLUSTER_GROUPS",
         "check_cluster_groups",
@@ -133,39 +112,32 @@ _EXPORTS = {
     ],
     "streameval._counts.codec": ["decode_evaluator"],
     "streameval._counts.columns": ["check_scores"],
-    "streameval._counts.exact": ["MAX_TOTAL"],
     "streameval._counts.lazy_counts": ["LazyCounts"],
     "streameval._counts.memory": ["PIECE_BYTES", "state_bytes"],
     "streameval._counts.merge": ["check_mergeable", "merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
-    "streameval._counts.resolution": ["MAX_BITS", "Scale", "quantise"],
-    "streameval._counts.run": ["EMPTY_RUN", "Run"],
+    "streameval._counts.resolution": ["Scale", "quantise"],
+    "streameval._counts.run": ["Run"],
     "streameval._counts.scatter": ["rank_cells"],
-    "streameval._counts.state": ["State", "empty_state"],
-    "streameval._counts.stored_counts": [
-        "StoredCounts",
-        "closed_state",
-        "packed_bytes",
-        "stored_counts_of",
-        "verify",
-    ],
+    "streameval._counts.state": ["State"],
+    "streameval._counts.stored_counts": ["StoredCounts"],
     "streameval._counts.tally": ["Tally"],
     "streameval._counts.unsorted_cases": ["UnsortedCases"],
     "streameval._counts.weight_columns": ["check_weights_allowed"],
-    "streameval._counts.weights": ["MAX_WEIGHTED_CASES", "WEIGHT_UNITS", "unless_one"],
+    "streameval._counts.weights": ["WEIGHT_UNITS", "unless_one"],
     "streameval._evaluator": ["evaluator_of"],
     "streameval._joining.id_column": ["IdColumn"],
     "streameval._joining.joiner": ["Joiner"],
     "streameval._joining.rules": ["JoinSettings"],
     "streameval._joining.table": ["JoinTable"],
-    "streameval._time.changes": ["Cases", "Change", "changes_by_group", "rows_by_group"],
+    "streameval._time.changes": ["Cases", "Change", "rows_by_group"],
     "streameval._time.coverage": ["CoverageCell"],
     "streameval._time.decay": ["decayed_window"],
     "streameval._time.distinct": ["distinct_values"],
     "streameval._time.effects": ["Effect", "Effects"],
-    "streameval._time.panes": ["Grid", "Panes", "tiers_of"],
+    "streameval._time.panes": ["Grid", "Panes"],
     "streameval._time.parts_cache": ["PartsCache"],
-    "streameval._time.times": ["MAX_TIME_US", "to_datetime"],
+    "streameval._time.times": ["MAX_TIME_US"],
     "streameval._time.window": ["PaneState", "newest_panes", "state_of"],
     "streameval._time.window_cache": ["WindowCache"],
 }

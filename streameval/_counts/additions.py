@@ -38,11 +38,6 @@ _MAX_PIECES = 8
 """Additions that a table counts one by one; more, which are small, are joined first."""
 
 
-def has_clusters(addition: Addition) -> bool:
-    """Return whether the rows of an addition have clusters. O(1)."""
-    return isinstance(addition, UnsortedCases) and addition.clusters is not None
-
-
 def sorted_cases(addition: Addition) -> ScoreCounts:
     """Return an addition as sorted runs. O(n log n) if it is not sorted."""
     return addition.sorted() if isinstance(addition, UnsortedCases) else addition

@@ -20,7 +20,7 @@ from streameval._counts.cell_layout import NumberLayout, Span, cell_edges, cell_
 from streameval._counts.keys import blocks
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS
-from streameval._counts.run import EMPTY_RUN, Run
+from streameval._counts.run import Run
 from streameval._counts.steps import batches, counts_of, numbers_of, span_of
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class CellSums:
     def _run(self, used: IntArray | None, sums: IntArray, scale: Scale) -> Run:
         places = np.flatnonzero(sums != 0) if used is None else used
         if not places.size:
-            return EMPTY_RUN
+            return Run.EMPTY
         edges = cell_edges(self.layout.numbers(places), self.bits, scale)
         return Run.of_distinct(edges, sums[places])
 

@@ -8,7 +8,7 @@ Memory: 18 B for each cell, group and class that has cases.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-
-CLUSTER_ROW_BYTES = 18
-"""Memory of a row of the table."""
-
-TABLE_BYTES = 512
-"""Memory of a table with groups besides its rows."""
 
 _MAX_CHEAP_WIDTH = 1 << 16
 """Places of cell, group and class that are counted in a table, however few rows there are."""
@@ -57,6 +51,11 @@ class ClusterCounts:
         At least 1; below 0 in a change that removes.
     """
 
+    ROW_BYTES: ClassVar = 18
+    """Memory of a row of the table."""
+    TABLE_BYTES: ClassVar = 512
+    """Memory of a table with groups besides its rows."""
+
     num_groups: int
     edges: FloatArray = field(default_factory=lambda: _NO_EDGES)
     codes: npt.NDArray[np.uint16] = field(default_factory=lambda: _NO_CODES)
@@ -65,12 +64,12 @@ class ClusterCounts:
     @property
     def row_bytes(self) -> int:
         """Memory that one more case takes at most. O(1)."""
-        return CLUSTER_ROW_BYTES if self.num_groups else 0
+        return self.ROW_BYTES if self.num_groups else 0
 
     @property
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(1)."""
-        return (TABLE_BYTES if self.num_groups else 0) + self.counts.size * CLUSTER_ROW_BYTES
+        return (self.TABLE_BYTES if self.num_groups else 0) + self.counts.size * self.ROW_BYTES
 
     @property
     def groups(self) -> IntArray:

@@ -26,7 +26,7 @@ from streameval._counts.cluster_counts import NO_CLUSTERS, ClusterCounts
 from streameval._counts.cluster_keys import MAX_CLUSTER_GROUPS, MIN_CLUSTER_GROUPS
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY_RUN, Run
+from streameval._counts.run import Run
 from streameval._counts.state import LABELS, State
 from streameval._counts.state_head import (
     CHECKSUM_BYTES,
@@ -201,7 +201,7 @@ def _run(reader: Reader, head: Head, shape: Shape) -> Run:
     numbers = _numbers_of(reader, shape.cases, shape.size)
     if numbers is None:
         _check_total(shape, scores.size)
-        return Run.of_totalled(scores, None, scores.size) if scores.size else EMPTY_RUN
+        return Run.of_totalled(scores, None, scores.size) if scores.size else Run.EMPTY
     counts = _checked_counts(numbers)
     _check_total(shape, int(counts.sum()))
     return Run.of_distinct(scores, counts)

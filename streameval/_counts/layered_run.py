@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval._counts.run import EMPTY_RUN, Run, locate
+from streameval._counts.run import Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
@@ -145,7 +145,7 @@ def with_added(run: Run, change: Run) -> Run:
     removes = change.counts is not None and change.counts.size and change.counts.min() < 1
     if removes or not len(change):
         return run.merged(change)
-    base, added, below = layers or Layers(run, EMPTY_RUN, None)
+    base, added, below = layers or Layers(run, Run.EMPTY, None)
     together = added.merged(change)
     if len(base) < max(_MIN_BASE_SCORES, _MIN_BASE_RATIO * len(together)):
         return base.merged(together)

@@ -19,7 +19,7 @@ import numpy as np
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.insertion import inserted, stepped
 from streameval._counts.layered_run import LayeredRun, with_added
-from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, alike, locate
+from streameval._counts.run import NegativeCountError, Run, alike, locate
 from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ScoreCounts:
     _runs: tuple[Run, Run] | None
     _ranks: tuple[IntArray, IntArray | None] | None
 
-    def __init__(self, positives: Run = EMPTY_RUN, negatives: Run = EMPTY_RUN) -> None:
+    def __init__(self, positives: Run = Run.EMPTY, negatives: Run = Run.EMPTY) -> None:
         self.stored = self._ranks = None
         positives, negatives = alike(positives, negatives)
         self.has_weights = positives.sums is not None

@@ -11,7 +11,7 @@ into n is O(d log d + n), with passes at memory speed (0.5 ms for a million).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,9 @@ class Run:
     >>> run.counts / 65536, run.cases, run.squares() / 65536**2
     (array([1., 3.]), array([1, 2]), array([1., 5.]))
     """
+
+    EMPTY: ClassVar[Run]
+    """Of no cases."""
 
     scores: FloatArray
     counts: IntArray | None
@@ -282,7 +285,7 @@ class Run:
         assert self.total == sum(self.counts.tolist()), self.total
 
 
-EMPTY_RUN = Run(_NO_SCORES, None, 0)
+Run.EMPTY = Run(_NO_SCORES, None, 0)
 """No scores."""
 
 
@@ -299,7 +302,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     """
     runs = alike(*(run for run in runs if run.scores.size))
     if len(runs) <= 2:
-        return EMPTY_RUN if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
+        return Run.EMPTY if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
     has_columns = any(run.columns is not None for run in runs)
     if has_columns and (sum(map(len, runs)) <= _MAX_SORTED_SCORES or runs[0].sums is not None):
         return _sorted(runs)

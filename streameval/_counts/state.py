@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 import numpy as np
 
@@ -80,6 +80,13 @@ class State:
         declared. A state with clusters has no weights: its groups keep numbers of cases.
     """
 
+    MAX_TOTAL: ClassVar = MAX_TOTAL
+    """All cases and misses together are fewer, or their weights in units."""
+    MAX_WEIGHTED_CASES: ClassVar = MAX_WEIGHTED_CASES
+    """Where cases have weights, there are fewer cases."""
+    MAX_BITS: ClassVar = MAX_BITS
+    """The bits of a score."""
+
     counts: Final[ScoreCounts] = field(default_factory=ScoreCounts)
     missed_positives: Final[int] = 0
     missed_negatives: Final[int] = 0
@@ -89,6 +96,24 @@ class State:
     revision: Final[int] = 0
     clusters: Final[ClusterCounts] = NO_CLUSTERS
     _answers: dict[Hashable, Any] | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def empty(
+        cls, *, resolution: object, scale: object, max_cells: object, cluster_groups: int = 0
+    ) -> State:
+        """Return a state with these settings and no counts, or refuse the settings.
+
+        Raises
+        ------
+        InvalidInputError
+            When a setting is out of range.
+        """
+        return cls(
+            resolution=_checked_setting("resolution", resolution, MAX_BITS),
+            scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
+            max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
+            clusters=ClusterCounts(cluster_groups),
+        )
 
     @property
     def num_scores(self) -> int:
@@ -400,24 +425,6 @@ def _bytes_of(value: object) -> int:
 def _field_names(kind: Any) -> tuple[str, ...] | None:
     """Return the names of a dataclass's fields; None of another class."""
     return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
-
-
-def empty_state(
-    *, resolution: object, scale: object, max_cells: object, cluster_groups: int = 0
-) -> State:
-    """Return a state with these settings and no counts, or refuse the settings.
-
-    Raises
-    ------
-    InvalidInputError
-        When a setting is out of range.
-    """
-    return State(
-        resolution=_checked_setting("resolution", resolution, MAX_BITS),
-        scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
-        max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
-        clusters=ClusterCounts(cluster_groups),
-    )
 
 
 def fit_to_cap(state: State) -> State:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from streameval._counts.codec import decode_evaluator, encode_evaluator, read_columns
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY_RUN, Run
+from streameval._counts.run import Run
 from streameval._counts.state import State
 from streameval._counts.state_head import Head, begins_plainly, step_run
 from streameval._counts.stored_check import are_valid
@@ -92,7 +92,46 @@ class StoredCounts(bytes):
 
     def _opened(self, label: bool) -> Run:
         scores, counts, total = read_columns(self, self.head, label)
-        return Run.of_totalled(scores, counts, total) if total else EMPTY_RUN
+        return Run.of_totalled(scores, counts, total) if total else Run.EMPTY
+
+    @classmethod
+    def of(cls, data: bytes) -> StoredCounts | None:
+        """Return what `bytes_of` wrote as counts that are not open, for `verify`. O(1).
+
+        None if it has to be decoded: it is large or no state, or has weights or clusters.
+        """
+        if len(data) > _MAX_STORED_BYTES or not begins_plainly(data):
+            return None
+        return cls(data)
+
+    @staticmethod
+    def bytes_of(state: State) -> bytes:
+        """Return a state as bytes, cells as steps; the stored ones if they are the same. O(n)."""
+        stored = state.counts.stored
+        if isinstance(stored, StoredCounts) and state.is_plain:
+            settings = stored.head.settings
+            if all(getattr(state, name) == value for name, value in settings.items()):
+                return stored
+        return encode_evaluator(state, steps=True)
+
+    def closed(self) -> State:
+        """Return their state, at revision 0. O(1)."""
+        return State(ScoreCounts.closed(self), **self.head.settings)
+
+    @staticmethod
+    def verify(stored: Sequence[StoredCounts]) -> None:
+        """Check stored counts, many at a time. O(bytes).
+
+        Raises
+        ------
+        CorruptStateError
+            As `decode_evaluator` of the first that it refuses.
+        """
+        for at in range(0, len(stored), _VERIFIED_TOGETHER):
+            some = stored[at : at + _VERIFIED_TOGETHER]
+            if not are_valid(some):
+                for each in some:
+                    decode_evaluator(each)
 
 
 def cells_of(state: State) -> StoredCounts | None:
@@ -112,43 +151,3 @@ def pack(state: State) -> None:
         data = encode_evaluator(state, steps=True)
         if Head.of(data).are_cells:
             state.counts.store(StoredCounts(data))
-
-
-def packed_bytes(state: State) -> bytes:
-    """Return a state as bytes, cells as steps; the stored ones if they are the same. O(n)."""
-    stored = state.counts.stored
-    if isinstance(stored, StoredCounts) and state.is_plain:
-        settings = stored.head.settings
-        if all(getattr(state, name) == value for name, value in settings.items()):
-            return stored
-    return encode_evaluator(state, steps=True)
-
-
-def stored_counts_of(data: bytes) -> StoredCounts | None:
-    """Return what `packed_bytes` wrote as counts that are not open, for `verify`. O(1).
-
-    None if it has to be decoded: it is large or no state, or has weights or clusters.
-    """
-    if len(data) > _MAX_STORED_BYTES or not begins_plainly(data):
-        return None
-    return StoredCounts(data)
-
-
-def closed_state(stored: StoredCounts) -> State:
-    """Return the state of stored counts, at revision 0. O(1)."""
-    return State(ScoreCounts.closed(stored), **stored.head.settings)
-
-
-def verify(stored: Sequence[StoredCounts]) -> None:
-    """Check stored counts, many at a time. O(bytes).
-
-    Raises
-    ------
-    CorruptStateError
-        As `decode_evaluator` of the first that it refuses.
-    """
-    for at in range(0, len(stored), _VERIFIED_TOGETHER):
-        some = stored[at : at + _VERIFIED_TOGETHER]
-        if not are_valid(some):
-            for each in some:
-                decode_evaluator(each)

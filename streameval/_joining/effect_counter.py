@@ -18,7 +18,7 @@ from streameval._common.frame import raise_corrupt
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._projection.delay_panes import DelayPanes
-from streameval._time.changes import apply_one, changes_by_group
+from streameval._time.changes import Change, apply_one
 from streameval._time.coverage import CoverageCell
 from streameval._time.evaluator_panes import Totals, num_references
 from streameval._time.panes import Panes
@@ -90,7 +90,7 @@ class EffectCounter:
     def count(self, effects: Effects) -> None:
         """Count effects. O(n log n + panes touched)."""
         groups = np.zeros(len(effects), dtype=np.int64)
-        for _, change in changes_by_group(effects, groups, scale=self.overall.scale):
+        for _, change in Change.by_group(effects, groups, scale=self.overall.scale):
             self.overall.merge(change.coverage)
             change.apply_to(self._plain)
 
@@ -172,7 +172,7 @@ class PaneEffectCounter(EffectCounter):
         if self.delays is not None:
             self.delays.count(effects)
         starts = grid.starts_of(effects.event_us)
-        for start_us, change in changes_by_group(effects, starts, scale=self.overall.scale):
+        for start_us, change in Change.by_group(effects, starts, scale=self.overall.scale):
             self.overall.merge(change.coverage)
             self._cells.at(start_us).merge(change.coverage)
             if change.affects_counts:

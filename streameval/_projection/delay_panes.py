@@ -30,7 +30,7 @@ class DelayPanes(Panes[DelayCounts]):
     Parameters
     ----------
     tiers : tuple of Tier
-        From `tiers_of`.
+        From `Grid.tiers_of`.
     scale : {"plain", "probability"}
         Selects the cells of score.
     """

@@ -87,6 +87,54 @@ class Change:
     missed_negatives: int
     coverage: CoverageCell
 
+    @classmethod
+    def by_group(
+        cls, effects: Effects, groups: IntArray, *, scale: Scale = "plain"
+    ) -> Iterator[tuple[int, Change]]:
+        """Yield each group's change, in order of the groups.
+
+        Parameters
+        ----------
+        effects : Effects
+        groups : int64[n]
+            The group of each effect: the start of its pane (`Grid.starts_of`), a
+            number made of pane and slice, or 0 for all.
+        scale : {"plain", "probability"}
+            Selects the bands of score of the coverage.
+
+        Examples
+        --------
+        >>> from streameval._time.effects import Effects
+        >>> effects = Effects(
+        ...     kinds=np.array([Effect.PREDICTED, Effect.LABELLED_POSITIVE], dtype=np.uint8),
+        ...     event_us=np.array([5, 5]), at_us=np.array([6, 6]), scores=np.array([0.7, 0.7]),
+        ...     codes=np.zeros((2, 0), dtype=np.uint16),
+        ... )
+        >>> [(group, change)] = Change.by_group(effects, np.array([60, 60]))
+        >>> group, change.added.scores, change.coverage.coverage.labelled
+        (60, array([0.7]), 1)
+        """
+        if not len(effects):
+            return
+        keys, index = distinct_values(groups)
+        kinds = effects.kinds
+        flat = np.bincount(index * len(Effect) + kinds, minlength=keys.size * len(Effect))
+        effect_counts = flat.reshape(keys.size, len(Effect))
+        missed = np.stack(
+            (effect_counts @ POSITIVE_MISSES, effect_counts @ NEGATIVE_MISSES), axis=1
+        )
+        rows = zip(
+            keys.tolist(),
+            effect_counts,
+            missed.tolist(),
+            _cases(effects, index, keys.size),
+            _bands(effects, index, keys.size, scale),
+            strict=True,
+        )
+        for key, happened, (positives, negatives), (added, removed), bands in rows:
+            cell = CoverageCell.of(happened.copy(), *bands, scale=scale)
+            yield key, cls(added, removed, positives, negatives, cell)
+
     @property
     def affects_counts(self) -> bool:
         """Whether it changes an evaluator, and not the coverage alone."""
@@ -113,52 +161,6 @@ class Change:
 
 def _hashed(groups: CodeArray | None) -> HashedClusters | None:
     return None if groups is None else HashedClusters(groups.astype(np.int64))
-
-
-def changes_by_group(
-    effects: Effects, groups: IntArray, *, scale: Scale = "plain"
-) -> Iterator[tuple[int, Change]]:
-    """Yield each group's change, in order of the groups.
-
-    Parameters
-    ----------
-    effects : Effects
-    groups : int64[n]
-        The group of each effect: the start of its pane (`Grid.starts_of`), a
-        number made of pane and slice, or 0 for all.
-    scale : {"plain", "probability"}
-        Selects the bands of score of the coverage.
-
-    Examples
-    --------
-    >>> from streameval._time.effects import Effects
-    >>> effects = Effects(
-    ...     kinds=np.array([Effect.PREDICTED, Effect.LABELLED_POSITIVE], dtype=np.uint8),
-    ...     event_us=np.array([5, 5]), at_us=np.array([6, 6]), scores=np.array([0.7, 0.7]),
-    ...     codes=np.zeros((2, 0), dtype=np.uint16),
-    ... )
-    >>> [(group, change)] = changes_by_group(effects, np.array([60, 60]))
-    >>> group, change.added.scores, change.coverage.coverage.labelled
-    (60, array([0.7]), 1)
-    """
-    if not len(effects):
-        return
-    keys, index = distinct_values(groups)
-    kinds = effects.kinds
-    flat = np.bincount(index * len(Effect) + kinds, minlength=keys.size * len(Effect))
-    effect_counts = flat.reshape(keys.size, len(Effect))
-    missed = np.stack((effect_counts @ POSITIVE_MISSES, effect_counts @ NEGATIVE_MISSES), axis=1)
-    rows = zip(
-        keys.tolist(),
-        effect_counts,
-        missed.tolist(),
-        _cases(effects, index, keys.size),
-        _bands(effects, index, keys.size, scale),
-        strict=True,
-    )
-    for key, happened, (positives, negatives), (added, removed), bands in rows:
-        cell = CoverageCell.of(happened.copy(), *bands, scale=scale)
-        yield key, Change(added, removed, positives, negatives, cell)
 
 
 def apply_one(

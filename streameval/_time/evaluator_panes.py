@@ -19,7 +19,7 @@ from streameval._counts.codec import decode_evaluator
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.weights import MAX_WEIGHTED_CASES, WEIGHT_UNITS, too_many_weighted
 from streameval._evaluator import Evaluator
-from streameval._time.panes import Panes, tiers_of
+from streameval._time.panes import Grid, Panes
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class EvaluatorPanes(Panes[Evaluator]):
     Parameters
     ----------
     pane_us, retention_us : int
-        As for `tiers_of`.
+        As for `Grid.tiers_of`.
     empty : Evaluator
         Has no counts; a new pane is a copy of it.
 
@@ -48,7 +48,7 @@ class EvaluatorPanes(Panes[Evaluator]):
     """
 
     def __init__(self, pane_us: int, retention_us: int, empty: Evaluator) -> None:
-        super().__init__(tiers_of(pane_us, retention_us), empty.copy)
+        super().__init__(Grid.tiers_of(pane_us, retention_us), empty.copy)
         self.pane_us = pane_us
         self.retention_us = retention_us
         self.empty = empty

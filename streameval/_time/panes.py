@@ -46,36 +46,6 @@ class Tier(NamedTuple):
     until_us: int
 
 
-@lru_cache
-def tiers_of(pane_us: int, retention_us: int) -> tuple[Tier, ...]:
-    """Return the tiers: `pane_us` for 3 h, 1 h for 7 d, then 1 d until retention.
-
-    Raises
-    ------
-    InvalidInputError
-        When panes do not nest, or retention is shorter than a pane.
-    """
-    if not (_HOUR % pane_us == 0 or (pane_us % _HOUR == 0 and _DAY % pane_us == 0)) and (
-        pane_us % _DAY
-    ):
-        raise InvalidInputError(
-            f"pane must divide an hour or a day, or be whole days, got {pane_us / _SECOND:g} s",
-            field="pane",
-        )
-    if retention_us < pane_us:
-        raise InvalidInputError(
-            f"retention must be at least one pane, got {retention_us / _SECOND:g} s "
-            f"for a pane of {pane_us / _SECOND:g} s",
-            field="retention",
-        )
-    coarser = [Tier(_HOUR, 7 * _DAY), Tier(_DAY, retention_us)]
-    tiers = [Tier(pane_us, 3 * _HOUR if pane_us < _HOUR else 7 * _DAY)]
-    tiers += [tier for tier in coarser if tier.width_us > pane_us]
-    while len(tiers) > 1 and tiers[-2].until_us >= retention_us:
-        tiers.pop()
-    return (*tiers[:-1], Tier(tiers[-1].width_us, retention_us))
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Where panes begin and end at one moment. Immutable.
@@ -83,14 +53,14 @@ class Grid:
     Attributes
     ----------
     tiers : tuple of Tier
-        From `tiers_of`.
+        From `Grid.tiers_of`.
     edges : tuple of int
         The start of each tier, oldest first; the first is the oldest time that is kept.
 
     Examples
     --------
     >>> minute = 60 * 1_000_000
-    >>> grid = Grid.at(tiers_of(minute, 30 * 24 * 60 * minute), 10_000 * 60 * minute)
+    >>> grid = Grid.at(Grid.tiers_of(minute, 30 * 24 * 60 * minute), 10_000 * 60 * minute)
     >>> grid.snapped(599_999 * minute + 5, 600_000 * minute) == (599_999 * minute, 600_000 * minute)
     True
     >>> (grid.end_of(599_000 * minute) - grid.start_of(599_000 * minute)) // minute
@@ -99,6 +69,36 @@ class Grid:
 
     tiers: tuple[Tier, ...]
     edges: tuple[int, ...]
+
+    @staticmethod
+    @lru_cache
+    def tiers_of(pane_us: int, retention_us: int) -> tuple[Tier, ...]:
+        """Return the tiers: `pane_us` for 3 h, 1 h for 7 d, then 1 d until retention.
+
+        Raises
+        ------
+        InvalidInputError
+            When panes do not nest, or retention is shorter than a pane.
+        """
+        if not (_HOUR % pane_us == 0 or (pane_us % _HOUR == 0 and _DAY % pane_us == 0)) and (
+            pane_us % _DAY
+        ):
+            raise InvalidInputError(
+                f"pane must divide an hour or a day, or be whole days, got {pane_us / _SECOND:g} s",
+                field="pane",
+            )
+        if retention_us < pane_us:
+            raise InvalidInputError(
+                f"retention must be at least one pane, got {retention_us / _SECOND:g} s "
+                f"for a pane of {pane_us / _SECOND:g} s",
+                field="retention",
+            )
+        coarser = [Tier(_HOUR, 7 * _DAY), Tier(_DAY, retention_us)]
+        tiers = [Tier(pane_us, 3 * _HOUR if pane_us < _HOUR else 7 * _DAY)]
+        tiers += [tier for tier in coarser if tier.width_us > pane_us]
+        while len(tiers) > 1 and tiers[-2].until_us >= retention_us:
+            tiers.pop()
+        return (*tiers[:-1], Tier(tiers[-1].width_us, retention_us))
 
     @classmethod
     def at(cls, tiers: tuple[Tier, ...], now_us: int) -> Self:
@@ -176,7 +176,7 @@ class Panes(Generic[T]):
     Parameters
     ----------
     tiers : tuple of Tier
-        From `tiers_of`.
+        From `Grid.tiers_of`.
     make : callable
         Returns a new empty content.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval._counts.cluster_counts import CLUSTER_ROW_BYTES
+from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.merge import merge_states
 from streameval._time.parts_cache import PartsCache
 from streameval._time.window import Window
@@ -96,4 +96,4 @@ def _merged(states: Sequence[State], max_cells: int) -> State:
 
 def _bytes_of(state: State) -> int:
     """Return the memory of a state's distinct scores, counted by class. O(1)."""
-    return _CELL_BYTES * state.num_scores + CLUSTER_ROW_BYTES * state.clusters.counts.size
+    return _CELL_BYTES * state.num_scores + ClusterCounts.ROW_BYTES * state.clusters.counts.size

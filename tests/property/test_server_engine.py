@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from streameval._common.names import OTHER_VALUE
 from streameval._time.effects import COVERAGE, Effect
-from streameval._time.panes import Grid, tiers_of
+from streameval._time.panes import Grid
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._core.engine import Engine
@@ -248,7 +248,7 @@ class Stream:
 
     def oldest(self) -> int:
         """Return the oldest time that a pane holds."""
-        tiers = tiers_of(self.settings.pane_us, self.settings.retention_us)
+        tiers = Grid.tiers_of(self.settings.pane_us, self.settings.retention_us)
         return max(self.floor, Grid.at(tiers, self.now).oldest_us)
 
     # -- recounting

@@ -13,7 +13,7 @@ from streameval._counts import additions, tally
 from streameval._counts import cell_layout as layout
 from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.resolution import MAX_BITS, quantise
-from streameval._counts.state import empty_state
+from streameval._counts.state import State
 from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._evaluator import Evaluator
@@ -115,7 +115,7 @@ def test_tallies_count_as_an_evaluator_and_frozen_counts_stay(
     """Equal to the bit and at the same resolution, also for counts that were not read yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
-    ours = Tally(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
+    ours = Tally(State.empty(resolution=bits, scale=scale, max_cells=max_cells))
     peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
     kept: list[tuple[LazyCounts, bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -168,7 +168,7 @@ def _then(
 def test_long_additions_are_counted_in_pieces(parts: int) -> None:
     """Additions of several pieces, alone and joined, count as they do when they are merged."""
     rng = np.random.default_rng(parts)
-    ours = Tally(empty_state(resolution=12, scale=None, max_cells=16_384))
+    ours = Tally(State.empty(resolution=12, scale=None, max_cells=16_384))
     assert Evaluator._of(ours.frozen().state).num_cases == 0
     expected = Evaluator(resolution=12, max_cells=16_384)
     for size in np.linspace(30, 20_000, parts).astype(int).tolist():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._time.panes import Panes, tiers_of
+from streameval._time.panes import Grid, Panes
 from streameval._time.window import Window
 from streameval._time.window_cache import WindowCache
 from streameval._time.windowed import WindowedEvaluator
@@ -284,7 +284,7 @@ def test_times_are_checked() -> None:
 )
 def test_tiers_nest(pane: int, retention: int, now: int, ages: list[int]) -> None:
     """A time lies in one pane, panes do not overlap, and `starts_of` agrees with `start_of`."""
-    panes: Panes[Evaluator] = Panes(tiers_of(pane * 10**6, retention * 10**6), Evaluator)
+    panes: Panes[Evaluator] = Panes(Grid.tiers_of(pane * 10**6, retention * 10**6), Evaluator)
     panes.advance(now * 10**6)
     times = [time for age in ages if (time := (now - age) * 10**6) >= panes.grid.oldest_us]
     starts = panes.grid.starts_of(np.array(times, dtype=np.int64)).tolist()

@@ -11,7 +11,7 @@ import pytest
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.stored_counts import pack
 from streameval._evaluator import Evaluator
-from streameval._time.panes import Grid, tiers_of
+from streameval._time.panes import Grid
 from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
@@ -73,7 +73,7 @@ class View:
         self.alarms = None
         self.counters = stream_pb2.StreamCounters()
         self.info = Info(stream, now_us - 40 * DAY, 1, settings)
-        self.grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), now_us)
+        self.grid = Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), now_us)
         named = {None, *(("country", e.country) for e in events)}
         named |= {("device", e.device) for e in events}
         self._slices = {segment: self._made(segment) for segment in named}

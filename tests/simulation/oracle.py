@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._time.panes import Grid, tiers_of
+from streameval._time.panes import Grid
 from streameval.v1 import ingest_pb2, pair_pb2, stream_pb2
 from streameval_server._log.rows import STREAMED, Kind
 from streameval_server._model.pair_settings import PairCreation
@@ -104,7 +104,7 @@ class StreamOracle:
 
     def oldest_us(self, now_us: int) -> int:
         """Return the oldest time that a pane holds."""
-        tiers = tiers_of(self.settings.pane_us, self.settings.retention_us)
+        tiers = Grid.tiers_of(self.settings.pane_us, self.settings.retention_us)
         return max(self.floor_us, Grid.at(tiers, now_us).oldest_us)
 
     def pass_time(self, now_us: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streameval._time.panes import Grid, tiers_of
+from streameval._time.panes import Grid
 
 if TYPE_CHECKING:
     from streameval._uncertainty.pair_counts import PairCounts
@@ -199,7 +199,7 @@ def compare_pairs(engine: Engine, oracle: Oracle) -> None:
         assert counts.total_seen.get(0, (0, 0, 0)) == seen, names
         _same(counts.totals.get(0), wanted.cases, names)
         settings = wanted.settings
-        grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), oracle.due_us)
+        grid = Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), oracle.due_us)
         by_pane: dict[int, Counter[Case]] = {}
         for case, size in wanted.cases.items():
             if case[0] >= grid.oldest_us:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.checks import dot_segment_problem
-from streameval.kernel import MAX_TOTAL, MAX_WEIGHTED_CASES, WEIGHT_UNITS
+from streameval.kernel import WEIGHT_UNITS, State
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import batch_of, decode, settings_for
@@ -251,14 +251,14 @@ class Transaction:
                 return _refused(Code.RESOURCE_EXHAUSTED, "stream", _too_many_streams(self._limits))
             facts = NEW if settings is DEFAULTS else StreamFacts(settings=settings)
         after = add_rows(facts, rows)
-        if after.total >= MAX_TOTAL:
+        if after.total >= State.MAX_TOTAL:
             return _refused(
                 Code.RESOURCE_EXHAUSTED,
                 "stream",
                 f"stream {name} would hold {after.total} references, and the most is 2**62 - 1",
             )
         if after.weighed is not None and (
-            after.total >= MAX_WEIGHTED_CASES or after.weighed >= MAX_TOTAL
+            after.total >= State.MAX_WEIGHTED_CASES or after.weighed >= State.MAX_TOTAL
         ):
             return _refused(
                 Code.RESOURCE_EXHAUSTED,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from streameval import InvalidInputError
-from streameval.kernel import check_cluster_groups, tiers_of
+from streameval.kernel import Grid, check_cluster_groups
 from streameval.v1 import pair_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._model.names import check_new_stream_name, check_stream_name
@@ -94,7 +94,7 @@ class PairSettings:
             INVALID_ARGUMENT with the field.
         """
         try:
-            tiers_of(self.pane_us, self.retention_us)
+            Grid.tiers_of(self.pane_us, self.retention_us)
         except InvalidInputError as error:
             raise _refused(error.field or "pane", str(error)) from None
         if self.label_ttl_us > self.retention_us:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streameval.kernel import CLUSTER_ROW_BYTES, WEIGHT_UNITS
+from streameval.kernel import WEIGHT_UNITS, ClusterCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -303,7 +303,7 @@ _MERGED_STATE_BYTES = 1_024
 def _memory_of_state(state: State) -> int:
     """Return the memory of a merged state, an upper bound. O(1)."""
     cell_bytes = _CELL_BYTES if state.weighted is None else _WEIGHTED_CELL_BYTES
-    by_cluster = CLUSTER_ROW_BYTES * state.clusters.counts.size
+    by_cluster = ClusterCounts.ROW_BYTES * state.clusters.counts.size
     return _MERGED_STATE_BYTES + cell_bytes * len(state.counts) + by_cluster
 
 

@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.checks import quoted, segment_key_problem
-from streameval.kernel import DEFAULT_CLUSTER_GROUPS, MAX_BITS, check_cluster_groups, tiers_of
+from streameval.kernel import DEFAULT_CLUSTER_GROUPS, Grid, State, check_cluster_groups
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
@@ -255,11 +255,14 @@ def check(settings: StreamSettings, limits: Limits) -> None:
         if not SECOND_US <= value <= _MAX_DURATION_US:
             _refuse(name, f"{_shown(name)} must be from 1 s to 3660 d, got {value / SECOND_US:g} s")
     try:
-        tiers_of(settings.pane_us, settings.retention_us)
+        Grid.tiers_of(settings.pane_us, settings.retention_us)
     except InvalidInputError as error:
         _refuse(f"{error.field}_us", str(error))
-    if not 1 <= settings.resolution <= MAX_BITS:
-        _refuse("resolution", f"resolution must be from 1 to {MAX_BITS}, got {settings.resolution}")
+    if not 1 <= settings.resolution <= State.MAX_BITS:
+        _refuse(
+            "resolution",
+            f"resolution must be from 1 to {State.MAX_BITS}, got {settings.resolution}",
+        )
     if settings.label_ttl_us > settings.retention_us:
         _refuse(
             "label_ttl_us",

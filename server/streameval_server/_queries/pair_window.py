@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streameval.checks import quoted
-from streameval.kernel import Grid, tiers_of
+from streameval.kernel import Grid
 from streameval.statistics import PairCounts
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import AllTime, Between, Last, LastCases
@@ -98,7 +98,7 @@ class PairWindow:
 def grid_of(view: PairView) -> Grid:
     """Return the grid of a pair's panes at its revision. O(1)."""
     settings = view.info.settings
-    return Grid.at(tiers_of(settings.pane_us, settings.retention_us), view.now_us)
+    return Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), view.now_us)
 
 
 def resolve_pair(selection: Selection, view: PairView, clock_us: int) -> PairWindow:

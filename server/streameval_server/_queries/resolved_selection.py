@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from streameval import Evaluator
 from streameval.checks import quoted
-from streameval.kernel import Grid, LazyCounts, PaneState, newest_panes, state_of, tiers_of
+from streameval.kernel import Grid, LazyCounts, PaneState, newest_panes, state_of
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,
@@ -150,7 +150,7 @@ class ResolvedSelection:
 def grid_of(view: StreamView) -> Grid:
     """Return the grid of a stream's panes at its revision. O(1)."""
     settings = view.info.settings
-    return Grid.at(tiers_of(settings.pane_us, settings.retention_us), view.now_us)
+    return Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), view.now_us)
 
 
 def empty_slice(view: StreamView) -> SliceView:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streameval.checks import id_problem
-from streameval.kernel import MAX_TIME_US, to_datetime
+from streameval.kernel import MAX_TIME_US
 from streameval_server._model.crossed_keys import declared_key_problem
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 315_576_000_000
 """10,000 years: the range of a Duration; a Timestamp has a smaller one."""
 _NANOS = 1_000_000_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,4 +176,4 @@ def _between(between: types_pb2.TimeRange, field: str) -> Between:
 
 def iso(time_us: int) -> str:
     """Return a time in ISO 8601."""
-    return to_datetime(time_us).isoformat().replace("+00:00", "Z")
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")

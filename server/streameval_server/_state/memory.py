@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import (
-    CLUSTER_ROW_BYTES,
     PIECE_BYTES,
-    TABLE_BYTES,
+    ClusterCounts,
     StoredCounts,
     state_bytes,
 )
@@ -70,7 +69,7 @@ DELAY_ROW_BYTES, DELAY_PANE_BYTES = 18, 1_540
 _ROW_BYTES = 26
 """Memory of a row in a slice: label, score, multiplicity and cell key; or score and delay."""
 
-_CLUSTER_BYTES = 2 + CLUSTER_ROW_BYTES
+_CLUSTER_BYTES = 2 + ClusterCounts.ROW_BYTES
 """Memory of a row's group of clusters, and of what it adds to the counts by groups."""
 
 
@@ -162,7 +161,7 @@ def growth_bytes(
     slices, panes = max(slices, existing[0]), max(panes, existing[1])
     by_cluster = 0
     if has_clusters:
-        by_cluster = 2 * rows * _CLUSTER_BYTES + (1 + min(rows, panes)) * TABLE_BYTES
+        by_cluster = 2 * rows * _CLUSTER_BYTES + (1 + min(rows, panes)) * ClusterCounts.TABLE_BYTES
     delays = DELAY_ROW_BYTES * rows + DELAY_PANE_BYTES * min(rows, panes) if has_effects else 0
     return (
         by_cluster

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import streameval
 from streameval import CorruptStateError, StreamEvalError
 from streameval.checks import id_problem
-from streameval.kernel import MAX_TIME_US, MAX_TOTAL, Frame
+from streameval.kernel import MAX_TIME_US, Frame, State
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.file_values import read_integer, read_text
@@ -97,10 +97,12 @@ class StreamFile:
                 read_integer(header["time_us"], MAX_TIME_US),
                 read_integer(header["ids"]),
                 settings,
-                read_integer(fields["total"], MAX_TOTAL - 1),
+                read_integer(fields["total"], State.MAX_TOTAL - 1),
                 sources,
                 parts,
-                read_integer(fields["weighed"], MAX_TOTAL - 1) if "weighed" in fields else None,
+                read_integer(fields["weighed"], State.MAX_TOTAL - 1)
+                if "weighed" in fields
+                else None,
             )
         except StreamEvalError:
             raise

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError, StreamEvalError
-from streameval.kernel import verify
+from streameval.kernel import StoredCounts
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
@@ -40,7 +40,6 @@ from streameval_server._state.stream_state import StreamState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import StoredCounts
     from streameval_server._model.limits import Limits
     from streameval_server._state.counting.pane_content import PaneContent
     from streameval_server._state.delays.frozen_delays import PaneRows
@@ -258,7 +257,7 @@ def verify_counts(unverified: Sequence[StoredCounts]) -> None:
         As `restore_stream`, of the first that is not what was written.
     """
     try:
-        verify(unverified)
+        StoredCounts.verify(unverified)
     except CorruptStateError as error:
         raise _unreadable(error) from error
 

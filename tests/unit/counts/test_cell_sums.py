@@ -12,7 +12,7 @@ from streameval._counts.cell_sums import CellSums, sum_cells
 from streameval._counts.codec import encode_evaluator
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import largest_bits, quantise
-from streameval._counts.run import EMPTY_RUN, Run, merge_runs
+from streameval._counts.run import Run, merge_runs
 from streameval._counts.state import State, at_resolution
 from streameval._counts.stored_counts import StoredCounts
 
@@ -45,7 +45,7 @@ def panes(kind: str, bits: list[int], sizes: list[int]) -> list[tuple[ScoreCount
         for share in (1.0, 0.2):
             scores = quantise(drawn(kind, rng, int(share * size)), own_bits, scale)
             counts = rng.integers(1, 400, scores.size) if own_bits % 2 else None
-            runs.append(Run.of(scores, counts) if scores.size else EMPTY_RUN)
+            runs.append(Run.of(scores, counts) if scores.size else Run.EMPTY)
         made.append((ScoreCounts(runs[1], runs[0]), own_bits))
     return made
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run, merge_runs
 
 
 def run_of(counts: dict[float, int]) -> Run:
@@ -93,16 +93,16 @@ def test_a_signed_merge_takes_away(taken):
 
 def test_taking_more_than_there_is_names_the_score():
     """A merge that would leave a negative count is refused."""
-    for there in (run_of({1.0: 2, 2.0: 1}), EMPTY_RUN, run_of({5.0: 1})):
-        for change in (ScoreCounts(run_of({1.0: -3})), ScoreCounts(EMPTY_RUN, run_of({1.0: -3}))):
+    for there in (run_of({1.0: 2, 2.0: 1}), Run.EMPTY, run_of({5.0: 1})):
+        for change in (ScoreCounts(run_of({1.0: -3})), ScoreCounts(Run.EMPTY, run_of({1.0: -3}))):
             with pytest.raises(NegativeCountError, match="score 1"):
                 ScoreCounts(there, there).merged(change)
 
 
 def test_many_empty_runs_merge_to_nothing():
     """No runs, or only empty ones, have no scores."""
-    assert merge_runs([]) is EMPTY_RUN
-    assert merge_runs([EMPTY_RUN, EMPTY_RUN, EMPTY_RUN]) is EMPTY_RUN
+    assert merge_runs([]) is Run.EMPTY
+    assert merge_runs([Run.EMPTY, Run.EMPTY, Run.EMPTY]) is Run.EMPTY
 
 
 def brute_ranks(positives: dict, negatives: dict) -> tuple[list[int], list[int]]:

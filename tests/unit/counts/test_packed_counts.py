@@ -18,7 +18,7 @@ from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import Scale
 from streameval._counts.state import State
-from streameval._counts.stored_counts import cells_of, pack, packed_bytes
+from streameval._counts.stored_counts import StoredCounts, cells_of, pack
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
 SCORES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(EXTREMES))
@@ -57,11 +57,11 @@ def test_packing_keeps_every_score(
     assert other.same_content(state)
     other._check()
     assert encode_evaluator(other) == encode_evaluator(state)
-    assert packed_bytes(other) == encode_evaluator(state, steps=True)
-    assert packed_bytes(replace(other, missed_positives=9)) == encode_evaluator(
+    assert StoredCounts.bytes_of(other) == encode_evaluator(state, steps=True)
+    assert StoredCounts.bytes_of(replace(other, missed_positives=9)) == encode_evaluator(
         replace(state, missed_positives=9), steps=True
     )
-    assert decode_evaluator(packed_bytes(other)).same_content(state)
+    assert decode_evaluator(StoredCounts.bytes_of(other)).same_content(state)
     # A reader opens the counts for itself.
     assert other.counts.runs is not other.counts.runs
 

@@ -16,10 +16,6 @@ from streameval._counts.merge import merge_states
 from streameval._counts.state import State
 from streameval._counts.stored_counts import (
     StoredCounts,
-    closed_state,
-    packed_bytes,
-    stored_counts_of,
-    verify,
 )
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308]
@@ -62,10 +58,10 @@ def evaluator(
 
 def read(blobs: list[bytes]) -> list[State]:
     """Return states as a start reads them: closed where that is possible, verified together."""
-    stored = [stored_counts_of(blob) for blob in blobs]
-    verify([each for each in stored if each is not None])
+    stored = [StoredCounts.of(blob) for blob in blobs]
+    StoredCounts.verify([each for each in stored if each is not None])
     return [
-        decode_evaluator(blob) if each is None else closed_state(each)
+        decode_evaluator(blob) if each is None else each.closed()
         for each, blob in zip(stored, blobs, strict=True)
     ]
 
@@ -75,15 +71,15 @@ def read(blobs: list[bytes]) -> list[State]:
 def test_states_are_the_same_as_decoded_one_by_one(kinds: list[tuple]) -> None:
     """Every kind of state, in both forms, closed again and merged, to the byte."""
     plain = [evaluator(*kind).to_bytes() for kind in kinds]
-    blobs = [packed_bytes(decode_evaluator(blob)) for blob in plain]
+    blobs = [StoredCounts.bytes_of(decode_evaluator(blob)) for blob in plain]
     for state, blob, as_floats in zip(read(blobs), blobs, plain, strict=True):
         alone = decode_evaluator(blob)
         assert (state.P, state.N, state.num_scores) == (alone.P, alone.N, len(alone.counts))
         assert state.same_content(alone)
-        assert packed_bytes(alone) == blob
+        assert StoredCounts.bytes_of(alone) == blob
         state._check()
         assert encode_evaluator(state) == encode_evaluator(alone) == as_floats
-        assert packed_bytes(state) == blob
+        assert StoredCounts.bytes_of(state) == blob
 
 
 def small_states() -> list[bytes]:
@@ -101,7 +97,7 @@ def small_states() -> list[bytes]:
         counts = rng.choice([1, 1, 2, 300], 20)
         each.add_cases(labels=rng.random(20) < 0.3, scores=rng.random(20), counts=counts)
         each.add_misses(2)
-        made.append(packed_bytes(each._view()))
+        made.append(StoredCounts.bytes_of(each._view()))
     return made
 
 
@@ -166,7 +162,7 @@ def test_large_states_and_other_kinds_are_decoded_at_once() -> None:
         extra = {} if settings else {"scores": rng.lognormal(0, 9, size=size)}
         if extra:
             ev.add_cases(labels=rng.random(size) < 0.3, **extra)
-        blobs.append(packed_bytes(ev._view()))
+        blobs.append(StoredCounts.bytes_of(ev._view()))
     found = read(blobs)
     kinds = [isinstance(state.counts.stored, StoredCounts) for state in found]
     assert kinds == [True, True, len(blobs[2]) <= 1 << 16, False]

@@ -13,7 +13,7 @@ from streameval._projection.label_history import LabelHistory
 from streameval._projection.label_table import LabelTable
 from streameval._projection.projection import Projection
 from streameval._time.effects import Effect, Effects
-from streameval._time.panes import tiers_of
+from streameval._time.panes import Grid
 from streameval._time.times import to_us
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def draw(
     kinds = np.where(lapsed, Effect.EXPIRED_NEGATIVE, kinds)
     there = np.flatnonzero(arrived | lapsed)
     label_us = event_us + (np.where(arrived, delays, TTL_DAYS) * DAY_US).astype(np.int64)
-    panes = DelayPanes(tiers_of(DAY_US, 90 * DAY_US), "probability")
+    panes = DelayPanes(Grid.tiers_of(DAY_US, 90 * DAY_US), "probability")
     panes.advance(to_us(at_day(DAYS)))
     panes.count(
         Effects(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streameval._common.coverage import Coverage
 from streameval._evaluator import Evaluator
-from streameval._time.changes import apply_one, changes_by_group, rows_by_group
+from streameval._time.changes import Change, apply_one, rows_by_group
 from streameval._time.coverage import EDGES, CoverageCell, bands_of
 from streameval._time.effects import COVERAGE, Effect, Effects
 
@@ -62,7 +62,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple], be
     plain: defaultdict = defaultdict(CoverageCell)
     for part in (history, later):
         effects, groups = table(part, between)
-        for group, change in changes_by_group(effects, groups):
+        for group, change in Change.by_group(effects, groups):
             change.apply_to(evaluators[group])
             cells[group].merge(change.coverage)
             if not change.affects_counts:
@@ -91,7 +91,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple], be
 def test_what_comes_and_goes_in_one_table_cancels(history: list[tuple]) -> None:
     """No score of a class is both added and removed, so removal never waits for addition."""
     effects, groups = table(history)
-    for _, change in changes_by_group(effects, groups):
+    for _, change in Change.by_group(effects, groups):
         if change.added and change.removed:
             added = set(zip(change.added.labels, change.added.scores, strict=True))
             assert not added & set(zip(change.removed.labels, change.removed.scores, strict=True))

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import (
+    Change,
     Effects,
     UnsortedCases,
-    changes_by_group,
     distinct_values,
-    has_clusters,
     rows_by_group,
 )
 from streameval_server._state.counting.collected_rows import CollectedRows, TimedCases
@@ -45,7 +44,7 @@ from streameval_server._state.segments import WHOLE, segment_codes, slices_by_ke
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import Addition, Cases, Change, LazyCounts, ScoreCounts, State, Tally
+    from streameval.kernel import Addition, Cases, LazyCounts, ScoreCounts, State, Tally
     from streameval_server._model.arrays import BoolArray, CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
@@ -503,7 +502,7 @@ class StreamCounts:
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
         delays = delays_by_group(effects, groups)
-        for group, change in changes_by_group(effects, groups, scale=self.store.scale):
+        for group, change in Change.by_group(effects, groups, scale=self.store.scale):
             yield group, change, delays.get(group, NO_DELAYS)
 
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
@@ -514,7 +513,7 @@ class StreamCounts:
         if change.removed is not None:
             cases = _unsorted(change.removed)
             # Sorted once for all parts, unless some sum weights or count clusters.
-            removed = cases if has_clusters(cases) else cases.sorted()
+            removed = cases if cases.clusters is not None else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             with self._usage.measuring(part):

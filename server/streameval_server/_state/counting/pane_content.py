@@ -17,10 +17,7 @@ from streameval.kernel import (
     State,
     StoredCounts,
     Tally,
-    closed_state,
     decode_evaluator,
-    packed_bytes,
-    stored_counts_of,
 )
 from streameval_server._state.counting.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.counting.deferred_rows import NONE_DEFERRED, DeferredRows
@@ -149,7 +146,7 @@ class PaneContent:
         self.revision = revision
         size = len(data) - _PART.size
         if unverified is not None and data[: _PART.size] == _PART.pack(WHOLE, max(size, 0), 0, 0):
-            stored = stored_counts_of(data[_PART.size :])
+            stored = StoredCounts.of(data[_PART.size :])
             if stored is not None:
                 unverified.append(stored)
                 self._parts = stored
@@ -173,7 +170,7 @@ class PaneContent:
     def _resting_state(self, counts: State | StoredCounts) -> State:
         """Return the counts of a pane at rest, always the same object. O(1)."""
         if isinstance(counts, StoredCounts):
-            counts = self._parts = closed_state(counts)
+            counts = self._parts = counts.closed()
         return counts
 
     @property
@@ -312,7 +309,7 @@ class PartsEncoder:
         """Return the bytes. O(cells)."""
         pieces: list[bytes] = [b""]
         for number, frozen, covered in self.parts:
-            counts = packed_bytes(frozen.state)
+            counts = StoredCounts.bytes_of(frozen.state)
             coverage = b"" if covered.is_empty else covered.cell.to_bytes()
             delays = covered.delays.to_bytes()
             pieces += (
@@ -364,11 +361,11 @@ def parts_from_bytes(
 
 
 def _restored(data: bytes, unverified: list[StoredCounts] | None) -> State:
-    stored = None if unverified is None else stored_counts_of(data)
+    stored = None if unverified is None else StoredCounts.of(data)
     if unverified is None or stored is None:
         return decode_evaluator(data)
     unverified.append(stored)
-    return closed_state(stored)
+    return stored.closed()
 
 
 def _coverage_from_bytes(cell: bytes, delays: bytes, scale: Scale) -> PaneCoverage:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval.kernel import LazyCounts, Panes, Tally, tiers_of
+from streameval.kernel import Grid, LazyCounts, Panes, Tally
 from streameval_server._state.counting.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.counting.empty_counts import empty_counts
 from streameval_server._state.counting.pane_content import PaneContent, Part, PartMaker
@@ -97,7 +97,7 @@ class PaneStore:
         self._unpacked: dict[PaneContent, None] = {}
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
-        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        tiers = Grid.tiers_of(settings.pane_us, settings.retention_us)
         return Panes(tiers, self.new_pane)
 
     # -- changing

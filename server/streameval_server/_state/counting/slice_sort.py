@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import EMPTY_RUN, Run, ScoreCounts, UnsortedCases, rank_cells
+from streameval.kernel import Run, ScoreCounts, UnsortedCases, rank_cells
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _slices_of_key(
         middle, end = places[2 * code + 1 : 2 * code + 3]
         if start == end:
             continue
-        runs = [EMPTY_RUN, EMPTY_RUN]
+        runs = [Run.EMPTY, Run.EMPTY]
         for label, (first, last) in enumerate(((start, middle), (middle, end))):
             if first < last:
                 # Copies, because a view keeps the columns of all slices in memory.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernel import EMPTY_RUN, MAX_BITS, Run, ScoreCounts, UnsortedCases, cell_edges
+from streameval.kernel import Run, ScoreCounts, State, UnsortedCases, cell_edges
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SliceTable:
     def __init__(self, bits: int, scale: Scale) -> None:
         self._bits, self._scale = bits, scale
         # Bits of a cell's number that are its place in its page.
-        self._low_bits = bits - (MAX_BITS - (_KEY_BITS - _PAGE_BITS))
+        self._low_bits = bits - (State.MAX_BITS - (_KEY_BITS - _PAGE_BITS))
         self._slots = _Slots.empty()
         self._size = 0
         self._rows = 0
@@ -144,7 +144,7 @@ class SliceTable:
         if starts.min() < 0:
             slots = slots.with_pages(_distinct(pages, slots.starts.size), 1 << self._low_bits)
             starts = slots.starts.take(pages)
-        places = keys >> np.int64(MAX_BITS - self._bits)
+        places = keys >> np.int64(State.MAX_BITS - self._bits)
         places &= np.int64((1 << self._low_bits) - 1)
         places += starts
         return slots, places
@@ -217,5 +217,5 @@ def _run(edges: FloatArray, numbers: Numbers, counts: Numbers) -> Run:
     here = counts[numbers]
     used = np.flatnonzero(here)
     if not used.size:
-        return EMPTY_RUN
+        return Run.EMPTY
     return Run.of_distinct(edges[used], here[used].astype(np.int64))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval.kernel import Panes, tiers_of
+from streameval.kernel import Grid, Panes
 from streameval.statistics import DelayCounts, DelayRows
 from streameval_server._state.delays.frozen_delays import FrozenDelays, PaneRows
 
@@ -109,7 +109,7 @@ class StreamDelays:
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneDelays]:
         self._scale: Scale = settings.scale
-        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        tiers = Grid.tiers_of(settings.pane_us, settings.retention_us)
         return Panes(tiers, partial(PaneDelays, settings.scale, self._usage))
 
     # -- changing

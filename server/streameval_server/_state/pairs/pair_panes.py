@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import Panes, tiers_of
+from streameval.kernel import Grid, Panes
 from streameval.statistics import PairCounts, PairRows, PairShape
 from streameval_server._model.pair_settings import TOTAL_CELLS
 from streameval_server._state.pairs.pair_joiner import CountedRows, PredictedRows
@@ -119,7 +119,7 @@ class PairPanes:
         self.thresholds: Thresholds = (None, None)
         self.revision = 0
         self.panes: Panes[PairPane] = Panes(
-            tiers_of(settings.pane_us, settings.retention_us), self._new_pane
+            Grid.tiers_of(settings.pane_us, settings.retention_us), self._new_pane
         )
         self.totals: dict[int, PairCounts] = {}
         self.total_seen: dict[int, Seen] = {}

@@ -12,7 +12,7 @@ from ddsketch import DDSketch
 from streameval import Evaluator
 from streameval._common.errors import CorruptStateError
 from streameval._common.names import OTHER_VALUE
-from streameval._counts.state import empty_state
+from streameval._counts.state import State
 from streameval._counts.tally import Tally
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._joining.expiry_index import _Bucket
@@ -144,7 +144,7 @@ def test_coverage_merges_to_the_same_object_when_there_is_one():
 def test_a_tally_counts_as_an_evaluator(bits, max_cells, looks):
     """For any changes, pending or merged, with reads and removals in between."""
     rng = np.random.default_rng(3)
-    cells = Tally(empty_state(resolution=bits, scale=None, max_cells=max_cells))
+    cells = Tally(State.empty(resolution=bits, scale=None, max_cells=max_cells))
     peer = Evaluator(resolution=bits, max_cells=max_cells)
     for step in range(60):
         scores, labels = rng.normal(size=300).round(2), rng.random(300) < 0.3
@@ -176,7 +176,7 @@ def test_a_tally_counts_as_an_evaluator(bits, max_cells, looks):
 def test_misses_keep_what_was_merged():
     """With misses in between, pending scores stay bounded by the state."""
     rng = np.random.default_rng(5)
-    cells = Tally(empty_state(resolution=12, scale=None, max_cells=16_384))
+    cells = Tally(State.empty(resolution=12, scale=None, max_cells=16_384))
     for step in range(50):
         cells.add(UnsortedCases(rng.random(5_000) < 0.5, rng.random(5_000), None))
         if cells.is_due:
@@ -189,7 +189,7 @@ def test_misses_keep_what_was_merged():
 
 def test_merged_counts_are_not_merged_again():
     """The next read merges only newer changes; earlier frozen counts stay as they were."""
-    cells = Tally(empty_state(resolution=None, scale=None, max_cells=None))
+    cells = Tally(State.empty(resolution=None, scale=None, max_cells=None))
     cells.add(UnsortedCases(np.array([True, False]), np.array([0.7, 0.2]), None))
     first = cells.frozen()
     seen = Evaluator._of(first.state)._view()

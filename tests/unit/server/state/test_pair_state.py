@@ -11,7 +11,7 @@ import pytest
 from streameval import InvalidInputError, PairedEvaluator
 from streameval._counts.cluster_keys import cluster_checksums
 from streameval._row_codec.segments import SegmentCodes
-from streameval._time.panes import Grid, tiers_of
+from streameval._time.panes import Grid
 from streameval._uncertainty.pair_rows import PairRows
 from streameval.statistics import PairCounts, PairShape
 from streameval.v1 import pair_pb2
@@ -271,7 +271,7 @@ def test_a_pair_is_what_a_recount_gives(seed: int) -> None:
         wanted = expected_cases(recount, lambda _, country, code=code: country == code)
         assert cases_of(counts.totals.get(-1 if number is None else number)) == wanted
     settings = pair.info.settings
-    grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), log.now_us)
+    grid = Grid.at(Grid.tiers_of(settings.pane_us, settings.retention_us), log.now_us)
     kept = {pane.start_us: pane.content for pane in counts.panes}
     starts = {grid.start_of(at) for at, *_ in recount.cases if at >= grid.oldest_us}
     for start in starts | kept.keys():
