@@ -13,7 +13,7 @@ import weakref
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from streameval.v1 import overview_pb2, query_pb2
 from streameval_server._model.errors import invalid
@@ -25,7 +25,6 @@ from streameval_server._runtime.open_calls import stopping_error
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
-    from streameval.statistics import ErrorCosts
     from streameval_server._queries.overview import OverviewRequest
     from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection
@@ -49,37 +48,19 @@ CLOCK_INTERVAL_S = 1.0
 """Seconds after which a window that ends at the clock is computed again without a change."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """Identifies the content of an answer, to tell whether the next one differs."""
+_Version: TypeAlias = tuple[object, ...]
+"""What differs where the next answer does."""
 
-    span_us: tuple[int, int] | None
-    has_server_warnings: bool
-    declared: tuple[float | None, ErrorCosts | None]
-    open_alarms: int
-    stream: tuple[weakref.ref[object], ...]
 
-    @classmethod
-    def at(cls, engine: QueryEngine, resolved: ResolvedSelection) -> _Version:
+def _version(engine: QueryEngine, resolved: ResolvedSelection) -> _Version:
+    view, settings = resolved.view, resolved.view.info.settings
+    return (
+        *(resolved.span_us, settings.threshold, settings.costs),
+        bool(engine.server_warnings()),
+        0 if view.alarms is None else view.alarms.num_open,
         # Every change of what is counted replaces the all-time counts or their coverage.
-        parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
-        has_warnings = bool(engine.server_warnings())
-        settings = resolved.view.info.settings
-        alarms = resolved.view.alarms
-        open_alarms = 0 if alarms is None else alarms.num_open
-        references = tuple(map(weakref.ref, parts))
-        declared = settings.threshold, settings.costs
-        return cls(resolved.span_us, has_warnings, declared, open_alarms, references)
-
-    def differs(self, before: _Version | None) -> bool:
-        """Whether the stream, what is declared or open, the time or a warning has changed."""
-        if before is None or before.span_us != self.span_us:
-            return True
-        if (before.declared, before.open_alarms) != (self.declared, self.open_alarms):
-            return True
-        if before.has_server_warnings != self.has_server_warnings:
-            return True
-        return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
+        *(weakref.ref(view.whole.counts), weakref.ref(view.whole.coverage)),
+    )
 
 
 class Heartbeat:
@@ -177,7 +158,7 @@ async def watch_snapshot(
     async with aclosing(results):
         sent: _Version | None = None
         async for version, response in results:
-            if version.differs(sent):
+            if version != sent:
                 sent = version
                 heartbeat.sent()
                 yield response
@@ -193,7 +174,7 @@ def _response_with_version(
     view = resolved.view
     if view.alarms is not None:
         response.open_alarms.extend(status_message(view.info, view.alarms, open_only=True).alarms)
-    return _Version.at(engine, resolved), response
+    return _version(engine, resolved), response
 
 
 async def watch_snapshots(
@@ -263,8 +244,8 @@ def _changes_since(
                 found.versions[name] = None
                 found.response.missing.append(name)
             continue
-        version = _Version.at(engine, resolved)
-        if version.differs(sent.get(name)):
+        version = _version(engine, resolved)
+        if version != sent.get(name):
             found.versions[name] = version
             found.response.snapshots.append(stream_snapshot(engine, resolved, request))
     return found

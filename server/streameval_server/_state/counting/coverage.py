@@ -25,7 +25,7 @@ COVERAGE_BYTES = _OVERHEAD_BYTES + 1_000
 """Memory of the coverage of a few predictions: their bands, from the lowest to the highest."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PaneCoverage:
     """Predictions and their labels, by the pane of the prediction. Immutable.
 
