@@ -438,7 +438,7 @@ class CountsAccumulator:
         """Record the removal of one merged case; return whether the state has such a case."""
         edge = self.state.edge(score)
         noted = self._removals.get((label, edge), 0)
-        if self.state.run(label).count_of(edge) <= noted:
+        if self.state.counts.count_of(label, edge) <= noted:
             return False
         waiting = self._waiting.plus(label - 1, -label)
         self._removals[label, edge] = noted + 1

@@ -11,7 +11,8 @@ when the scores are read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,8 +28,9 @@ _MIN_BASE_RATIO = 16
 """The added scores are merged once the large run is less than this many times longer."""
 
 
-class Layers(NamedTuple):
-    """A run in two parts.
+@dataclass(slots=True, eq=False)
+class LayeredRun:
+    """A run in two parts, which are merged when its scores are read. Immutable.
 
     Attributes
     ----------
@@ -38,117 +40,72 @@ class Layers(NamedTuple):
         The cases added since; some scores may be in both.
     below : int64[n + 1] or None
         How many cases of the base are before each index; None if all its counts are 1.
-    """
-
-    base: Run
-    added: Run
-    below: IntArray | None
-
-
-class LayeredRun(Run):
-    """A run whose scores and counts are merged when they are first read. Immutable.
 
     Examples
     --------
     >>> large = Run.of(np.arange(100_000.0))
     >>> run = with_added(large, Run.of(np.array([7.0, 7.5])))
-    >>> len(run), run.total, run.count_of(7.0), run.is_merged
-    (100001, 100002, 2, False)
-    >>> run.scores.size, run.is_merged
-    (100001, True)
+    >>> len(run), run.total, run.count_of(7.0)
+    (100001, 100002, 2)
+    >>> run.whole().scores.size
+    100001
     """
 
-    __slots__ = ("_layers", "_size")
-
-    _layers: Layers | None
-    _size: int | None
+    base: Run
+    added: Run
+    below: IntArray | None
+    _size: int | None = None
     """How many distinct scores there are; None until that is first asked for."""
 
-    @classmethod
-    def of_layers(cls, layers: Layers) -> LayeredRun:
-        """Return the run of two layers. O(1)."""
-        run = cls.__new__(cls)
-        object.__setattr__(run, "_layers", layers)
-        object.__setattr__(run, "_size", None)
-        object.__setattr__(run, "sums", None)
-        object.__setattr__(run, "total", layers.base.total + layers.added.total)
-        return run
+    def whole(self) -> Run:
+        """Return the run. O(n)."""
+        return self.base.merged(self.added)
 
     @property
-    def layers(self) -> Layers | None:
-        """The two layers; None once they are merged."""
-        return self._layers
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether the scores were read."""
-        return self._layers is None
-
-    def __getattr__(self, name: str) -> Any:
-        """Merge the layers when the scores or counts are first read. O(n)."""
-        if name not in {"scores", "counts"}:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        layers = self._layers
-        if layers is not None:
-            # Two threads may both merge; their results are equal.
-            merged = layers.base.merged(layers.added)
-            object.__setattr__(self, "scores", merged.scores)
-            object.__setattr__(self, "counts", merged.counts)
-            object.__setattr__(self, "_layers", None)
-        return object.__getattribute__(self, name)
+    def total(self) -> int:
+        """The sum of the counts. O(1)."""
+        return self.base.total + self.added.total
 
     def __len__(self) -> int:
         """Return how many distinct scores there are. O(d log n) once, for d added ones."""
-        layers, size = self._layers, self._size
-        if layers is None:
-            return super().__len__()
-        if size is None:
-            found = locate(layers.base.scores, layers.added.scores)[1]
-            size = len(layers.base) + len(layers.added) - int(np.count_nonzero(found))
-            object.__setattr__(self, "_size", size)
-        return size
+        if self._size is None:
+            found = locate(self.base.scores, self.added.scores)[1]
+            self._size = self.max_len - int(np.count_nonzero(found))
+        return self._size
 
     @property
     def max_len(self) -> int:
-        """A bound of how many distinct scores there are; searches and merges nothing."""
-        layers = self._layers
-        return super().max_len if layers is None else len(layers.base) + len(layers.added)
+        """A bound of how many distinct scores there are; searches nothing."""
+        return len(self.base) + len(self.added)
 
     def above(self, score: float) -> int:
-        """Return how many cases have at least this score; merges nothing."""
-        layers = self._layers
-        if layers is None:
-            return super().above(score)
-        return layers.base.above(score) + layers.added.above(score)
+        """Return how many cases have at least this score. O(log n), O(n) with counts."""
+        return self.base.above(score) + self.added.above(score)
 
     def count_of(self, score: float) -> int:
         """Return how many cases have this score. O(log n)."""
-        layers = self._layers
-        if layers is None:
-            return super().count_of(score)
-        return layers.base.count_of(score) + layers.added.count_of(score)
+        return self.base.count_of(score) + self.added.count_of(score)
 
     def _check(self) -> None:
         """Assert all invariants. O(n)."""
-        size, total = len(self), self.total
-        super()._check()
-        assert (size, total) == (self.scores.size, self.multiplicities().sum()), (size, total)
+        whole = self.whole()
+        whole._check()
+        assert (len(self), self.total) == (len(whole), whole.total)
 
 
-def with_added(run: Run, change: Run) -> Run:
+def with_added(run: Run | LayeredRun, change: Run) -> Run | LayeredRun:
     """Return the sum of a run and a small change, in layers if that pays. O(d log d + k).
 
     Raises nothing for a change that removes cases: the caller checks the counts of a run that
     is not layered.
     """
-    layers = run.layers if isinstance(run, LayeredRun) else None
-    removes = change.counts is not None and change.counts.size and change.counts.min() < 1
-    if removes or not len(change):
-        return run.merged(change)
-    base, added, below = layers or Layers(run, Run.EMPTY, None)
+    if not len(change):
+        return run
+    layers = run if isinstance(run, LayeredRun) else LayeredRun(run, Run.EMPTY, None)
+    base, added = layers.base, layers.added
+    if change.counts is not None and change.counts.min() < 1:
+        return base.merged(added).merged(change)
     together = added.merged(change)
     if len(base) < max(_MIN_BASE_SCORES, _MIN_BASE_RATIO * len(together)):
         return base.merged(together)
-    if layers is None:
-        below = base.cumulative()
-    return LayeredRun.of_layers(Layers(base, together, below))
+    return LayeredRun(base, together, layers.below if layers is run else base.cumulative())

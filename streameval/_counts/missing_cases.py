@@ -35,7 +35,7 @@ def first_missing_case(
         edge = state.edge(score)
         counted = left.get((label, edge))
         if counted is None:
-            counted = state.run(label).count_of(edge)
+            counted = state.counts.count_of(label, edge)
         left[label, edge] = counted - count
         if left[label, edge] < 0:
             return missing_case_error(label, score, field="scores", index=index)

@@ -12,7 +12,7 @@ kept closed, as bytes that each reader opens: their content stays the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _MIN_RANK_UPDATE_RATIO = 16
 """Ranks are updated if the positives are longer than the change times this; else recomputed."""
+
+
+_Part = TypeVar("_Part", Run, Run | LayeredRun)
 
 
 class ClosedCounts(Protocol):
@@ -75,12 +78,13 @@ class ScoreCounts:
 
     stored: ClosedCounts | None
     has_weights: bool
-    _runs: tuple[Run, Run] | None
+    _runs: tuple[Run, Run | LayeredRun] | None
     _ranks: tuple[IntArray, IntArray | None] | None
 
-    def __init__(self, positives: Run = Run.EMPTY, negatives: Run = Run.EMPTY) -> None:
+    def __init__(self, positives: Run = Run.EMPTY, negatives: Run | LayeredRun = Run.EMPTY) -> None:
         self.stored = self._ranks = None
-        positives, negatives = alike(positives, negatives)
+        if isinstance(negatives, Run):
+            positives, negatives = alike(positives, negatives)
         self.has_weights = positives.sums is not None
         self._runs = positives, negatives
 
@@ -97,18 +101,31 @@ class ScoreCounts:
         self._runs = self._ranks = None
 
     @property
-    def runs(self) -> tuple[Run, Run]:
-        """The positives and the negatives. O(1); O(n) for closed counts, which stay closed."""
+    def parts(self) -> tuple[Run, Run | LayeredRun]:
+        """As `runs`, with negatives that may be in layers; merges nothing."""
         runs = self._runs
         if runs is None:
             assert self.stored is not None
-            runs = self.stored.open()
+            return self.stored.open()
         return runs
 
     @property
+    def runs(self) -> tuple[Run, Run]:
+        """The positives and the negatives. O(1); O(n) for closed counts, which stay closed.
+
+        O(n) the first time after cases were added to layers.
+        """
+        positives, negatives = self.parts
+        if isinstance(negatives, LayeredRun):
+            # Two threads may both merge; their results are equal.
+            negatives = negatives.whole()
+            self._runs = positives, negatives
+        return positives, negatives
+
+    @property
     def positives(self) -> Run:
-        """The scores of positives. As `runs`."""
-        return self.runs[0]
+        """The scores of positives. As `parts`."""
+        return self.parts[0]
 
     @property
     def negatives(self) -> Run:
@@ -141,18 +158,22 @@ class ScoreCounts:
         return ScoreCounts(*(run.negated() for run in self.runs))
 
     def __len__(self) -> int:
-        return sum(map(len, self.runs)) if self.stored is None else self.stored.num_scores
+        return sum(map(len, self.parts)) if self.stored is None else self.stored.num_scores
+
+    def count_of(self, label: bool, score: float) -> int:
+        """Return how many cases of a class have this score; merges nothing. O(log n)."""
+        return self.parts[0 if label else 1].count_of(score)
 
     def total_of(self, label: bool) -> int:
         """Return how many cases of a class there are; opens nothing."""
         if self.stored is not None:
             return self.stored.total(label)
-        return (self.positives if label else self.negatives).total
+        return self.parts[0 if label else 1].total
 
     @property
     def max_len(self) -> int:
         """The length, or a bound of it that costs less. O(1)."""
-        return sum(run.max_len for run in self.runs)
+        return sum(run.max_len for run in self.parts)
 
     @property
     def total(self) -> int:
@@ -175,7 +196,7 @@ class ScoreCounts:
         """
         ranks = self._ranks
         if ranks is None:
-            ranks = self._ranks = _ranks(*self.runs)
+            ranks = self._ranks = _ranks(*self.parts)
         return ranks
 
     @property
@@ -206,22 +227,24 @@ class ScoreCounts:
             When a score would be left with a negative count, or with sums of weights that no
             cases have.
         """
-        positives, negatives = self.runs
         if self.has_weights or change.has_weights:
+            positives, negatives = self.runs
             return ScoreCounts(
                 _require_possible(positives.merged(change.positives), change.positives),
                 _require_possible(negatives.merged(change.negatives), change.negatives),
             )
         if self._ranks is None or not _is_update_cheaper(self, change):
+            positives, negatives = self.runs
             return ScoreCounts(
                 _require_positive(positives.merged(change.positives)),
                 _require_positive(negatives.merged(change.negatives)),
             )
         # Ranks that are updated need no scores of negatives.
+        positives, layers = self.parts
         places = locate(positives.scores, change.positives.scores)
         after = ScoreCounts(
             _require_positive(positives.merged_at(change.positives, *places)),
-            _require_positive(with_added(negatives, change.negatives)),
+            _require_positive(with_added(layers, change.negatives)),
         )
         if after.positives.scores.size:
             after._ranks = _updated_ranks(self, change, after, places)
@@ -229,8 +252,8 @@ class ScoreCounts:
 
     def _check(self) -> None:
         """Assert all invariants. O(n log n)."""
-        self.positives._check()
-        self.negatives._check()
+        for part in (*self.parts, *self.runs):
+            part._check()
         assert self.total < MAX_TOTAL, self.total
         if self._ranks is not None:
             above, tied = self._ranks
@@ -243,9 +266,9 @@ class ScoreCounts:
                 assert np.array_equal(tied, fresh_tied), (tied, fresh_tied)
 
 
-def _require_positive(run: Run) -> Run:
+def _require_positive(run: _Part) -> _Part:
     """Return the run if every count is at least 1, else raise."""
-    if isinstance(run, LayeredRun) and not run.is_merged:
+    if isinstance(run, LayeredRun):
         return run  # cases were only added
     if run.counts is not None and run.counts.size and run.counts.min() < 1:
         raise NegativeCountError(float(run.scores[np.argmax(run.counts < 1)]))
@@ -265,13 +288,13 @@ def _require_possible(run: Run, change: Run) -> Run:
     return run
 
 
-def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
-    layers = negatives.layers if isinstance(negatives, LayeredRun) else None
-    if layers is None:
+def _ranks(positives: Run, negatives: Run | LayeredRun) -> tuple[IntArray, IntArray | None]:
+    if isinstance(negatives, Run):
         below, tied = _ranks_in(positives, negatives, negatives.cumulative())
     else:
-        below, tied = _ranks_in(positives, layers.base, layers.below)
-        more_below, more_tied = _ranks_in(positives, layers.added, layers.added.cumulative())
+        added = negatives.added
+        below, tied = _ranks_in(positives, negatives.base, negatives.below)
+        more_below, more_tied = _ranks_in(positives, added, added.cumulative())
         below = below + more_below
         tied = more_tied if tied is None else tied if more_tied is None else tied + more_tied
     above = negatives.total - below[::-1]
@@ -332,7 +355,7 @@ def _updated_ranks(
         tied = None if tied is None else np.delete(tied, drop)
         at = at - np.searchsorted(drop, at)
         starts = starts - np.searchsorted(drop, starts)
-    fresh_above, fresh_tied = _ranks(Run(fresh, None, fresh.size), after.negatives)
+    fresh_above, fresh_tied = _ranks(Run(fresh, None, fresh.size), after.parts[1])
     above = stepped(above, starts, counts, at, fresh_above)
     if tied is not None or fresh_tied is not None:
         tied = np.zeros(old.size - drop.size, dtype=np.int64) if tied is None else tied

@@ -230,7 +230,7 @@ class State:
         """
         if threshold == -np.inf:
             return self.P, self.N
-        positives, negatives = (run.above(threshold) for run in self.counts.runs)
+        positives, negatives = (run.above(threshold) for run in self.counts.parts)
         return positives, negatives
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:

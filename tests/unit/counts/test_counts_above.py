@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator
 from streameval._counts.layered_run import with_added
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
+from streameval._counts.state import State
 
 CASES = st.lists(
     st.tuples(st.booleans(), st.sampled_from([-2.0, -0.0, 0.1, 0.5, 0.75, 3.0]), st.integers(1, 3))
@@ -66,9 +68,11 @@ def test_a_run_of_layers_is_not_merged() -> None:
     run = with_added(Run.of(np.arange(100_000.0)), Run.of(np.array([7.0, 7.5, 99_999.5])))
     found = [run.above(score) for score in (0.0, 7.25, 99_999.0, 1e6)]
     assert found == [100_003, 99_992 + 2, 2, 0]
-    assert not run.is_merged
-    assert run.scores.size == 100_002
-    assert [run.above(score) for score in (0.0, 7.25, 99_999.0, 1e6)] == found
+    counts = ScoreCounts(Run.of(np.array([1.0])), run)
+    assert State(counts).above(7.25) == (0, 99_994)
+    assert counts.parts[1] is run
+    assert len(counts.negatives) == 100_002
+    assert counts.negatives.above(7.25) == found[1]
 
 
 def test_figures_at_a_threshold_take_no_memory() -> None:

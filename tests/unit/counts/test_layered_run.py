@@ -26,7 +26,7 @@ def scores(rng: np.random.Generator, size: int, decimals: int | None) -> np.ndar
 
 def check_same(counts: ScoreCounts, merged: ScoreCounts) -> None:
     """Compare ranks, sizes and totals before anything is merged, then the scores."""
-    run = counts.negatives
+    run = counts.parts[1]
     assert (len(run), run.total) == (len(merged.negatives), merged.negatives.total)
     for score in (*merged.negatives.scores[::97].tolist(), 0.123456):
         assert run.count_of(score) == merged.negatives.count_of(score)
@@ -62,10 +62,9 @@ def test_layers_count_as_runs_that_are_merged_at_once(seed: int, decimals: int |
         merged = ScoreCounts(
             merged.positives.merged(change.positives), merged.negatives.merged(change.negatives)
         )
-        layered += isinstance(counts.negatives, LayeredRun) and not counts.negatives.is_merged
+        layered += isinstance(counts.parts[1], LayeredRun)
         check_same(counts, merged)
         if step % 20 == 19:
-            counts.negatives._check()
             counts._check()
             assert np.array_equal(counts.negatives.scores, merged.negatives.scores)
             assert np.array_equal(
@@ -74,40 +73,24 @@ def test_layers_count_as_runs_that_are_merged_at_once(seed: int, decimals: int |
     assert layered > 20
 
 
-def test_a_run_that_was_read_is_the_base_of_the_next() -> None:
-    """Readers of the old run keep it; the layers are dropped once they are merged."""
-    base = Run.of(np.arange(1_000.0))
-    first = with_added(base, Run.of(np.array([0.5, 7.0])))
-    second = with_added(first, Run.of(np.array([0.5, 8.5])))
-    assert isinstance(second, LayeredRun)
-    assert second.layers is not None
-    assert second.layers.base is base
-    assert (len(second), second.total, second.count_of(0.5)) == (1_002, 1_004, 2)
-    assert second.scores.size == 1_002
-    assert second.is_merged
-    third = with_added(second, Run.of(np.array([3.25])))
-    assert isinstance(third, LayeredRun)
-    assert third.layers is not None
-    assert third.layers.base is second
-    assert base.scores.size == 1_000
-    with pytest.raises(AttributeError, match="no attribute 'colour'"):
-        second.colour  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_the_size_is_right_when_another_thread_merges_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Distinct scores of both layers count once, also where the layers are gone by then."""
-    run = with_added(Run.of(np.arange(1_000.0)), Run.of(np.array([7.0, 7.5])))
-    find = layered_run.locate
-
-    def locate(*arguments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = find(*arguments)
-        assert run.scores.size == 1_001  # as another thread may ask now
-        return found
-
-    monkeypatch.setattr(layered_run, "locate", locate)
-    assert len(run) == 1_001
+def test_counts_that_were_read_are_the_base_of_the_next() -> None:
+    """Readers of the old counts keep them; the layers are dropped once they are merged."""
+    positives = Run.of(np.arange(500.0))
+    counts = ScoreCounts(positives, Run.of(np.arange(1_000.0)))
+    counts.ranks()
+    first = counts.merged(ScoreCounts(negatives=Run.of(np.array([0.5, 7.0]))))
+    second = first.merged(ScoreCounts(negatives=Run.of(np.array([0.5, 8.5]))))
+    layers = second.parts[1]
+    assert isinstance(layers, LayeredRun)
+    assert layers.base is counts.negatives
+    assert (len(second), second.total, second.count_of(False, 0.5)) == (1_502, 1_504, 2)
+    assert second.negatives.scores.size == 1_002
+    assert second.parts[1] is second.negatives
+    third = second.merged(ScoreCounts(negatives=Run.of(np.array([3.25]))))
+    layers = third.parts[1]
+    assert isinstance(layers, LayeredRun)
+    assert layers.base is second.negatives
+    assert counts.negatives.scores.size == 1_000
 
 
 def test_the_added_scores_are_merged_when_they_are_many() -> None:
@@ -131,8 +114,7 @@ def test_an_evaluator_with_layers_answers_as_a_fresh_one(decimals: int | None) -
     for end in range(3_010, 4_001, 10):
         rows = slice(end - 10, end)
         evaluator.add_cases(labels=labels[rows], scores=drawn[rows])
-        run = evaluator._view().counts.negatives
-        layered += isinstance(run, LayeredRun) and not run.is_merged
+        layered += isinstance(evaluator._view().counts.parts[1], LayeredRun)
         if end % 200 == 0:
             evaluator.remove_case(labels[end - 1], drawn[end - 1])
             evaluator.add_case(labels[end - 1], drawn[end - 1])
