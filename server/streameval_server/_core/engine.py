@@ -29,7 +29,6 @@ from streameval_server._model.alarm_change import AlarmChange
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.mark import MarkChange
 from streameval_server._model.pair_settings import PairDeletion, pair_key
-from streameval_server._model.rows import is_by_id
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._model.threads import do_nothing
@@ -47,14 +46,10 @@ if TYPE_CHECKING:
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
-    from streameval_server._state.counting.pane_content import PartsEncoder
-    from streameval_server._state.delays.frozen_delays import PaneRows
-    from streameval_server._state.pairs.pair_parts import PairPart
+    from streameval_server._state.observer import PartEncoder
     from streameval_server._state.pairs.pair_state import PairState
     from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.views import AlarmsView, StreamView, WaitingPredictions
-
-    Encoder = PartsEncoder | PaneRows | stream_parts.MadePart | PairPart
 
 MARKS_PART = "marks"
 HELD_PART = "held"
@@ -209,8 +204,6 @@ class Engine:
         if entry.rows is not None:
             state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS, due_us)
             state.on_time(due_us)
-            if is_by_id(entry.rows):
-                state.keep_delays()
             state.take(entry.rows, entry.revision, entry.received_us, due_us)
             return state
         if isinstance(change, StreamSettings):
@@ -595,7 +588,7 @@ class Engine:
         revision, received_us = self.revision, self.received_us
         held = self._held_parts()
         states, pairs = list(self._streams.values()), list(self.pairs.values())
-        pending: list[tuple[str, Encoder | None]] = []
+        pending: list[tuple[str, PartEncoder | None]] = []
         cost = 0
         for each in chain(
             chain.from_iterable(stream_parts.checkpoint_steps(state, since) for state in states),

@@ -89,11 +89,14 @@ class StreamUsage:
         holder of counts does so within `measuring`.
     num_slices : int
         Slices that rows may be in, besides the whole.
+    has_ids : bool
+        Whether rows by id have come.
     """
 
     revision: int
     memory_bytes: int = 0
     num_slices: int = 0
+    has_ids: bool = False
 
     @contextmanager
     def measuring(self, holder: Holder) -> Iterator[None]:

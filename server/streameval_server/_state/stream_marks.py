@@ -7,21 +7,27 @@ Their part of a checkpoint is JSON: the last number that was given, and the mark
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from streameval import CorruptStateError
 from streameval.kernel import MAX_TIME_US
 from streameval_server._model.mark import MAX_MARKS, Mark, mark_problem
+from streameval_server._state.observer import CheckpointPart, MadePart, Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streameval_server._model.mark import MarkChange
+    from streameval_server._state.observer import Restoring
 
 _MARK_BYTES = 400
 """Memory of a mark besides its text."""
 _MAX_NUMBER = (1 << 32) - 1
 
+MARKS_PART = "annotations"
 
-class StreamMarks:
+
+class StreamMarks(Observer):
     """The marks of a stream, in order of their numbers.
 
     Attributes
@@ -33,6 +39,9 @@ class StreamMarks:
     revision : int
         Log revision of the last change.
     """
+
+    __slots__ = ("last_number", "marks", "revision")
+    KINDS = (MARKS_PART,)
 
     def __init__(self) -> None:
         self.marks: tuple[Mark, ...] = ()
@@ -71,28 +80,27 @@ class StreamMarks:
         fields = {"last_number": self.last_number, "marks": rows}
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Return the marks of a part.
+    def to_parts(self) -> Iterable[CheckpointPart]:
+        """Yield the part of the marks; none before the first. O(marks)."""
+        if self.last_number:
+            yield CheckpointPart(
+                f"{MARKS_PART}/0", self.revision, lambda: MadePart(self.to_bytes())
+            )
 
-        Raises
-        ------
-        CorruptStateError
-            When it is none.
-        """
-        found = cls()
+    def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
+        """Take the marks of the part. Raises CorruptStateError."""
+        self.revision = origin.revision
         try:
             fields = json.loads(data)
-            found.last_number = _integer(fields["last_number"], _MAX_NUMBER)
-            found.marks = tuple(_mark(*row) for row in fields["marks"])
+            self.last_number = _integer(fields["last_number"], _MAX_NUMBER)
+            self.marks = tuple(_mark(*row) for row in fields["marks"])
         except (ValueError, TypeError, LookupError) as error:
             raise CorruptStateError(f"the marks cannot be read: {error!r:.200}") from error
-        numbers = [each.number for each in found.marks]
-        if numbers != sorted(set(numbers)) or max(numbers, default=0) > found.last_number:
+        numbers = [each.number for each in self.marks]
+        if numbers != sorted(set(numbers)) or max(numbers, default=0) > self.last_number:
             raise CorruptStateError("the numbers of the marks do not ascend")
         if len(numbers) > MAX_MARKS:
             raise CorruptStateError(f"there are {len(numbers)} marks, at most {MAX_MARKS} are kept")
-        return found
 
 
 def find_mark(marks: tuple[Mark, ...], time_us: int, text: str) -> Mark | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,36 +24,28 @@ from streameval.kernel import StoredCounts
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.alarms.stream_alarms import StreamAlarms
 from streameval_server._state.counting.pane_content import (
     PartsEncoder,
     frozen_parts,
     parts_from_bytes,
 )
 from streameval_server._state.ids.join_segment import encode_segment
-from streameval_server._state.ids.join_table import Joins
-from streameval_server._state.segments import WHOLE, key_of
-from streameval_server._state.stream_marks import StreamMarks
+from streameval_server._state.observer import Restoring
+from streameval_server._state.segments import WHOLE
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval_server._model.limits import Limits
-    from streameval_server._state.counting.pane_content import PaneContent
-    from streameval_server._state.delays.frozen_delays import PaneRows
+    from streameval_server._state.observer import PartEncoder
 
-    NamedPart = tuple[str, "PartsEncoder | PaneRows | MadePart | None"]
+    NamedPart = tuple[str, PartEncoder | None]
 
 _LENGTHS = struct.Struct("<III")
 
-STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
-DELAY_PART, ALARMS_PART, MARKS_PART = "delay", "alarms", "annotations"
-"""The kinds of parts."""
-
-
-def _part_name(kind: str, *rest: int | str) -> str:
-    return "/".join((kind, *map(str, rest)))
+STREAM_PART, JOIN_PART = "stream", "join"
+"""The kinds of the parts that no observer has."""
 
 
 def split_part(part: str) -> tuple[str, str]:
@@ -84,45 +75,11 @@ def checkpoint_parts(state: StreamState, since: int) -> Iterator[NamedPart]:
     unchanged part comes with None.
     """
     state.counts.flush()
-    name, store = state.info.name, state.counts.store
-    yield _part_name(STREAM_PART, name), _head(state) if state.revision > since else None
-    for key, changed_at in sorted(store.key_revisions.items()):
-        yield (
-            _part_name(SLICE_PART, key, name),
-            _slices(state, key) if changed_at > since else None,
-        )
-    for pane in store.panes:
-        content = pane.content
-        yield (
-            _part_name(PANE_PART, pane.start_us, name),
-            PartsEncoder(content.frozen_parts()) if content.revision > since else None,
-        )
-    if state.counts.delays is not None:
-        for changed_at, rows in state.counts.delays.changes():
-            part = _part_name(DELAY_PART, rows.start_us, name)
-            yield part, rows if changed_at > since else None
-    if state.alarms is not None:
-        part = _part_name(ALARMS_PART, 0, name)
-        is_changed = state.alarms.revision > since
-        yield part, MadePart(state.alarms.to_bytes()) if is_changed else None
-    if state.marks is not None:
-        part = _part_name(MARKS_PART, 0, name)
-        is_changed = state.marks.revision > since
-        yield part, MadePart(state.marks.to_bytes()) if is_changed else None
-
-
-@dataclass(frozen=True, slots=True)
-class MadePart:
-    """A part that is small enough to be made at once."""
-
-    data: bytes
-
-    def merge(self) -> None:
-        """Do nothing: it is made."""
-
-    def __call__(self) -> bytes:
-        """Return the part."""
-        return self.data
+    name = state.info.name
+    yield f"{STREAM_PART}/{name}", _head(state) if state.revision > since else None
+    for each in state.observers:
+        for part in each.to_parts():
+            yield f"{part.name}/{name}", part.encoder() if part.revision > since else None
 
 
 def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
@@ -132,10 +89,9 @@ def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[
     applied.
     """
     if state.joins is not None:
-        data = state.joins.take(revision, since)
+        data = state.joins.take_segment(revision, since)
         for number in state.joins.segments:
-            part = _part_name(JOIN_PART, number, state.info.name)
-            yield part, data if number == revision else None
+            yield f"{JOIN_PART}/{number}/{state.info.name}", data if number == revision else None
 
 
 def export_parts(state: StreamState) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -149,7 +105,7 @@ def export_parts(state: StreamState) -> Iterator[tuple[str, Callable[[], bytes]]
     if state.joins is not None and state.kept_ids:
         table = state.joins.table
         ids = encode_segment(table, table.used(), [])
-        yield _part_name(JOIN_PART, 0), lambda: ids
+        yield f"{JOIN_PART}/0", lambda: ids
 
 
 def content_parts(state: StreamState) -> Iterator[tuple[str, bytes]]:
@@ -158,13 +114,7 @@ def content_parts(state: StreamState) -> Iterator[tuple[str, bytes]]:
         assert data is not None
         yield part, data()
     if state.joins is not None:
-        yield _part_name(JOIN_PART, state.info.name), state.joins.to_bytes()
-
-
-def _slices(state: StreamState, key: int) -> PartsEncoder:
-    store = state.counts.store
-    numbers = [number for number in store.slice_numbers() if number and key_of(number) == key]
-    return PartsEncoder([(number, *store.all_time(number)) for number in sorted(numbers)])
+        yield f"{JOIN_PART}/{state.info.name}", state.joins.to_bytes()
 
 
 def _head(state: StreamState) -> PartsEncoder:
@@ -182,7 +132,6 @@ def _head(state: StreamState) -> PartsEncoder:
         "now_us": store.panes.now_us,
         "floor_us": store.floor_us,
         "beyond_retention": state.counts.beyond_retention,
-        "keeps_delays": state.counts.delays is not None,
     }
     if state.weighed is not None:
         fields["weighed"] = state.weighed
@@ -285,7 +234,6 @@ def _restored(
     state.set_revision(fields["revision"])
     state.total = fields["total"]
     state.weighed = fields.get("weighed")
-    state.lag_us = fields.get("lag_us", 0)
     state.sources = fields["sources"]
     state.segments.restore(fields["values"])
     state.segments.overflowed = fields["overflowed"]
@@ -293,41 +241,21 @@ def _restored(
     store = state.counts.store
     store.floor_us = fields["floor_us"]
     store.slices.update(parts_from_bytes(counts, settings.scale, unverified))
-    if fields["keeps_delays"]:
-        state.counts.keep_delays(settings)
+    ids = state.keep_ids() if joins else None
+    followers = {kind: each for each in state.observers for kind in each.KINDS}
+    origin = Restoring(revision, state.segments.names, unverified)
     segments: dict[int, bytes] = {}
-    panes: dict[int, PaneContent] = {}
     for part, data in parts.items():
         kind, _, number = part.partition("/")
-        if kind == SLICE_PART:
-            store.slices.update(parts_from_bytes(data, settings.scale, unverified))
-            store.key_revisions[int(number)] = revision
-        elif kind == PANE_PART:
-            content = panes[int(number)] = store.new_pane()
-            content.restore(data, revision, settings.scale, unverified)
-        elif kind == DELAY_PART:
-            if state.counts.delays is None:
-                raise CorruptStateError("there are label delays that the stream does not keep")
-            state.counts.delays.restore(int(number), data, revision)
-        elif kind == JOIN_PART:
+        if kind == JOIN_PART:
             segments[int(number)] = data
-        else:
-            _restore_small(state, kind, data, revision)
-    store.panes.update(panes)
+        elif kind in followers:
+            followers[kind].from_part(kind, int(number), data, origin)
+        elif kind != STREAM_PART:
+            raise CorruptStateError(f"there is a part {part} that the stream does not keep")
     store.recount_memory()
-    if joins:
-        state.joins = Joins(settings)
-        state.joins.restore(revision, segments)
-        state.joins.state_from_bytes(joins)
+    if ids is not None:
+        ids.restore(revision, segments)
+        ids.state_from_bytes(joins)
+        ids.lag_us = fields.get("lag_us", 0)
     return state
-
-
-def _restore_small(state: StreamState, kind: str, data: bytes, revision: int) -> None:
-    """Restore the detector or the annotations from their part."""
-    if kind == ALARMS_PART:
-        names = state.segments.names()
-        state.alarms = StreamAlarms.from_bytes(state.info.settings, data, names)
-        state.alarms.revision = revision
-    elif kind == MARKS_PART:
-        state.marks = StreamMarks.from_bytes(data)
-        state.marks.revision = revision

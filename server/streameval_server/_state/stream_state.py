@@ -29,14 +29,14 @@ from streameval_server._state.counting.collected_rows import TimedCases
 from streameval_server._state.counting.counts import StreamCounts
 from streameval_server._state.ids.join_table import Joins
 from streameval_server._state.memory import StreamUsage
+from streameval_server._state.observer import Merged, Misses
 from streameval_server._state.segments import Segments, segment_codes
 from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.views import StreamView, WaitingPredictions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from streameval.kernel import Effects
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.arrays import CodeArray
     from streameval_server._model.limits import Limits
@@ -44,15 +44,12 @@ if TYPE_CHECKING:
     from streameval_server._model.rows import Rows
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.observer import Observer, Taken
     from streameval_server._state.segments import SegmentColumns
     from streameval_server._state.views import FrozenStream
 
 NEVER = 1 << 62
 """Later than any time."""
-
-_PANE_COST = 64
-"""Budget for a pane that coarsens or expires, in ids that expire."""
-
 
 _STREAM_BYTES = 8_192
 """Memory of a stream besides its counts and ids, with the committer's facts about it; measured."""
@@ -82,15 +79,14 @@ class StreamState:
         Number of accepted references, misses included.
     weighed : int or None
         What they weigh together, in units of 2**-16; None while each weighs 1.
-    lag_us : int
-        How far the source of its ids was behind the log when it last said its time: ids fall
-        due that much later. 0 where no source says its time.
     sources : dict of str to int
         The last merged epoch of each source.
+    joins : Joins or None
+        The ids; None before the first rows by id.
     alarms : StreamAlarms or None
         The detector; None where no alarms are declared.
-    marks : StreamMarks or None
-        The annotations; None before the first.
+    marks : StreamMarks
+        The annotations.
     """
 
     __slots__ = (
@@ -101,7 +97,6 @@ class StreamState:
         "counts",
         "info",
         "joins",
-        "lag_us",
         "last_view",
         "marks",
         "revision",
@@ -117,7 +112,6 @@ class StreamState:
         self.revision = info.create_revision
         self.total = 0
         self.weighed: int | None = None
-        self.lag_us = 0
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
         self._usage = StreamUsage(self.revision)
@@ -126,17 +120,29 @@ class StreamState:
         self.joins: Joins | None = None
         self.alarms: StreamAlarms | None = None
         if info.settings.alarms is not None:
-            self.alarms = StreamAlarms(info.settings, info.create_us)
-        self.marks: StreamMarks | None = None
+            self.alarms = StreamAlarms(info.settings, info.create_us, self._usage)
+        self.marks = StreamMarks()
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
+
+    @property
+    def observers(self) -> Iterator[Observer]:
+        """What follows the stream, in the order in which rows and the time reach it.
+
+        Ids come first: what expires is counted before panes coarsen. The counts come before
+        the detector, which reads cases as they are counted and freezes panes.
+        """
+        order = (self.joins, self.counts, self.counts.delays, self.alarms, self.marks)
+        return (each for each in order if each is not None)
 
     # -- changing
 
-    def keep_delays(self) -> None:
-        """Keep the delays of labels, unless they are kept already."""
-        if self.counts.delays is None:
-            self.last_view = None
+    def keep_ids(self) -> Joins:
+        """Return the ids; the first call begins to keep them, and the delays of labels."""
+        if self.joins is None:
+            self.joins = Joins(self.info.settings)
             self.counts.keep_delays(self.info.settings)
+            self._usage.has_ids = True
+        return self.joins
 
     def take(self, rows: Rows, revision: int, received_us: int, due_us: int | None = None) -> None:
         """Take the rows of one entry.
@@ -166,27 +172,18 @@ class StreamState:
                 received_us if rows.event_us is None else rows.event_us,
                 () if columns is None else (columns,),
             )
-            watched = self._watched
-            self.counts.on_cases = None if watched is None else watched.observe_cases
-            if watched is not None:
-                watched.expect_cases(timed, received_us)
-            self.counts.add_cases(timed)
+            watching = self.alarms if self.alarms and self.alarms.is_watching else None
+            self.counts.on_cases = None if watching is None else watching.observe_cases
+            self._hand_out(timed, received_us)
         elif isinstance(rows, MissRows):
-            self.counts.miss(
-                rows.positives,
-                rows.negatives,
-                rows.event_us or received_us,
-                self.segments.row_codes(rows.segments),
-            )
+            codes = self.segments.row_codes(rows.segments)
+            event_us = rows.event_us or received_us
+            self._hand_out(Misses(rows.positives, rows.negatives, event_us, codes), received_us)
         elif isinstance(rows, MergeRows):
             self.sources[rows.source] = rows.epoch
             for merged in rows.states:
                 codes = self.segments.row_codes(merged.segments)
-                state = merged.state
-                self.counts.merge(state, merged.event_us, codes)
-                if self._watched is not None and merged.event_us and len(state.counts):
-                    self._watched.rows.add_merged(state, merged.event_us, codes, received_us)
-                    self._watched.collected(merged.event_us, received_us)
+                self._hand_out(Merged(merged.state, merged.event_us, codes), received_us)
         else:
             self._join(rows, received_us, received_us if due_us is None else due_us)
 
@@ -203,16 +200,15 @@ class StreamState:
         return groups_of(rows.clusters, self.info.settings.cluster_groups).astype(np.uint16)
 
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
-        if self.joins is None:
-            self.joins = Joins(self.info.settings)
+        joins = self.keep_ids()
         assert isinstance(rows, BY_ID)
         now_us = received_us
         source_us = None if isinstance(rows, RetractionRows) else rows.source_us
         if source_us is not None:
             lag_us = max(received_us - source_us, 0)
-            self.lag_us = min(lag_us, self.info.settings.retention_us)
-            now_us = received_us - self.lag_us
-        joiner = self.joins.at(now_us, due_us, self.lag_us)
+            joins.lag_us = min(lag_us, self.info.settings.retention_us)
+            now_us = received_us - joins.lag_us
+        joiner = joins.at(now_us, due_us)
         if isinstance(rows, PredictionRows):
             columns = self._read_segments(rows)
             effects = joiner.predict(
@@ -242,23 +238,12 @@ class StreamState:
             # What was observed stays: a retraction is in the counts alone.
             self.counts.add_effects(joiner.retract(rows.ids, now_us=now_us))
             return
-        self._add_effects(effects, received_us)
+        self._hand_out(effects, received_us)
 
-    def _add_effects(self, effects: Effects, received_us: int) -> None:
-        """Count what the joiner did, and let the detector observe it."""
-        self.counts.add_effects(effects)
-        if self._watched is not None and len(effects):
-            self._watched.rows.add_effects(effects, received_us)
-            self._watched.collected(effects.event_us, received_us)
-
-    @property
-    def _watched(self) -> StreamAlarms | None:
-        """The detector, if it watches; it changes then."""
-        alarms = self.alarms
-        if alarms is None or not alarms.is_watching:
-            return None
-        alarms.revision = self._usage.revision
-        return alarms
+    def _hand_out(self, taken: Taken, received_us: int) -> None:
+        for each in self.observers:
+            each.take(taken, received_us)
+        self.counts.count_full()
 
     def update(self, settings: StreamSettings, revision: int, received_us: int) -> None:
         """Take new settings. O(panes) when retention changes."""
@@ -280,8 +265,7 @@ class StreamState:
             self.alarms = None
         elif self.alarms is None or self.alarms.differs(settings):
             number = 0 if self.alarms is None else self.alarms.num_alarms
-            self.alarms = StreamAlarms(settings, received_us, number)
-            self.alarms.revision = self._usage.revision
+            self.alarms = StreamAlarms(settings, received_us, self._usage, number)
         else:
             self.alarms.reconfigure(settings)
 
@@ -290,7 +274,6 @@ class StreamState:
         self.last_view = None
         self.set_revision(revision)
         if self.alarms is not None:
-            self.alarms.revision = revision
             self.counts.count()  # which the detector observes
             self.alarms.change(change, received_us)
 
@@ -298,8 +281,6 @@ class StreamState:
         """Make an annotation or delete one; of one that is not there nothing changes."""
         self.last_view = None
         self.set_revision(revision)
-        if self.marks is None:
-            self.marks = StreamMarks()
         self.marks.change(change, received_us)
         self.marks.revision = revision
 
@@ -317,20 +298,13 @@ class StreamState:
     @property
     def due_us(self) -> int:
         """When `pass_time` is needed next: ids fall due, or panes coarsen. O(1)."""
-        due_us = self.counts.due_us
-        soonest = NEVER if due_us is None else due_us
-        if self.joins is not None:
-            due_us = self.joins.due_us
-            soonest = soonest if due_us is None else min(soonest, due_us + self.lag_us)
-        if self.alarms is not None:
-            due_us = self._alarms_due_us
-            soonest = soonest if due_us is None else min(soonest, due_us)
-        return soonest
+        due = (each.due_us for each in self.observers)
+        return min((due_us for due_us in due if due_us is not None), default=NEVER)
 
     @property
-    def _alarms_due_us(self) -> int | None:
-        alarms = self.alarms
-        return None if alarms is None else alarms.due_us(has_ids=self.joins is not None)
+    def lag_us(self) -> int:
+        """How far the source of its ids was behind the log; see `Joins`."""
+        return 0 if self.joins is None else self.joins.lag_us
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
         """Expire ids or coarsen panes that are due; return how much of the budget that took.
@@ -340,34 +314,19 @@ class StreamState:
         self.last_view = None
         self._usage.revision = revision
         joins = self.joins
-        due_us = None if joins is None else joins.due_us
-        if joins is not None and due_us is not None and due_us + self.lag_us <= now_us:
+        if joins is not None and joins.is_due(now_us):
             ids = len(joins)
-            self._add_effects(joins.expire(now_us, budget, self.lag_us), now_us)
+            self._hand_out(joins.expire(now_us, budget), now_us)
             spent = ids - len(joins)
-            # Checking a time at which nothing falls due is no change of the stream.
-            if spent:
-                self.revision = revision
-            return spent + 1
-        # Collected rows may be in no pane: only counting them tells.
-        self.counts.settle(now_us)
-        if self.counts.due_us is None or self.counts.due_us > now_us:
-            return 1 + self._observe(now_us)
-        store = self.counts.store
-        panes = len(store.panes)
-        self.counts.advance(now_us)
-        self.revision = revision
-        return _PANE_COST * (panes - len(store.panes)) + 1
-
-    def _observe(self, now_us: int) -> int:
-        """Let the detector observe what is due, after ids and panes; return what that took."""
-        alarms, due_us = self.alarms, self._alarms_due_us
-        if alarms is None or due_us is None or due_us > now_us:
-            return 0
-        spent = alarms.pass_time(now_us, None if alarms.is_watching else self._frozen(), due_us)
+        else:
+            # Collected rows may be in no pane: only counting them tells.
+            self.counts.settle(now_us)
+            first = next((each for each in self.observers if each.is_due(now_us)), None)
+            spent = 0 if first is None else first.pass_time(now_us, self._frozen)
+        # Checking a time at which nothing falls due is no change of the stream.
         if spent:
-            self.revision = alarms.revision = self._usage.revision
-        return spent
+            self.revision = revision
+        return spent + 1
 
     def on_time(self, now_us: int) -> None:
         """Advance to the time of an entry; the caller has handled everything due by then."""
@@ -382,10 +341,7 @@ class StreamState:
     def memory_bytes(self) -> int:
         """Memory, an upper bound. O(keys)."""
         small = _STREAM_BYTES + self.segments.memory_bytes + _SOURCE_BYTES * len(self.sources)
-        joins = 0 if self.joins is None else self.joins.memory_bytes
-        alarms = 0 if self.alarms is None else self.alarms.memory_bytes
-        marks = 0 if self.marks is None else self.marks.memory_bytes
-        return small + self.counts.memory_bytes + joins + alarms + marks
+        return small + sum(each.memory_bytes for each in self.observers)
 
     @property
     def kept_ids(self) -> int:
@@ -398,8 +354,7 @@ class StreamState:
         if view is None:
             counts = self._frozen()
             alarms = None if self.alarms is None else self.alarms.view()
-            marks = () if self.marks is None else self.marks.marks
-            counters = self._counters()
+            counters, marks = self._counters(), self.marks.marks
             view = StreamView(self.info, revision, now_us, counts, counters, alarms, marks)
             self.last_view = view
         return view.at(revision, now_us)

@@ -26,11 +26,13 @@ from streameval_server._state.alarms.watched_rows import (
     cell_cases,
     concat,
 )
+from streameval_server._state.counting.collected_rows import TimedCases
+from streameval_server._state.observer import CheckpointPart, MadePart, Merged, Misses, Observer
 from streameval_server._state.segments import code_of, key_of
 from streameval_server._state.views import AlarmsView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval import Alarm
     from streameval.kernel import UnsortedCases
@@ -38,8 +40,11 @@ if TYPE_CHECKING:
     from streameval_server._model.alarm_change import AlarmChange
     from streameval_server._model.arrays import CodeArray, IntArray
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.counting.collected_rows import TimedCases
+    from streameval_server._state.memory import StreamUsage
+    from streameval_server._state.observer import Restoring, Taken
     from streameval_server._state.views import FrozenStream
+
+ALARMS_PART = "alarms"
 
 _MAX_WAITING_ROWS = 4_096
 _CACHED_ROWS = 8_192
@@ -61,7 +66,7 @@ _FREEZE_COST = 10_000
 _LENGTHS = struct.Struct("<II")
 
 
-class StreamAlarms:
+class StreamAlarms(Observer):
     """The detector of a stream whose settings have alarms.
 
     Parameters
@@ -69,6 +74,8 @@ class StreamAlarms:
     settings : StreamSettings
     declared_us : int
         When the alarms were declared.
+    usage : StreamUsage
+        The stream's.
     num_alarms : int
         The number of the last alarm before.
 
@@ -80,10 +87,15 @@ class StreamAlarms:
         Log revision of its last change.
     """
 
-    def __init__(self, settings: StreamSettings, declared_us: int, num_alarms: int = 0) -> None:
+    KINDS = (ALARMS_PART,)
+
+    def __init__(
+        self, settings: StreamSettings, declared_us: int, usage: StreamUsage, num_alarms: int = 0
+    ) -> None:
         alarms = settings.alarms
         assert alarms is not None
         self._settings = settings
+        self._usage = usage
         self._alarms = alarms
         self._reference_us = alarms.reference_us or (declared_us, declared_us + REFERENCE_US)
         self._declared_us = declared_us
@@ -102,9 +114,27 @@ class StreamAlarms:
         self._next_us: int | None = None
         self._first_pane: int | None = None
         self.rows = WatchedRows()
-        self.revision = 0
+        self.revision = usage.revision
 
     # -- changing
+
+    def take(self, taken: Taken, received_us: int) -> None:
+        """Collect rows, once it watches. O(1), O(n) with times or weights."""
+        if self._engine is None or isinstance(taken, Misses):
+            return
+        self.revision = self._usage.revision
+        if isinstance(taken, TimedCases):
+            self.expect_cases(taken, received_us)
+            return
+        if isinstance(taken, Merged):
+            if not taken.event_us or not len(taken.state.counts):
+                return
+            self.rows.add_merged(*taken, received_us)
+        elif len(taken):
+            self.rows.add_effects(taken, received_us)
+        else:
+            return
+        self.collected(taken.event_us, received_us)
 
     def expect_cases(self, timed: TimedCases, received_us: int) -> None:
         """Learn of cases that the counts collect next. O(1), O(n) with times or weights."""
@@ -210,6 +240,7 @@ class StreamAlarms:
     def change(self, change: AlarmChange, received_us: int) -> None:
         """Acknowledge an alarm, or take it as delivered; one that is not there changes nothing."""
         engine = self._engine
+        self.revision = self._usage.revision
         if engine is None:
             return
         found = next((each for each in engine.alarms if each.number == change.number), None)
@@ -247,13 +278,14 @@ class StreamAlarms:
 
     # -- time
 
-    def due_us(self, *, has_ids: bool) -> int | None:
-        """Return when `pass_time` is needed next; None while nothing waits. O(1)."""
+    @property
+    def due_us(self) -> int | None:
+        """When `pass_time` is needed next; None while nothing waits. O(1)."""
         engine = self._engine
         if engine is None:
             wait_us = self._alarms.label_wait_us
             if wait_us is None:
-                wait_us = self._settings.label_ttl_us if has_ids else 0
+                wait_us = self._settings.label_ttl_us if self._usage.has_ids else 0
             return max(self._reference_us[1] + wait_us, self._declared_us) + (
                 self._hours * _HOUR_US
             )
@@ -264,23 +296,13 @@ class StreamAlarms:
         own_us = (self._first_pane + 1) * settings.pane_us + settings.maturity_us
         return own_us if due_us is None else min(due_us, own_us)
 
-    def pass_time(self, now_us: int, counts: FrozenStream | None, due_us: int) -> int:
-        """Freeze the reference, or observe what is due; return what that took of a budget.
-
-        0 where nothing has changed.
-
-        Parameters
-        ----------
-        now_us : int
-        counts : FrozenStream or None
-            The stream's counts, where it does not watch yet.
-        due_us : int
-            Since when it is due.
-        """
-        engine = self._engine
+    def pass_time(self, now_us: int, frozen: Callable[[], FrozenStream]) -> int:
+        """Freeze the reference, or observe what is due, once cases are counted."""
+        engine, due_us = self._engine, self.due_us
         if engine is None:
-            assert counts is not None
-            self._begin(counts, now_us, now_us - due_us)
+            assert due_us is not None
+            self._begin(frozen(), now_us, now_us - due_us)
+            self.revision = self._usage.revision
             return _FREEZE_COST
         self.settle()
         found_us = engine.due_us
@@ -288,6 +310,7 @@ class StreamAlarms:
             return 0
         engine.advance(now_us)
         self._next_us = engine.due_us
+        self.revision = self._usage.revision
         return _OBSERVE_COST
 
     def _begin(self, counts: FrozenStream, now_us: int, late_us: int) -> None:
@@ -396,33 +419,29 @@ class StreamAlarms:
         engine = b"" if self._engine is None else encode_engine(self._engine)
         return _LENGTHS.pack(len(text), len(engine)) + text + engine
 
-    @classmethod
-    def from_bytes(
-        cls, settings: StreamSettings, data: bytes, names: Mapping[tuple[str, str], int]
-    ) -> StreamAlarms:
-        """Return the detector whose bytes these are. O(state).
+    def to_parts(self) -> Iterable[CheckpointPart]:
+        """Yield the part of the detector. O(state) if it changed."""
+        yield CheckpointPart(f"{ALARMS_PART}/0", self.revision, lambda: MadePart(self.to_bytes()))
 
-        Raises
-        ------
-        CorruptStateError, LookupError, TypeError, ValueError, struct.error
-            When they are not.
-        """
+    def from_part(self, _kind: str, _number: int, data: bytes, origin: Restoring) -> None:
+        """Take the state of a detector that was declared alike. O(state)."""
+        self.revision = origin.revision
         lengths = _LENGTHS.unpack_from(data)
         if len(data) != _LENGTHS.size + sum(lengths):
             raise CorruptStateError("the detector ends too soon")
         at = _LENGTHS.size + lengths[0]
         fields: dict[str, Any] = json.loads(data[_LENGTHS.size : at])
-        found = cls(settings, int(fields["declared_us"]), int(fields["num_alarms"]))
-        found._reference_us = int(fields["reference_us"][0]), int(fields["reference_us"][1])
-        found._refusal = str(fields["refusal"])
-        found._hours = int(fields["hours"])
-        found._resolution = int(fields["resolution"])
-        found._since_us = None if fields["since_us"] is None else int(fields["since_us"])
-        found._left_out = int(fields["left_out"])
-        found._delivered = {int(each) for each in fields["delivered"]}
+        self._declared_us = int(fields["declared_us"])
+        self._num_alarms = int(fields["num_alarms"])
+        self._reference_us = int(fields["reference_us"][0]), int(fields["reference_us"][1])
+        self._refusal = str(fields["refusal"])
+        self._hours = int(fields["hours"])
+        self._resolution = int(fields["resolution"])
+        self._since_us = None if fields["since_us"] is None else int(fields["since_us"])
+        self._left_out = int(fields["left_out"])
+        self._delivered = {int(each) for each in fields["delivered"]}
         if lengths[1]:
-            found._engine = decode_engine(data[at:])
-            found._next_us = found._engine.due_us
-            found._index_cells()
-            found._read_parts(names)
-        return found
+            self._engine = decode_engine(data[at:])
+            self._next_us = self._engine.due_us
+            self._index_cells()
+            self._read_parts(origin.names())

@@ -34,12 +34,14 @@ from streameval_server._state.counting.deferred_rows import (
     DeferredRows,
 )
 from streameval_server._state.counting.delays import NO_DELAYS, delays_by_group
+from streameval_server._state.counting.pane_content import PartsEncoder, parts_from_bytes
 from streameval_server._state.counting.pane_store import PaneStore
 from streameval_server._state.counting.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.counting.slice_table import MIN_TABLE_ROWS, SliceTable
 from streameval_server._state.counting.weighted_slices import slices_of_weighted
 from streameval_server._state.delays.label_delays import StreamDelays
-from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
+from streameval_server._state.observer import CheckpointPart, Merged, Misses, Observer
+from streameval_server._state.segments import WHOLE, key_of, segment_codes, slices_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from streameval_server._state.counting.delays import Delays
     from streameval_server._state.counting.pane_content import PaneContent, Part
     from streameval_server._state.memory import StreamUsage
+    from streameval_server._state.observer import Restoring, Taken
     from streameval_server._state.views import FrozenStream
 
 
@@ -72,11 +75,16 @@ _MIN_SETTLED_PANES = 4
 _MAX_VIEWED_ROWS = 256
 """Collected rows that a view counts in one piece: some 50 ms with eight keys."""
 
+_PANE_COST = 64
+"""Budget for a pane that coarsens or expires, in ids that expire."""
+
+SLICE_PART, PANE_PART = "slice", "pane"
+
 _NO_PANE = -(1 << 62)
 """Stands for the start of a pane that is no longer kept; before all real starts."""
 
 
-class StreamCounts:
+class StreamCounts(Observer):
     """Counts of one stream.
 
     Parameters
@@ -118,6 +126,7 @@ class StreamCounts:
         "on_cases",
         "store",
     )
+    KINDS = (SLICE_PART, PANE_PART)
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.store = PaneStore(settings, limits, usage)
@@ -145,14 +154,24 @@ class StreamCounts:
         """Memory, an upper bound. O(keys + panes)."""
         table = 0 if self._table is None else self._table.nbytes
         deferred = self._all_time.memory_bytes
-        delays = 0 if self.delays is None else self.delays.memory_bytes
         collected = self._collected.memory_bytes(self.store)
-        return self._usage.memory_bytes + collected + deferred + table + delays
+        return self._usage.memory_bytes + collected + deferred + table
 
     # -- collecting
 
+    def take(self, taken: Taken, _received_us: int) -> None:
+        """Collect rows, or count removals, merged counts and misses at once."""
+        if isinstance(taken, TimedCases):
+            self.add_cases(taken)
+        elif isinstance(taken, Misses):
+            self.miss(*taken)
+        elif isinstance(taken, Merged):
+            self.merge(*taken)
+        else:
+            self.add_effects(taken)
+
     def add_cases(self, timed: TimedCases) -> None:
-        """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
+        """Collect cases, for `count_full`. O(1), amortised O(log n) a case."""
         self._cases.append(timed)
         keys = len(timed.segments[0].columns) if timed.segments else 0
         self._collected.add(
@@ -187,6 +206,9 @@ class StreamCounts:
     def _grow(self, rows: int) -> None:
         self._frozen = None
         self._collected_rows += rows
+
+    def count_full(self) -> None:
+        """Count what was collected if that is much; to be called after each entry."""
         limit = min(self.store.whole.counts.size, _MAX_COLLECTED_ROWS)
         if self._collected_rows >= max(limit, _MIN_COLLECTED_ROWS):
             self.count()
@@ -530,6 +552,12 @@ class StreamCounts:
 
     # -- time
 
+    def pass_time(self, now_us: int, _frozen: Callable[[], FrozenStream]) -> int:
+        """Advance the time, as `advance`."""
+        panes = len(self.store.panes)
+        self.advance(now_us)
+        return 1 + _PANE_COST * (panes - len(self.store.panes))
+
     @property
     def due_us(self) -> int | None:
         """When panes coarsen or expire next; None without panes. O(1)."""
@@ -563,6 +591,31 @@ class StreamCounts:
 
     # -- reading
 
+    def to_parts(self) -> Iterable[CheckpointPart]:
+        """Yield a part for the all-time slices of each key, and for each pane. O(panes)."""
+        store = self.store
+        for key, revision in sorted(store.key_revisions.items()):
+            yield CheckpointPart(f"{SLICE_PART}/{key}", revision, partial(self._slices_of, key))
+        for pane in store.panes:
+            encoder = partial(_encoder, pane.content)
+            yield CheckpointPart(f"{PANE_PART}/{pane.start_us}", pane.content.revision, encoder)
+
+    def _slices_of(self, key: int) -> PartsEncoder:
+        store = self.store
+        numbers = [number for number in store.slice_numbers() if number and key_of(number) == key]
+        return PartsEncoder([(number, *store.all_time(number)) for number in sorted(numbers)])
+
+    def from_part(self, kind: str, number: int, data: bytes, origin: Restoring) -> None:
+        """Put the slices of a key, or a pane. O(cells), or O(bytes) if they stay so."""
+        store, (revision, _, unverified) = self.store, origin
+        if kind == SLICE_PART:
+            store.slices.update(parts_from_bytes(data, store.scale, unverified))
+            store.key_revisions[number] = revision
+        else:
+            content = store.new_pane()
+            content.restore(data, revision, store.scale, unverified)
+            store.panes.put(number, content)
+
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now; the same object until they change. O(panes)."""
         self.flush()
@@ -570,6 +623,10 @@ class StreamCounts:
             delays = None if self.delays is None else self.delays.frozen()
             self._frozen = replace(self.store.frozen(names), delays=delays)
         return self._frozen
+
+
+def _encoder(content: PaneContent) -> PartsEncoder:
+    return PartsEncoder(content.frozen_parts())
 
 
 def _unsorted(cases: Cases) -> UnsortedCases:

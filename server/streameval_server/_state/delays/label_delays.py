@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING
 from streameval.kernel import Grid, Panes
 from streameval.statistics import DelayCounts, DelayRows
 from streameval_server._state.delays.frozen_delays import FrozenDelays, PaneRows
+from streameval_server._state.observer import CheckpointPart, Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from streameval.kernel import Effects, Scale
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.memory import StreamUsage
+    from streameval_server._state.observer import Restoring
+
+DELAY_PART = "delay"
 
 PANE_BYTES = 900
 """Memory of a pane besides its rows: its place in the panes, its counts and its share of a
@@ -85,8 +89,8 @@ class PaneDelays(DelayCounts):
         return self._frozen
 
 
-class StreamDelays:
-    """The delays of one stream.
+class StreamDelays(Observer):
+    """The delays of one stream. The stream's counts hand it effects when they count them.
 
     Parameters
     ----------
@@ -101,8 +105,10 @@ class StreamDelays:
         Memory, an upper bound.
     """
 
+    KINDS = (DELAY_PART,)
+    memory_bytes: int = 0
+
     def __init__(self, settings: StreamSettings, usage: StreamUsage) -> None:
-        self.memory_bytes = 0
         self._usage = usage
         self._view: FrozenDelays | None = None
         self.panes = self._panes_for(settings)
@@ -126,17 +132,17 @@ class StreamDelays:
             pane.add_rows(rows)
             self.memory_bytes += pane.nbytes - before
 
-    def restore(self, start_us: int, data: bytes, revision: int) -> None:
-        """Put a pane as it was in the checkpoint at a revision. O(rows).
+    def to_parts(self) -> Iterable[CheckpointPart]:
+        """Yield a part for each pane. O(panes)."""
+        for pane in self.panes:
+            frozen = partial(pane.content.frozen, pane.start_us, pane.end_us)
+            yield CheckpointPart(f"{DELAY_PART}/{pane.start_us}", pane.content.revision, frozen)
 
-        Raises
-        ------
-        CorruptStateError
-            When the bytes are not what `PaneRows` wrote.
-        """
-        pane = self.panes.at(start_us)
+    def from_part(self, _kind: str, number: int, data: bytes, origin: Restoring) -> None:
+        """Put the pane that starts at `number`. Raises CorruptStateError. O(rows)."""
+        pane = self.panes.at(number)
         pane.merge(DelayCounts.from_bytes(data, self._scale))
-        pane.revision = revision
+        pane.revision = origin.revision
         self.memory_bytes += PANE_BYTES + pane.nbytes
 
     def advance(self, now_us: int) -> None:
@@ -166,10 +172,6 @@ class StreamDelays:
     def frozen(self) -> FrozenDelays:
         """Return the delays as they are now; the same object until they change. O(panes)."""
         if self._view is None:
-            self._view = FrozenDelays(tuple(rows for _, rows in self.changes()))
+            rows = (pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes)
+            self._view = FrozenDelays(tuple(rows))
         return self._view
-
-    def changes(self) -> Iterator[tuple[int, PaneRows]]:
-        """Yield each pane's rows, oldest first, with the revision of their last change."""
-        for pane in self.panes:
-            yield pane.content.revision, pane.content.frozen(pane.start_us, pane.end_us)

@@ -20,6 +20,7 @@ import numpy as np
 from streameval import CorruptStateError
 from streameval.kernel import Joiner, JoinSettings, JoinTable
 from streameval_server._state.ids.join_segment import decode_segment, encode_segment
+from streameval_server._state.observer import Observer
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class IdSegments(ABC):
     def decode(self, data: bytes) -> int:
         """Apply a segment to the table; return its rows. Raises CorruptStateError. O(rows)."""
 
-    def take(self, revision: int, since: int) -> bytes | None:
+    def take_segment(self, revision: int, since: int) -> bytes | None:
         """Return the new segment of a checkpoint at `revision`, if any. O(ids that changed).
 
         `segments` then names all segments of the checkpoint. `since` is the revision of the
@@ -238,7 +239,7 @@ class IdSegments(ABC):
         self._taken = revision
 
 
-class Joins(IdSegments):
+class Joins(IdSegments, Observer):
     """A stream's joiner.
 
     Parameters
@@ -254,6 +255,9 @@ class Joins(IdSegments):
         Ids that wait for their other half as of `count_waiting`, at most; 0 where labels that
         wait for their prediction are more than predictions that wait for their label, so that
         predictions make more room than labels.
+    lag_us : int
+        How far the source of the ids was behind the log when it last said its time: ids fall
+        due that much later. 0 where no source says its time.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
@@ -261,6 +265,7 @@ class Joins(IdSegments):
         self.table = TrackedTable(len(settings.segment_keys) + bool(settings.cluster_groups))
         self.joiner = self._joiner(settings)
         self.waiting = 0
+        self.lag_us = 0
 
     def count_waiting(self) -> None:
         """Count the ids that wait, if more than half of the room is taken. O(ids), 1 ns each."""
@@ -291,9 +296,11 @@ class Joins(IdSegments):
     def due_us(self) -> int | None:
         """When the next id may fall due; None without ids. O(1)."""
         oldest = self.table.oldest_bucket()
-        return None if oldest is None else (oldest + 1) * self.joiner.settings.bucket_us
+        if oldest is None:
+            return None
+        return (oldest + 1) * self.joiner.settings.bucket_us + self.lag_us
 
-    def at(self, now_us: int, due_us: int, lag_us: int) -> Joiner:
+    def at(self, now_us: int, due_us: int) -> Joiner:
         """Return the joiner, for rows that come at a time.
 
         Parameters
@@ -302,20 +309,18 @@ class Joins(IdSegments):
             The time of the rows, by the clock that dates them.
         due_us
             The log's time up to which ids fall due.
-        lag_us
-            How far the stream's source is behind the log; 0 for most.
         """
         joiner = self.joiner
-        joiner.due_limit_us = due_us - lag_us
+        joiner.due_limit_us = due_us - self.lag_us
         # Another partition of the source may have been further.
-        joiner.now_us = now_us if lag_us else max(joiner.now_us, now_us)
+        joiner.now_us = now_us if self.lag_us else max(joiner.now_us, now_us)
         return joiner
 
-    def expire(self, due_us: int, budget: int, lag_us: int = 0) -> Effects:
+    def expire(self, due_us: int, budget: int) -> Effects:
         """Expire at most `budget` ids that are due; see `at`."""
         self.table.budget = budget
-        now_us = due_us - lag_us
-        joiner = self.at(now_us, due_us, lag_us)
+        now_us = due_us - self.lag_us
+        joiner = self.at(now_us, due_us)
         try:
             return joiner.advance(now_us)
         finally:

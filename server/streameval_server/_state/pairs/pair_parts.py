@@ -89,7 +89,7 @@ def pair_id_parts(
 ) -> Iterator[tuple[str, bytes | None]]:
     """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed)."""
     ids = state.joiner.ids
-    data = ids.take(revision, since)
+    data = ids.take_segment(revision, since)
     for number in ids.segments:
         yield f"{_IDS}/{number}/{state.info.name}", data if number == revision else None
 

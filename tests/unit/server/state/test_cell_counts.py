@@ -291,7 +291,7 @@ def test_join_segments_list_added_and_removed_ids():
         labelled = [b"%d" % n for n in rng.integers(0, 4000, 100)]
         joins.joiner.label(labelled, positives=rng.random(100) < 0.5, now_us=now)
         joins.joiner.retract([b"%d" % n for n in rng.integers(0, 4000, 200)], now_us=now)
-        data = joins.take(revision, since)
+        data = joins.take_segment(revision, since)
         since = revision
         parts = {number: parts[number] for number in joins.segments if number != revision}
         if data is not None:
@@ -302,18 +302,18 @@ def test_join_segments_list_added_and_removed_ids():
         sizes.append(len(parts))
     assert max(sizes) > 3
     assert min(sizes[5:]) == 1
-    assert joins.take(40, 39) is None, "nothing changed"
+    assert joins.take_segment(40, 39) is None, "nothing changed"
 
 
 def test_a_checkpoint_that_was_not_written_is_included_in_the_next():
     """Ids of a checkpoint that was not written must be in the next one."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a", b"b"])
-    assert joins.take(1, 0) is not None
+    assert joins.take_segment(1, 0) is not None
     joins.joiner.retract([b"a"], now_us=NOW)
-    joins.take(2, 1)  # but the write failed
+    joins.take_segment(2, 1)  # but the write failed
     predict(joins, [b"c"])
-    data = joins.take(3, 1)
+    data = joins.take_segment(3, 1)
     assert list(joins.segments) == [3]
     assert restored(3, {3: data}, joins.state_to_bytes()).to_bytes() == joins.to_bytes()
 
@@ -322,7 +322,7 @@ def test_settings_change_between_checkpoints():
     """Older rows are in no slice of new keys; with other buckets ids are due no earlier."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a"])
-    joins.take(1, 0)
+    joins.take_segment(1, 0)
     longer = StreamSettings(
         label_ttl_us=100 * HOUR_US, relabel_ttl_us=90 * HOUR_US, segment_keys=("k", "l")
     )
@@ -330,7 +330,7 @@ def test_settings_change_between_checkpoints():
     joins.joiner._check()
     assert joins.table.codes[joins.table.find([b"a"])].tolist() == [[2, ABSENT]]
     assert joins.due_us >= NOW + HOUR_US
-    data = joins.take(2, 1)
+    data = joins.take_segment(2, 1)
     assert list(joins.segments) == [2]
     again = Joins(longer)
     again.restore(2, {2: data})
@@ -404,11 +404,11 @@ def test_damaged_segments_are_refused():
     """They are truncated, altered, or remove ids that do not exist."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a", b"b"])
-    data = joins.take(1, 0)
+    data = joins.take_segment(1, 0)
     for bad in (data[:-1], data[:20] + b"x" + data[21:], FRAME.sealed(b""), b""):
         with pytest.raises(CorruptStateError):
             decode_segment(Joins(SETTINGS).table, bad)
     joins.joiner.retract([b"a"], now_us=NOW)
-    gone = joins.take(2, 1)
+    gone = joins.take_segment(2, 1)
     with pytest.raises(CorruptStateError, match="no earlier segment has"):
         decode_segment(Joins(SETTINGS).table, gone)

@@ -18,8 +18,9 @@ from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows, LabelRows, PredictionRows, RetractionRows
 from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
+from streameval_server._state.delays.label_delays import DELAY_PART
 from streameval_server._state.stream_file import StreamFile
-from streameval_server._state.stream_parts import DELAY_PART, restore_stream
+from streameval_server._state.stream_parts import restore_stream
 
 LIMITS = Limits()
 HOUR = timedelta(hours=1)

@@ -79,7 +79,7 @@ def waiting_ids(state: StreamState, rng: np.random.Generator) -> None:
 
 def labels_of_many_panes(state: StreamState, rng: np.random.Generator) -> None:
     """Few predictions a minute, and labels in small batches, in any order."""
-    state.keep_delays()
+    state.keep_ids()
     ids = [b"order-%d" % row for row in range(4_000)]
     times = NOW - np.sort(rng.integers(0, 3 * HOUR_US, 4_000))
     state.take(PredictionRows(ids, rng.normal(size=4_000), 4_000, 4_000, times), 2, NOW)
@@ -94,7 +94,7 @@ def labels_of_many_panes(state: StreamState, rng: np.random.Generator) -> None:
 
 def one_pane_of_ids(state: StreamState, rng: np.random.Generator) -> None:
     """Many predictions of one minute, labelled later."""
-    state.keep_delays()
+    state.keep_ids()
     labelled_ids(state, rng)
     for revision in range(20, 30):
         ids = [b"order-%d-%d" % (revision, row) for row in range(2_000)]

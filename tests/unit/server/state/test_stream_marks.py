@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streameval import CorruptStateError
 from streameval.v1 import mark_pb2
 from streameval_server._model.mark import MAX_MARKS, Mark, MarkChange, mark_problem
+from streameval_server._state.observer import Restoring
 from streameval_server._state.stream_marks import StreamMarks
 
 MINUTE = 60_000_000
@@ -21,6 +22,12 @@ CHANGES = st.lists(
     ),
     max_size=30,
 )
+
+
+def read(data: bytes) -> StreamMarks:
+    marks = StreamMarks()
+    marks.from_part("annotations", 0, data, Restoring(1, dict, None))
+    return marks
 
 
 @settings(max_examples=100)
@@ -37,7 +44,7 @@ def test_changes_are_those_of_a_list(changes: list[MarkChange]) -> None:
             plain.append((last, change.time_us, change.text, at))
         assert marks.change(change, at) is (plain != before)
         assert [(m.number, m.time_us, m.text, m.create_us) for m in marks.marks] == plain
-        again = StreamMarks.from_bytes(marks.to_bytes())
+        again = read(marks.to_bytes())
         assert (again.marks, again.last_number) == (marks.marks, last)
         assert MarkChange.from_bytes(change.to_bytes()) == change
         assert again.memory_bytes >= len(marks.to_bytes()) - 60
@@ -50,7 +57,7 @@ def test_a_stream_keeps_the_newest() -> None:
         assert marks.change(MarkChange(number * MINUTE + 1, "deployed"), number)
     assert len(marks.marks) == MAX_MARKS
     assert [marks.marks[0].number, marks.marks[-1].number] == [3, MAX_MARKS + 2]
-    assert StreamMarks.from_bytes(marks.to_bytes()).marks == marks.marks
+    assert read(marks.to_bytes()).marks == marks.marks
 
 
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "x" * 201, "\x07"])
@@ -65,9 +72,7 @@ def test_a_text_that_is_no_line(text: str) -> None:
 
 def test_damaged_marks_are_refused() -> None:
     """Other types, numbers that do not ascend, too many."""
-    good = json.loads(
-        StreamMarks.from_bytes(b'{"last_number":2,"marks":[[1,5,"a",6],[2,5,"b",6]]}').to_bytes()
-    )
+    good = json.loads(read(b'{"last_number":2,"marks":[[1,5,"a",6],[2,5,"b",6]]}').to_bytes())
     assert good["marks"] == [[1, 5, "a", 6], [2, 5, "b", 6]]
     for damage in (
         {"marks": [[2, 5, "b", 6], [1, 5, "a", 6]]},
@@ -79,9 +84,9 @@ def test_damaged_marks_are_refused() -> None:
         {"last_number": 9_999, "marks": [[n, n, "a", 6] for n in range(1, MAX_MARKS + 2)]},
     ):
         with pytest.raises(CorruptStateError):
-            StreamMarks.from_bytes(json.dumps(good | damage).encode())
+            read(json.dumps(good | damage).encode())
     with pytest.raises(CorruptStateError):
-        StreamMarks.from_bytes(b"[")
+        read(b"[")
     for data in (b"", b"\xff", b"\x10\x00"):
         with pytest.raises(CorruptStateError):
             MarkChange.from_bytes(data)

@@ -12,8 +12,18 @@ from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.rows import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage, Storage
+from streameval_server._model.alarm_settings import AlarmSettings
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
+from streameval_server._model.rows import PredictionRows
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._state.alarms.stream_alarms import StreamAlarms
+from streameval_server._state.counting.counts import StreamCounts
+from streameval_server._state.delays.label_delays import StreamDelays
+from streameval_server._state.ids.join_table import Joins
+from streameval_server._state.stream_marks import StreamMarks
+from streameval_server._state.stream_state import StreamState
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -316,3 +326,43 @@ def test_a_full_state_refuses_rows_and_nothing_else():
     core.committer.step(NOW).deliver()
     core.applier.finish()
     sent(core, NOW, cases=cases)
+
+
+def test_a_stream_calls_its_observers_in_one_order(monkeypatch):
+    """Rows and the time reach ids, counts, delays, detector and annotations in this order."""
+    calls = []
+
+    def recorded(kind, method):
+        before = getattr(kind, method)
+
+        def call(self, *arguments):
+            calls.append((kind.__name__, method))
+            return before(self, *arguments)
+
+        monkeypatch.setattr(kind, method, call)
+
+    settings = StreamSettings(
+        label_ttl_us=HOUR, alarms=AlarmSettings(watches=(("calibration", 0.1),))
+    )
+    state = StreamState(StreamInfo("s", NOW, 1, settings), Limits(), NOW)
+    state.keep_ids()
+    order = [Joins, StreamCounts, StreamDelays, StreamAlarms, StreamMarks]
+    assert [type(each) for each in state.observers] == order
+    for kind in order:
+        recorded(kind, "take")
+        recorded(kind, "pass_time")
+    recorded(Joins, "expire")
+    rows = PredictionRows([b"a"], np.array([0.5]), 1, 1)
+    state.take(rows, 2, NOW, NOW)
+    names = [kind.__name__ for kind in order]
+    assert calls == [(name, "take") for name in names]
+    calls.clear()
+    late = NOW + 60 * 24 * HOUR
+    while state.due_us <= late:
+        state.pass_time(late, 3, 1000)
+    assert calls == [
+        ("Joins", "expire"),
+        *((name, "take") for name in names),
+        ("StreamCounts", "pass_time"),
+        ("StreamAlarms", "pass_time"),
+    ]
