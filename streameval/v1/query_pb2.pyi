@@ -778,10 +778,6 @@ class GetDecisionResponse(_message.Message):
     FP_FIELD_NUMBER: _builtins.int
     FN_FIELD_NUMBER: _builtins.int
     TN_FIELD_NUMBER: _builtins.int
-    PRECISION_FIELD_NUMBER: _builtins.int
-    RECALL_FIELD_NUMBER: _builtins.int
-    FPR_FIELD_NUMBER: _builtins.int
-    F_MEASURE_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     COVERAGE_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
@@ -805,14 +801,6 @@ class GetDecisionResponse(_message.Message):
     """Positives that are called negative, misses included."""
     tn: _builtins.int
     """Negatives that are called negative, misses included."""
-    precision: _builtins.float
-    """TP/(TP+FP); 1 where nothing is called positive."""
-    recall: _builtins.float
-    """TP/P; absent without positives."""
-    fpr: _builtins.float
-    """FP/N; absent without negatives."""
-    f_measure: _builtins.float
-    """2 TP/(P+TP+FP); absent without positives."""
     resolution: _builtins.int
     """Significant bits of a score that are kept; absent when the state is exact."""
     @_builtins.property
@@ -830,9 +818,9 @@ class GetDecisionResponse(_message.Message):
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
         """All metrics at the threshold with their intervals; metrics of costs only where
-        costs are given or declared. Where the threshold was chosen on these cases the intervals have no
-        limits, but the reason CHOSEN_ON_SAME_CASES. Empty when no threshold meets the
-        condition.
+        costs are given or declared. Precision is 1 where nothing is called positive. Where the
+        threshold was chosen on these cases the intervals have no limits, but the reason
+        CHOSEN_ON_SAME_CASES. Empty when no threshold meets the condition.
         """
 
     @_builtins.property
@@ -851,10 +839,6 @@ class GetDecisionResponse(_message.Message):
         fp: _builtins.int | None = ...,
         fn: _builtins.int | None = ...,
         tn: _builtins.int | None = ...,
-        precision: _builtins.float | None = ...,
-        recall: _builtins.float | None = ...,
-        fpr: _builtins.float | None = ...,
-        f_measure: _builtins.float | None = ...,
         window: _types_pb2.TimeRange | None = ...,
         coverage: _types_pb2.Coverage | None = ...,
         resolution: _builtins.int | None = ...,
@@ -862,22 +846,14 @@ class GetDecisionResponse(_message.Message):
         metrics: _abc.Iterable[_types_pb2.Metric] | None = ...,
         weighted: _types_pb2.OperatingPoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fn", b"_fn", "_fp", b"_fp", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "fn", b"fn", "fp", b"fp", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "metrics", b"metrics", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fn", b"_fn", "_fp", b"_fp", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "fn", b"fn", "fp", b"fp", "metrics", b"metrics", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "weighted", b"weighted", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__f_measure: _TypeAlias = _typing.Literal["f_measure"]  # noqa: Y015
-    _WhichOneofArgType__f_measure: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure"]  # noqa: Y015
     _WhichOneofReturnType__fn: _TypeAlias = _typing.Literal["fn"]  # noqa: Y015
     _WhichOneofArgType__fn: _TypeAlias = _typing.Literal["_fn", b"_fn"]  # noqa: Y015
     _WhichOneofReturnType__fp: _TypeAlias = _typing.Literal["fp"]  # noqa: Y015
     _WhichOneofArgType__fp: _TypeAlias = _typing.Literal["_fp", b"_fp"]  # noqa: Y015
-    _WhichOneofReturnType__fpr: _TypeAlias = _typing.Literal["fpr"]  # noqa: Y015
-    _WhichOneofArgType__fpr: _TypeAlias = _typing.Literal["_fpr", b"_fpr"]  # noqa: Y015
-    _WhichOneofReturnType__precision: _TypeAlias = _typing.Literal["precision"]  # noqa: Y015
-    _WhichOneofArgType__precision: _TypeAlias = _typing.Literal["_precision", b"_precision"]  # noqa: Y015
-    _WhichOneofReturnType__recall: _TypeAlias = _typing.Literal["recall"]  # noqa: Y015
-    _WhichOneofArgType__recall: _TypeAlias = _typing.Literal["_recall", b"_recall"]  # noqa: Y015
     _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
     _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
@@ -887,17 +863,9 @@ class GetDecisionResponse(_message.Message):
     _WhichOneofReturnType__tp: _TypeAlias = _typing.Literal["tp"]  # noqa: Y015
     _WhichOneofArgType__tp: _TypeAlias = _typing.Literal["_tp", b"_tp"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__f_measure) -> _WhichOneofReturnType__f_measure | None: ...
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__fn) -> _WhichOneofReturnType__fn | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__fp) -> _WhichOneofReturnType__fp | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__fpr) -> _WhichOneofReturnType__fpr | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__precision) -> _WhichOneofReturnType__precision | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__recall) -> _WhichOneofReturnType__recall | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
     @_typing.overload

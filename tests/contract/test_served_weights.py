@@ -203,7 +203,7 @@ def test_histograms_and_decisions_have_both_counts(wire: Wire, fresh: str) -> No
     assert (decided.tp, decided.fp, decided.fn, decided.tn) == (1, 1, 2, 1)
     sums = decided.weighted
     assert (sums.tp, sums.fp, sums.fn, sums.tn) == (8, 4, 1.5, 2)
-    assert decided.precision == 8 / 12
+    assert {each.name: each.value for each in decided.metrics}["precision"] == 8 / 12
     curve = wire.query.GetCurve(
         query_pb2.GetCurveRequest(
             selection=chosen, kind=query_pb2.CURVE_KIND_OPERATING_POINTS, max_points=100

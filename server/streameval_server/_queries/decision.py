@@ -176,22 +176,13 @@ def _add_counts(
     threshold: float,
     costs: ErrorCosts | None,
 ) -> None:
-    """Put the threshold's counts and rates into the response."""
+    """Put the threshold and its counts into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
     tp, fp, fn, tn = _numbers_of_cases(window, found)
     response.tp, response.fp, response.fn, response.tn = tp, fp, fn, tn
     if state_of(window).weighted is not None:
         response.weighted.CopyFrom(point_message(window, found.threshold, found.threshold, costs))
-    rates = {
-        "precision": found.precision,
-        "recall": found.recall,
-        "fpr": found.fpr,
-        "f_measure": found.f_measure,
-    }
-    for name, rate in rates.items():
-        if not math.isnan(rate):
-            setattr(response, name, rate)
 
 
 def _metrics(

@@ -51,11 +51,15 @@ export class TargetsForm {
     if (answer === null) return;
     const { words, none } = TARGETS[name];
     const hasReason = answer.undefinedReason !== "UNDEFINED_REASON_UNSPECIFIED";
-    setText(this.said, answer.threshold !== undefined ? words(wanted, { ...answer, threshold: Number(answer.threshold) }, perDay)
+    setText(this.said, answer.threshold !== undefined ? words(wanted, atThreshold(answer), perDay)
       : hasReason ? `There is no such threshold: ${reason(answer)}.` : none(wanted));
     if (answer.threshold !== undefined) this.found(answer);
   }
 }
+
+/** The threshold of an answer and the metrics at it, by name. */
+const atThreshold = ({ threshold, metrics }) =>
+  ({ threshold: Number(threshold), ...Object.fromEntries(metrics.map(({ name, value }) => [name, value])) });
 
 const MIN_DAYS = 1 / 24; // what came in less says nothing of a day
 
