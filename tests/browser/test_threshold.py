@@ -110,8 +110,11 @@ def test_a_target_is_the_servers(
     expect(page.locator("#fact-more-recall")).to_have_text("chosen on these cases")
     assert chosen(page) == known["threshold"]
     assert f"at={known['threshold']}" in page.url
-    expect(page.locator("#fact-precision")).to_have_text(percent(known["precision"]))
-    expect(page.locator("#fact-recall")).to_have_text(percent(known["recall"]))
+    rates = {each["name"]: each["value"] for each in known["metrics"]}
+    other = "recall" if name == "precision" else "precision"
+    expect(page.locator("#target-found")).to_contain_text(percent(rates[other]))
+    expect(page.locator("#fact-precision")).to_have_text(percent(rates["precision"]))
+    expect(page.locator("#fact-recall")).to_have_text(percent(rates["recall"]))
 
 
 def test_a_number_a_day_counts_cases_without_a_label(page: Page, days: Served) -> None:
