@@ -8,7 +8,6 @@ what a query needs is computed.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
@@ -48,9 +47,6 @@ LABELS = (True, False)
 
 _UNKNOWN = object()
 """Stands for an answer that was not computed."""
-
-_ANSWERS_LOCK = threading.Lock()
-"""Held while a state gets the dictionary of its answers, so that two threads share one."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -236,7 +232,7 @@ class State:
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached answer for `key`, computing it on the first call.
 
-        If two threads call at once, both may compute; both get the same answer.
+        If two threads call at once, both may compute equal answers.
         """
         # One look-up: another thread may call `forget` meanwhile.
         answers = self._answers
@@ -252,10 +248,8 @@ class State:
         """Cache an answer that was computed together with other states' answers. O(1)."""
         answers = self._answers
         if answers is None:
-            with _ANSWERS_LOCK:
-                answers = self._answers
-                if answers is None:
-                    answers = self._answers = {}
+            # Two threads may both make one: an answer in the first is then computed again.
+            answers = self._answers = {}
         return cast("T", answers.setdefault(key, answer))
 
     @property

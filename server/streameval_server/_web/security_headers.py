@@ -9,7 +9,6 @@ are never allowed to read: there are no CORS headers.
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -39,8 +38,6 @@ HEADERS = {
 _PRIVATE_DOMAINS = (".internal", ".local", ".localhost")
 """Domains that are reserved for private networks, ``svc.cluster.local`` among them."""
 
-_MAX_KNOWN_HOSTS = 64
-
 _RAW_HEADERS = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
 """As ASGI has them: encoded once, not for each response."""
 
@@ -58,8 +55,7 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp, *, is_allowed: Callable[[str], bool]) -> None:
         self._app = app
-        # Senders name the same few hosts with every request.
-        self._is_allowed = lru_cache(_MAX_KNOWN_HOSTS)(lambda host: is_allowed(_host_name(host)))
+        self._is_allowed = is_allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -75,7 +71,7 @@ class SecurityHeaders:
 
         app = self._app
         host = Headers(scope=scope).get("host", "")
-        if not self._is_allowed(host):
+        if not self._is_allowed(_host_name(host)):
             app = error_response(_host_forbidden(host))
         await app(scope, receive, send_with_headers)
 
