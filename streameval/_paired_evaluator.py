@@ -21,8 +21,8 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
 from streameval._common.values import is_number, shown
+from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import (
-    DEFAULT_CLUSTER_GROUPS,
     check_cluster_groups,
     check_clusters,
 )
@@ -525,7 +525,7 @@ def compare_paired(
     weights: Any = None,
     label_probability: Any = None,
     clusters: Any = None,
-    cluster_groups: int = DEFAULT_CLUSTER_GROUPS,
+    cluster_groups: int = ClusterCounts.DEFAULT_GROUPS,
     metric: str = "auc_pr",
     level: float = 0.95,
     prevalence: float | None = None,

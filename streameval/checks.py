@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval._common.redaction import TOKEN_PREFIX, redact_tokens
     from streameval._common.slow_sort import restart_with_fast_sort, slow_sort_features
     from streameval._common.text_file import read_file, read_text, read_toml
-    from streameval._common.values import quoted, truncated
+    from streameval._common.values import quoted
 
 __all__ = [
     "OTHER_VALUE",
@@ -54,7 +54,6 @@ __all__ = [
     "silence_grpc_log",
     "slow_sort_features",
     "stream_name_problem",
-    "truncated",
     "write_atomically",
 ]
 
@@ -75,7 +74,7 @@ _EXPORTS = {
     "streameval._common.redaction": ["TOKEN_PREFIX", "redact_tokens"],
     "streameval._common.slow_sort": ["restart_with_fast_sort", "slow_sort_features"],
     "streameval._common.text_file": ["read_file", "read_text", "read_toml"],
-    "streameval._common.values": ["quoted", "truncated"],
+    "streameval._common.values": ["quoted"],
 }
 """Each module, and the public names whose first use imports it."""
 

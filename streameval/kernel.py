@@ -10,19 +10,13 @@ from streameval._common.lazy_module import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from streameval._common.frame import Frame, Reader
-    from streameval._counts.additions import Addition
     from streameval._counts.cell_layout import cell_edges
     from streameval._counts.cluster_counts import ClusterCounts
-    from streameval._counts.cluster_keys import (
-        DEFAULT_CLUSTER_GROUPS,
-        check_cluster_groups,
-        groups_of,
-    )
+    from streameval._counts.cluster_keys import check_cluster_groups, groups_of
     from streameval._counts.codec import decode_evaluator
     from streameval._counts.columns import check_scores
     from streameval._counts.lazy_counts import LazyCounts
-    from streameval._counts.memory import PIECE_BYTES, state_bytes
-    from streameval._counts.merge import check_mergeable, merge_states
+    from streameval._counts.merge import merge_states
     from streameval._counts.multiset import ScoreCounts
     from streameval._counts.resolution import Scale, quantise
     from streameval._counts.run import Run
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
     from streameval._joining.joiner import Joiner
     from streameval._joining.rules import JoinSettings
     from streameval._joining.table import JoinTable
-    from streameval._time.changes import Cases, Change, rows_by_group
+    from streameval._time.changes import Change, rows_by_group
     from streameval._time.coverage import CoverageCell
     from streameval._time.decay import decayed_window
     from streameval._time.distinct import distinct_values
@@ -50,12 +44,8 @@ if TYPE_CHECKING:
     from streameval._time.window_cache import WindowCache
 
 __all__ = [
-    "DEFAULT_CLUSTER_GROUPS",
     "MAX_TIME_US",
-    "PIECE_BYTES",
     "WEIGHT_UNITS",
-    "Addition",
-    "Cases",
     "Change",
     "ClusterCounts",
     "CoverageCell",
@@ -82,7 +72,6 @@ __all__ = [
     "WindowCache",
     "cell_edges",
     "check_cluster_groups",
-    "check_mergeable",
     "check_scores",
     "check_weights_allowed",
     "decayed_window",
@@ -95,26 +84,19 @@ __all__ = [
     "quantise",
     "rank_cells",
     "rows_by_group",
-    "state_bytes",
     "state_of",
     "unless_one",
 ]
 
 _EXPORTS = {
     "streameval._common.frame": ["Frame", "Reader"],
-    "streameval._counts.additions": ["Addition"],
     "streameval._counts.cell_layout": ["cell_edges"],
     "streameval._counts.cluster_counts": ["ClusterCounts"],
-    "streameval._counts.cluster_keys": [
-        "DEFAULT_CLUSTER_GROUPS",
-        "check_cluster_groups",
-        "groups_of",
-    ],
+    "streameval._counts.cluster_keys": ["check_cluster_groups", "groups_of"],
     "streameval._counts.codec": ["decode_evaluator"],
     "streameval._counts.columns": ["check_scores"],
     "streameval._counts.lazy_counts": ["LazyCounts"],
-    "streameval._counts.memory": ["PIECE_BYTES", "state_bytes"],
-    "streameval._counts.merge": ["check_mergeable", "merge_states"],
+    "streameval._counts.merge": ["merge_states"],
     "streameval._counts.multiset": ["ScoreCounts"],
     "streameval._counts.resolution": ["Scale", "quantise"],
     "streameval._counts.run": ["Run"],
@@ -130,7 +112,7 @@ _EXPORTS = {
     "streameval._joining.joiner": ["Joiner"],
     "streameval._joining.rules": ["JoinSettings"],
     "streameval._joining.table": ["JoinTable"],
-    "streameval._time.changes": ["Cases", "Change", "rows_by_group"],
+    "streameval._time.changes": ["Change", "rows_by_group"],
     "streameval._time.coverage": ["CoverageCell"],
     "streameval._time.decay": ["decayed_window"],
     "streameval._time.distinct": ["distinct_values"],

@@ -51,6 +51,8 @@ class ClusterCounts:
         At least 1; below 0 in a change that removes.
     """
 
+    DEFAULT_GROUPS: ClassVar = 32
+    """Where the key of clusters is named, and no number of groups."""
     ROW_BYTES: ClassVar = 18
     """Memory of a row of the table."""
     TABLE_BYTES: ClassVar = 512

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 MIN_CLUSTER_GROUPS = 8
 """With fewer groups the variance has too few degrees of freedom for an interval of use."""
 MAX_CLUSTER_GROUPS = 1024
-DEFAULT_CLUSTER_GROUPS = 32
-"""For a stream that names its clusters' key and no number of groups."""
 
 ClusterChecksums = npt.NDArray[np.uint32]
 """The CRC-32 of each row's key: what rows carry where the number of groups is not known yet."""

@@ -101,6 +101,12 @@ class ScoreCounts:
         self._runs = self._ranks = None
 
     @property
+    def nbytes(self) -> int:
+        """Memory of the columns. O(1)."""
+        columns = [each for run in self.runs for each in (run.scores, run.columns)]
+        return sum(each.nbytes for each in columns if each is not None)
+
+    @property
     def parts(self) -> tuple[Run, Run | LayeredRun]:
         """As `runs`, with negatives that may be in layers; merges nothing."""
         runs = self._runs

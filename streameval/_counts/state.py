@@ -49,6 +49,13 @@ _UNKNOWN = object()
 """Stands for an answer that was not computed."""
 
 
+_STATE_BYTES = 640
+"""Memory of a state besides its columns: its objects, and the heads of its arrays."""
+
+_PACKED_STATE_BYTES = 400
+"""Memory of a packed state besides its packed counts; measured."""
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class State:
     """The counts at one revision. It implements the `View` that all queries read.
@@ -110,6 +117,14 @@ class State:
             max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
             clusters=ClusterCounts(cluster_groups),
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the counts, an upper bound. O(1)."""
+        clusters = self.clusters.memory_bytes
+        if self.counts.stored is not None:
+            return _PACKED_STATE_BYTES + self.counts.stored.memory_bytes + clusters
+        return self.counts.nbytes + (_STATE_BYTES if self.num_scores else 0) + clusters
 
     @property
     def num_scores(self) -> int:

@@ -25,10 +25,8 @@ from streameval._counts.additions import Addition, by_cluster, merge_pending, so
 from streameval._counts.cluster_counts import NO_CLUSTERS
 from streameval._counts.lazy_counts import LazyCounts
 from streameval._counts.memory import (
-    PIECE_BYTES,
     WEIGHTED_SCORE_BYTES,
     piece_bytes,
-    state_bytes,
 )
 from streameval._counts.merge import merge_states
 from streameval._counts.multiset import ScoreCounts
@@ -87,7 +85,7 @@ class Tally:
     def _state_sizes(self) -> tuple[int, int]:
         if self._sizes is None:
             state = self._state
-            self._sizes = state.num_scores, state_bytes(state) + state.clusters.memory_bytes
+            self._sizes = state.num_scores, state.memory_bytes
         return self._sizes
 
     @property
@@ -158,7 +156,7 @@ class Tally:
         if self._pending_scores > max(_MIN_PENDING_SCORES, _MAX_PENDING_RATIO * scores):
             return True
         pieces = len(self._pending)
-        return pieces > _MAX_PIECES and pieces * PIECE_BYTES > memory_bytes
+        return pieces > _MAX_PIECES and pieces * UnsortedCases.PIECE_BYTES > memory_bytes
 
     def miss(self, positives: int, negatives: int) -> None:
         """Add references that were never scored. O(1)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,9 @@ class UnsortedCases:
     clusters : uint16[n] or None
         The group of each one's cluster; None where the stream declares no clusters.
     """
+
+    PIECE_BYTES: ClassVar = 640
+    """Memory of one addition besides its rows: five objects, the heads of its arrays; measured."""
 
     labels: BoolArray
     scores: FloatArray

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval._counts.cluster_keys import HashedClusters
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._time.coverage import EDGES, LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.distinct import distinct_values
@@ -60,6 +61,10 @@ class Cases(NamedTuple):
     def weights(self) -> FloatArray | None:
         """The weight of each row. O(n)."""
         return None if self.units is None else self.units / WEIGHT_UNITS
+
+    def to_unsorted(self) -> UnsortedCases:
+        """Return them as an addition. O(1)."""
+        return UnsortedCases(self.labels, self.scores, self.counts, self.units, self.clusters)
 
     def rows(self, index: slice | BoolArray | IntArray) -> Cases:
         """Return some of the rows. O(rows)."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts.cluster_keys import DEFAULT_CLUSTER_GROUPS
+from streameval._counts.cluster_counts import ClusterCounts
 from streameval.client import AlreadyExistsError, ClientError, ClosedError, FencedError
 from streameval.client._delivery.merge_upload import RETRYABLE_CODES, retry_pause_s
 from streameval.client._delivery.numbered_upload import NumberedUpload
@@ -211,7 +211,7 @@ class PartitionDelivery:
             return
         settings: dict[str, object] = {"segment_keys": list(mapping.segments)}
         if mapping.cluster:
-            settings["cluster_groups"] = DEFAULT_CLUSTER_GROUPS
+            settings["cluster_groups"] = ClusterCounts.DEFAULT_GROUPS
         try:
             self._transport.ask(calls.create_stream(stream, settings), _TIMEOUT_S)
         except AlreadyExistsError:

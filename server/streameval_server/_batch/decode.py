@@ -9,6 +9,7 @@ commit; the committer then decodes it again (`transaction`). Cost: about 15 us f
 from __future__ import annotations
 
 import shlex
+import textwrap
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -23,7 +24,6 @@ from streameval.checks import (
     segment_key_problem,
     segment_value_problem,
     stream_name_problem,
-    truncated,
 )
 from streameval.kernel import check_scores, check_weights_allowed
 from streameval.v1 import ingest_pb2
@@ -377,7 +377,7 @@ def key_problem(key: str) -> str | None:
 
 def undeclared(stream: str, missing: tuple[str, ...], settings: StreamSettings) -> str:
     """Return the message of rows whose keys a stream lacks, with the command that adds them."""
-    declared = truncated(", ".join(settings.segment_keys) or "none")
+    declared = textwrap.shorten(", ".join(settings.segment_keys) or "none", 200, placeholder="...")
     options = "".join(f" --segment {key}" for key in missing)
     return (
         f"segment key {quoted(missing[0])} is not declared: the stream has {declared}; add it: "

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError, InvalidInputError
 from streameval.checks import id_problem
-from streameval.kernel import check_mergeable, decode_evaluator, merge_states
+from streameval.kernel import decode_evaluator, merge_states
 from streameval.v1 import ingest_pb2
 from streameval.wire import check_distinct
 from streameval_server._batch.chunks import ChunkJoiner
@@ -204,15 +204,12 @@ class MergeInbox:
 def _check_counts(state: State, path: str, empty: State) -> None:
     """Refuse counts that cannot be merged into the stream, which began as `empty`.
 
-    O(1); O(cells) for a state with weights.
+    O(cells).
     """
     if state.max_cells is not None:
         state = replace(state, max_cells=None)
     try:
-        if state.weighted is None:
-            check_mergeable([empty, state])
-        else:
-            merge_states([empty, state], revision=0)
+        merge_states([empty, state], revision=0)
     except InvalidInputError as error:
         raise _invalid(f"{path}.evaluator", str(error)) from None
 

@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
 from streameval.checks import quoted, segment_key_problem
-from streameval.kernel import DEFAULT_CLUSTER_GROUPS, Grid, State, check_cluster_groups
+from streameval.kernel import ClusterCounts, Grid, State, check_cluster_groups
 from streameval.statistics import ErrorCosts
 from streameval.v1 import alarm_pb2, stream_pb2
 from streameval_server._model.alarm_settings import AlarmSettings
@@ -224,7 +224,7 @@ def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
     assert isinstance(retention_us, int)
     given.setdefault("label_ttl_us", min(_DEFAULT_LABEL_TTL_US, retention_us))
     if message.cluster_key:
-        given.setdefault("cluster_groups", DEFAULT_CLUSTER_GROUPS)
+        given.setdefault("cluster_groups", ClusterCounts.DEFAULT_GROUPS)
     return replace(DEFAULTS, **given)  # type: ignore[arg-type]  # each has the type of its field
 
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streameval.kernel import DEFAULT_CLUSTER_GROUPS
+from streameval.kernel import ClusterCounts
 from streameval.payloads import (
     MAX_EVENT_ROWS,
     Reason,
@@ -448,7 +448,7 @@ class PayloadIntake:
         request.stream.name = stream
         request.stream.settings.segment_keys.extend(keys)
         if is_clustered:
-            request.stream.settings.cluster_groups = DEFAULT_CLUSTER_GROUPS
+            request.stream.settings.cluster_groups = ClusterCounts.DEFAULT_GROUPS
         frame = request.SerializeToString()
         try:
             await self._runtime.settled(lambda call: call.create_stream(frame))

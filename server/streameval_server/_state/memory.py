@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernel import (
-    PIECE_BYTES,
     ClusterCounts,
     StoredCounts,
-    state_bytes,
+    UnsortedCases,
 )
 from streameval_server._model.crossed_keys import parents_of
 from streameval_server._model.rows import (
@@ -112,7 +111,7 @@ def resting_bytes(counts: State | StoredCounts) -> int:
         return RESTING_BYTES + counts.memory_bytes
     if counts.counts.stored is not None:
         return RESTING_BYTES + counts.counts.stored.memory_bytes + counts.clusters.memory_bytes
-    return RESTING_BYTES + state_bytes(counts) + counts.clusters.memory_bytes
+    return RESTING_BYTES + counts.memory_bytes
 
 
 def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) -> int:
@@ -131,7 +130,11 @@ def slices_bytes(places: int, slices: int, existing: int, *, has_effects: bool) 
     """
     part_bytes = OVERHEAD_BYTES + (COVERAGE_BYTES if has_effects else 0)
     grown = min(places, slices)
-    return places * _ROW_BYTES + grown * PIECE_BYTES + min(grown, slices - existing) * part_bytes
+    return (
+        places * _ROW_BYTES
+        + grown * UnsortedCases.PIECE_BYTES
+        + min(grown, slices - existing) * part_bytes
+    )
 
 
 def growth_bytes(

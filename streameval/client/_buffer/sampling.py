@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval._counts.cluster_counts import ClusterCounts
 from streameval._counts.cluster_keys import (
-    DEFAULT_CLUSTER_GROUPS,
     cluster_checksum,
     cluster_checksums,
 )
@@ -69,5 +69,5 @@ def check_sampling_columns(
 
 def _check_no_cluster(clusters: Any, field: str) -> None:
     """Refuse weights together with clusters, whatever the stream declares."""
-    groups = None if clusters is None else DEFAULT_CLUSTER_GROUPS
+    groups = None if clusters is None else ClusterCounts.DEFAULT_GROUPS
     check_weights_allowed(groups, field=field, holder="a stream")

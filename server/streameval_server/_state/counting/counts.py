@@ -46,7 +46,7 @@ from streameval_server._state.segments import WHOLE, key_of, segment_codes, slic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.kernel import Addition, Cases, LazyCounts, ScoreCounts, State, Tally
+    from streameval.kernel import LazyCounts, ScoreCounts, State, Tally
     from streameval_server._model.arrays import BoolArray, CodeArray, IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
@@ -301,7 +301,9 @@ class StreamCounts(Observer):
             self._settle_removals(None)
             self.store.close_panes()
 
-    def _slices(self, cases: UnsortedCases, codes: CodeArray) -> Iterable[tuple[int, Addition]]:
+    def _slices(
+        self, cases: UnsortedCases, codes: CodeArray
+    ) -> Iterable[tuple[int, ScoreCounts | UnsortedCases]]:
         """Return what each slice of each key counts."""
         if cases.has_weights:
             return slices_of_weighted(cases, codes)
@@ -464,12 +466,12 @@ class StreamCounts(Observer):
                 self._add(self.store.parts(content, number), change)
 
     def _add_to_slices(
-        self, content: PaneContent | None, slices: Iterable[tuple[int, Addition]]
+        self, content: PaneContent | None, slices: Iterable[tuple[int, ScoreCounts | UnsortedCases]]
     ) -> None:
         for number, change in slices:
             self._add(self.store.parts(content, number), change)
 
-    def _add(self, parts: Iterable[Part], added: Addition) -> None:
+    def _add(self, parts: Iterable[Part], added: ScoreCounts | UnsortedCases) -> None:
         for part in parts:
             with self._usage.measuring(part):
                 part.counts.add(added)
@@ -530,10 +532,10 @@ class StreamCounts(Observer):
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else _unsorted(change.added).copy()
+        added = None if change.added is None else change.added.to_unsorted().copy()
         removed: ScoreCounts | UnsortedCases | None = None
         if change.removed is not None:
-            cases = _unsorted(change.removed)
+            cases = change.removed.to_unsorted()
             # Sorted once for all parts, unless some sum weights or count clusters.
             removed = cases if cases.clusters is not None else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)
@@ -627,11 +629,6 @@ class StreamCounts(Observer):
 
 def _encoder(content: PaneContent) -> PartsEncoder:
     return PartsEncoder(content.frozen_parts())
-
-
-def _unsorted(cases: Cases) -> UnsortedCases:
-    """Return the cases of a change. O(1)."""
-    return UnsortedCases(cases.labels, cases.scores, cases.counts, cases.units, cases.clusters)
 
 
 def _memory_rows(rows: int, *, has_weights: bool) -> int:

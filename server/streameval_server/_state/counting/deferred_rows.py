@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from streameval.kernel import PIECE_BYTES, Effect, Effects, UnsortedCases
+from streameval.kernel import Effect, Effects, UnsortedCases
 from streameval_server._state.memory import slices_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CodedCases:
     @property
     def nbytes(self) -> int:
         """Memory of the columns. O(1)."""
-        return PIECE_BYTES + self.cases.nbytes + self.codes.nbytes
+        return UnsortedCases.PIECE_BYTES + self.cases.nbytes + self.codes.nbytes
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
