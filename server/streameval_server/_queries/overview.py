@@ -16,6 +16,7 @@ from streameval.checks import stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import MetricSelection, select_metrics
+from streameval_server._queries.query_engine import newest_pane
 from streameval_server._queries.selection import AllTime, Last, Selection, micros
 from streameval_server._queries.series import part_of, spans
 
@@ -111,15 +112,11 @@ def stream_snapshot(
     engine: QueryEngine, resolved: ResolvedSelection, request: OverviewRequest
 ) -> query_pb2.StreamSnapshot:
     """Return one stream's metrics and its series."""
-    found = query_pb2.StreamSnapshot(
+    return query_pb2.StreamSnapshot(
         snapshot=engine.snapshot(resolved, request.metrics, hull=False),
         series=_series(engine, resolved, request),
+        newest_pane=newest_pane(resolved.view),
     )
-    if resolved.view.whole.panes:
-        newest = resolved.view.whole.panes[-1]
-        found.newest_pane.start_time.FromMicroseconds(newest.start_us)
-        found.newest_pane.end_time.FromMicroseconds(newest.end_us)
-    return found
 
 
 def _series(

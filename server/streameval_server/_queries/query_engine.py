@@ -18,6 +18,7 @@ from streameval import InvalidInputError, Window
 from streameval.kernel import PartsCache, WindowCache, decayed_window, state_of
 from streameval.statistics import Place
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server._model.alarm_settings import time_range
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
 from streameval_server._queries.coverage_answers import coverage_message
@@ -396,9 +397,10 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
 
 def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
     """Return the covered time; None for all time."""
-    if resolved.span_us is None:
-        return None
-    message = types_pb2.TimeRange()
-    message.start_time.FromMicroseconds(resolved.span_us[0])
-    message.end_time.FromMicroseconds(resolved.span_us[1])
-    return message
+    return None if resolved.span_us is None else time_range(resolved.span_us)
+
+
+def newest_pane(view: StreamView) -> types_pb2.TimeRange | None:
+    """Return the newest pane with any count; None when no pane is kept."""
+    panes = view.whole.panes
+    return time_range((panes[-1].start_us, panes[-1].end_us)) if panes else None

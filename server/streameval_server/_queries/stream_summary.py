@@ -17,6 +17,7 @@ from streameval.v1 import alarm_pb2, overview_pb2, types_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._queries.coverage_answers import counts_message
 from streameval_server._queries.metrics import DEFAULT_LEVEL, MetricSelection
+from streameval_server._queries.query_engine import newest_pane
 from streameval_server._queries.selection import AllTime, Last, Selection
 from streameval_server._queries.stream_change import (
     add_change,
@@ -76,16 +77,15 @@ def _summary(engine: QueryEngine, view: StreamView, span: AllTime | Last) -> Com
     resolved = engine.resolve(Selection(info.name, span), view=view)
     figures = engine.figures(resolved, _METRICS.at(info.settings), _coverage(resolved))
     message = overview_pb2.StreamSummary(
-        stream=info.name, group=group_of(info.name), snapshot=figures
+        stream=info.name,
+        group=group_of(info.name),
+        snapshot=figures,
+        newest_pane=newest_pane(view),
     )
     times = compared_times(resolved)
     if times is not None:
         add_change(message, engine, times, DEFAULT_LEVEL)
     _add_alarms(message, view.alarms)
-    if view.whole.panes:
-        newest = view.whole.panes[-1]
-        message.newest_pane.start_time.FromMicroseconds(newest.start_us)
-        message.newest_pane.end_time.FromMicroseconds(newest.end_us)
     return ComputedSummary(message, valid_until_us(resolved, times))
 
 
