@@ -36,7 +36,7 @@ from streameval._counts.columns import (
 from streameval._counts.weight_columns import check_units, check_weights_allowed
 from streameval._counts.weights import WEIGHT_UNITS, unless_one
 from streameval._evaluator import Evaluator
-from streameval._uncertainty.pair_cells import PairCells, PairWeights
+from streameval._uncertainty.pair_cells import PairCells
 from streameval._uncertainty.pair_clusters import PairGroups
 from streameval._uncertainty.pair_comparison import ComparedPair
 from streameval._uncertainty.pair_grid import PairGrid
@@ -508,11 +508,8 @@ def _signed_cells(
     a: FloatArray, b: FloatArray, units: IntArray | None, rows: BoolArray, sign: int
 ) -> PairCells:
     """Return rows of one class as a change that adds them or removes them."""
-    counts = np.full(int(rows.sum()), sign, dtype=np.int64)
-    weights = None
-    if units is not None:
-        weights = PairWeights.of_units(units[rows], sign)
-    return PairCells(a[rows], b[rows], counts, weights)
+    signs = np.full(rows.size, sign, dtype=np.int64)
+    return PairCells.of_rows(a, b, signs, units).rows(np.flatnonzero(rows))
 
 
 @by_keyword

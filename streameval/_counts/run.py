@@ -379,7 +379,7 @@ def _grouped(ordered: FloatArray, columns: IntArray | None) -> Run:
 
 def _without_nothing(scores: FloatArray, columns: IntArray) -> Run:
     """Return the run of ascending distinct scores, without scores whose sums are all 0."""
-    rows = columns.reshape(-1, scores.size)
+    rows = np.atleast_2d(columns)
     if not (rows[0] != 0).all():
         kept = rows.any(axis=0)
         scores, columns = scores[kept], columns.compress(kept, axis=-1)

@@ -115,7 +115,7 @@ def reduced(columns: IntArray, firsts: IntArray) -> IntArray:
         return np.add.reduceat(columns, firsts)
     sums = np.empty((columns.shape[0], firsts.size), dtype=np.int64)
     np.add.reduceat(columns[:2], firsts, axis=1, out=sums[:2])
-    sums[2:] = summed_squares(columns[2], columns[3], firsts)
+    sums[2:] = _summed_squares(columns[2], columns[3], firsts)
     return sums
 
 
@@ -140,7 +140,7 @@ def too_many_weighted() -> InvalidInputError:
     )
 
 
-def summed_squares(high: IntArray, low: IntArray, firsts: IntArray) -> tuple[IntArray, IntArray]:
+def _summed_squares(high: IntArray, low: IntArray, firsts: IntArray) -> tuple[IntArray, IntArray]:
     """Return the sums of squares over the rows from each of `firsts` to the next. O(n)."""
     middle = np.add.reduceat(low >> _HALF_BITS, firsts)
     last = np.add.reduceat(low & _HALF_MASK, firsts)
@@ -152,12 +152,6 @@ def summed_squares(high: IntArray, low: IntArray, firsts: IntArray) -> tuple[Int
 def squared_units(high: IntArray, low: IntArray) -> FloatArray:
     """Return sums of squared units as floats, each rounded once or twice. O(n)."""
     return high.astype(np.float64) * float(1 << _LOW_BITS) + low
-
-
-def signed_squares(units: IntArray, sign: int | IntArray) -> tuple[IntArray, IntArray]:
-    """Return the squares of units, times 1 or -1 (of all or each), as high and low parts. O(n)."""
-    high, low = _squared(units)
-    return _carried(high * sign, low * sign)
 
 
 def _squared(units: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,68 +9,17 @@ entries in any order. 24 B an entry, 48 B where cases have weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._counts.weights import (
-    WEIGHT_BITS,
-    WEIGHT_UNITS,
-    signed_squares,
-    squared_units,
-    summed_squares,
-)
+from streameval._counts.weights import carried, columns_of, reduced, squared_units, weighed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-
-
-class PairWeights(NamedTuple):
-    """The weights of each entry, as in `Run.sums`.
-
-    Attributes
-    ----------
-    units : int64[n]
-        The sum of the weights, in units of 2**-16.
-    high, low : int64[n]
-        The sum of their squares, ``high * 2**48 + low``.
-    """
-
-    units: IntArray
-    high: IntArray
-    low: IntArray
-
-    @classmethod
-    def of_counts(cls, counts: IntArray) -> Self:
-        """Return the weights of as many cases that weigh 1. O(n)."""
-        low = (counts & (WEIGHT_UNITS - 1)) << (2 * WEIGHT_BITS)
-        return cls(counts << WEIGHT_BITS, counts >> WEIGHT_BITS, low)
-
-    @classmethod
-    def of_units(cls, units: IntArray, sign: int | IntArray) -> Self:
-        """Return the signed sums of one case each; a sign for all or for each. O(n)."""
-        return cls(units * sign, *signed_squares(units, sign))
-
-    def rows(self, index: IntArray) -> Self:
-        """Return some rows."""
-        return type(self)(*(column[index] for column in self))
-
-    def summed(self, firsts: IntArray) -> Self:
-        """Return the sums over the rows from each of `firsts` to the next. O(n)."""
-        high, low = summed_squares(self.high, self.low, firsts)
-        return type(self)(np.add.reduceat(self.units, firsts), high, low)
-
-    def are_left(self) -> BoolArray:
-        """Which rows have a sum that is not 0. O(n)."""
-        left: BoolArray = (self.units != 0) | (self.high != 0) | (self.low != 0)
-        return left
-
-    def same(self, other: PairWeights) -> bool:
-        """Whether all sums are equal. O(n)."""
-        return all(np.array_equal(x, y) for x, y in zip(self, other))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,25 +30,46 @@ class PairCells:
     ----------
     a, b : float64[n]
         The scores under each model, or the middles of their cells.
-    counts : int64[n]
+    columns : int64[n] or int64[4, n]
         Cases of each entry, at least 1. Signed in a change; negative too where a case is
-        removed that was counted in another cell, before the cells were cut again.
-    weights : PairWeights or None
-        What they weigh; None where each weighs 1.
+        removed that was counted in another cell, before the cells were cut again. Where
+        cases have weights, the four columns of `weights.columns_of`.
     """
 
     a: FloatArray = field(default_factory=lambda: np.empty(0))
     b: FloatArray = field(default_factory=lambda: np.empty(0))
-    counts: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    weights: PairWeights | None = None
+    columns: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of_rows(cls, a: FloatArray, b: FloatArray, signs: IntArray, units: IntArray | None) -> Self:
+        """Return rows of one case each, added (1) or removed (-1). O(n).
+
+        Parameters
+        ----------
+        a, b : float64[n]
+        signs : int64[n]
+        units : int64[n] or None
+            The weights in units of 2**-16; None where each weighs 1.
+        """
+        return cls(a, b, signs if units is None else carried(columns_of(units, None) * signs))
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return self.a.size
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether cases have weights. O(1)."""
+        return self.columns.ndim > 1
+
+    @property
+    def counts(self) -> IntArray:
+        """The number of cases of each entry."""
+        return self.columns[1] if self.has_weights else self.columns
 
     @property
     def only_adds(self) -> bool:
         """Whether it adds cases that weigh 1, and removes none. O(n)."""
-        return self.weights is None and not (self.counts < 1).any()
+        return not (self.has_weights or (self.columns < 1).any())
 
     @property
     def total(self) -> int:
@@ -109,49 +79,44 @@ class PairCells:
     @property
     def units(self) -> IntArray:
         """What metrics count: the weights in units, or the cases where each weighs 1."""
-        return self.counts if self.weights is None else self.weights.units
+        return self.columns[0] if self.has_weights else self.columns
 
     @property
     def squares(self) -> FloatArray:
         """The sum of the squares of what metrics count: the cases where each weighs 1."""
-        if self.weights is None:
-            return self.counts.astype(np.float64)
-        return squared_units(self.weights.high, self.weights.low)
+        if self.has_weights:
+            return squared_units(self.columns[2], self.columns[3])
+        return self.columns.astype(np.float64)
 
     @property
     def nbytes(self) -> int:
         """The memory of the columns."""
-        weights = 0 if self.weights is None else sum(each.nbytes for each in self.weights)
-        return self.a.nbytes + self.b.nbytes + self.counts.nbytes + weights
+        return self.a.nbytes + self.b.nbytes + self.columns.nbytes
+
+    def rows(self, index: IntArray) -> PairCells:
+        """Return some of the entries. O(rows)."""
+        return PairCells(self.a[index], self.b[index], self.columns.take(index, axis=-1))
 
     def counted(self) -> PairCells:
         """Return the entries without negative ones. O(n)."""
-        possible = self.counts > 0
-        if self.weights is not None:
-            possible = possible & (self.weights.units > 0) & (self.squares > 0)
-        if possible.all():
-            return self
-        kept = np.flatnonzero(possible)
-        weights = None if self.weights is None else self.weights.rows(kept)
-        return PairCells(self.a[kept], self.b[kept], self.counts[kept], weights)
+        possible = (self.counts > 0) & (self.units > 0) & (self.squares > 0)
+        return self if possible.all() else self.rows(np.flatnonzero(possible))
 
     def weighted(self) -> PairCells:
         """Return the same cases with weights, of 1 where they have none. O(n)."""
-        if self.weights is not None:
-            return self
-        return PairCells(self.a, self.b, self.counts, PairWeights.of_counts(self.counts))
+        return self if self.has_weights else PairCells(self.a, self.b, weighed(self.columns))
+
+    def are_left(self) -> BoolArray:
+        """Which entries have a sum that is not 0. O(n)."""
+        left: BoolArray = np.any(np.atleast_2d(self.columns), axis=0)
+        return left
 
     def _check(self, max_cells: int | None, *, is_signed: bool = False) -> None:
         """Assert all invariants."""
-        assert len(self.a) == len(self.b) == len(self.counts)
+        assert self.a.shape == self.b.shape == self.counts.shape
         assert max_cells is None or len(self) <= max_cells, (len(self), max_cells)
-        if is_signed:
-            left = self.counts != 0
-            assert (left if self.weights is None else left | self.weights.are_left()).all()
-        else:
-            assert (self.counts > 0).all()
-        if self.weights is not None and not is_signed:
-            assert (self.weights.units > 0).all()
+        possible = self.are_left() if is_signed else (self.counts > 0) & (self.units > 0)
+        assert possible.all()
         rows = list(zip(self.a.tolist(), self.b.tolist()))
         assert rows == sorted(set(rows))
 
@@ -164,39 +129,26 @@ def summed(parts: Sequence[PairCells], *, is_signed: bool = False) -> PairCells:
     InvalidInputError
         When it removes a case that was not added, unless `is_signed` keeps the entry.
     """
-    a, b, counts = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "counts")
-    )
+    a, b = (np.concatenate([getattr(part, name) for part in parts]) for name in "ab")
     order = np.lexsort((b, a))
-    a, b, counts = a[order], b[order], counts[order]
+    a, b = a[order], b[order]
+    if any(part.has_weights for part in parts):
+        parts = [part.weighted() for part in parts]
+    columns = np.concatenate([part.columns for part in parts], axis=-1).take(order, axis=-1)
     first = np.ones(len(a), dtype=np.bool_)
     first[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     starts = np.flatnonzero(first)
     if len(starts):
-        counts = np.add.reduceat(counts, starts)
-    weights = _summed_weights(parts, order, starts, counts)
-    if is_signed:
-        kept = counts != 0 if weights is None else (counts != 0) | weights.are_left()
-    else:
-        kept = counts > 0
-        units = counts if weights is None else weights.units
-        if (counts < 0).any() or ((units > 0) != kept).any():
-            raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
-    starts = starts[kept]
-    if weights is not None:
-        weights = weights.rows(np.flatnonzero(kept))
-    return PairCells(a[starts], b[starts], counts[kept], weights)
+        columns = reduced(columns, starts)
+    cells = PairCells(a[starts], b[starts], unless_weighed(columns))
+    kept = cells.are_left() if is_signed else cells.counts > 0
+    if not is_signed and ((cells.counts < 0).any() or ((cells.units > 0) != kept).any()):
+        raise InvalidInputError("cannot remove a pair that was not added", field="scores_a")
+    return cells.rows(np.flatnonzero(kept))
 
 
-def _summed_weights(
-    parts: Sequence[PairCells], order: IntArray, starts: IntArray, counts: IntArray
-) -> PairWeights | None:
-    """Return the sums of weights; None where all cases of the `counts` weigh 1. O(n)."""
-    if all(part.weights is None for part in parts):
-        return None
-    each = (part.weighted().weights for part in parts)
-    columns = zip(*(weights for weights in each if weights is not None))
-    sums = PairWeights(*(np.concatenate(column)[order] for column in columns))
-    if len(starts):
-        sums = sums.summed(starts)
-    return None if sums.same(PairWeights.of_counts(counts)) else sums
+def unless_weighed(columns: IntArray) -> IntArray:
+    """Return the columns of entries; the numbers of cases alone where each weighs 1. O(n)."""
+    if columns.ndim > 1 and (columns == weighed(columns[1])).all():
+        columns = columns[1].copy()
+    return columns

@@ -8,6 +8,7 @@ their weights, too: sums of units and of their squares. Equal counts have equal 
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.codec import decode_evaluator, encode_evaluator
-from streameval._uncertainty.pair_cells import PairCells, PairWeights
+from streameval._uncertainty.pair_cells import PairCells, unless_weighed
 from streameval._uncertainty.pair_clusters import GroupCounts, PairGroups
 from streameval._uncertainty.pair_cuts import AxisCuts, PairCuts
 from streameval._uncertainty.pair_grid import PairGrid
@@ -30,6 +31,9 @@ _HAS_WEIGHTS = 1
 _FRAME = Frame(b"SVEG", 1, "the counts of a pair", flags=_HAS_WEIGHTS)
 _SIZE = struct.Struct("<q")
 
+_STORED_ORDER = [1, 0, 2, 3]
+"""Of the columns of weights: cases, then units."""
+
 
 def encode_pair(grid: PairGrid, models: tuple[State, State]) -> bytes:
     """Return the counts of a pair as bytes. O(n)."""
@@ -37,11 +41,7 @@ def encode_pair(grid: PairGrid, models: tuple[State, State]) -> bytes:
     for model in models:
         data = encode_evaluator(model)
         parts += [_SIZE.pack(len(data)), data]
-    return _FRAME.sealed(*parts, flags=_HAS_WEIGHTS if _has_weights(grid) else 0)
-
-
-def _has_weights(grid: PairGrid) -> bool:
-    return any(cells.weights is not None for cells in (grid.negatives, grid.positives))
+    return _FRAME.sealed(*parts, flags=_HAS_WEIGHTS if grid.has_weights else 0)
 
 
 def decode_pair(data: bytes, num_groups: int) -> tuple[PairGrid, tuple[State, State]]:
@@ -66,18 +66,17 @@ def _grid_bytes(grid: PairGrid) -> Iterator[bytes]:
             yield _SIZE.pack(len(axis.middles))
             yield axis.edges.astype("<f8").tobytes()
             yield axis.middles.astype("<f8").tobytes()
-    parts = [grid.negatives, grid.positives]
+    common = grid.in_common_units()
+    parts = [common.negatives, common.positives]
     if grid.groups is not None:
         for side in (grid.groups.a, grid.groups.b):
             parts += [side.negatives, side.positives]
-    if _has_weights(grid):
-        parts[:2] = (cells.weighted() for cells in parts[:2])
     for cells in parts:
         yield _SIZE.pack(len(cells))
         yield cells.a.astype("<f8").tobytes()
         yield cells.b.astype("<f8").tobytes()
-        for column in (cells.counts, *(cells.weights or ())):
-            yield column.astype("<i8").tobytes()
+        columns = cells.columns[_STORED_ORDER] if cells.has_weights else cells.columns
+        yield columns.astype("<i8").tobytes()
 
 
 def _read_grid(reader: Reader, num_groups: int, *, has_weights: bool) -> PairGrid:
@@ -111,10 +110,6 @@ def _read_cells(reader: Reader, *, has_weights: bool = False) -> PairCells:
     a, b = (reader.column("<f8", size).astype(np.float64) for _ in range(2))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise_corrupt("the counts of a pair have scores out of range")
-    columns = [reader.column("<i8", size).astype(np.int64) for _ in range(4 if has_weights else 1)]
-    counts, weights = columns[0], None
-    if has_weights:
-        weights = PairWeights(*columns[1:])
-        if weights.same(PairWeights.of_counts(counts)):
-            weights = None
-    return PairCells(a, b, counts, weights)
+    shape = (4, size) if has_weights else (size,)
+    columns = reader.column("<i8", math.prod(shape)).astype(np.int64).reshape(shape)
+    return PairCells(a, b, unless_weighed(columns[_STORED_ORDER] if has_weights else columns))

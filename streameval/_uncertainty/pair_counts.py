@@ -21,7 +21,7 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import State, settled
 from streameval._counts.weights import WEIGHT_UNITS
-from streameval._uncertainty.pair_cells import PairCells, PairWeights
+from streameval._uncertainty.pair_cells import PairCells
 from streameval._uncertainty.pair_clusters import PairGroups
 from streameval._uncertainty.pair_codec import decode_pair, encode_pair
 from streameval._uncertainty.pair_cuts import NO_THRESHOLDS
@@ -153,10 +153,8 @@ class PairCounts:
     def _change_of(self, rows: PairRows) -> PairGrid:
         """Return a change as a grid, whose entries may repeat."""
         classes = ~rows.positive, rows.positive
-        cells = [
-            PairCells(rows.a[each], rows.b[each], rows.signs[each], _weights_of(rows, each))
-            for each in classes
-        ]
+        entries = PairCells.of_rows(rows.a, rows.b, rows.signs, rows.units)
+        cells = [entries.rows(np.flatnonzero(each)) for each in classes]
         groups = None
         if self.shape.num_groups:
             assert rows.groups is not None
@@ -194,16 +192,9 @@ class PairCounts:
             assert model.clusters is NO_CLUSTERS
             for cells, label in ((self.grid.negatives, False), (self.grid.positives, True)):
                 assert cells.total == model.num_scored[label], (cells.total, model.num_scored)
-                unit = WEIGHT_UNITS if cells.weights is None else 1
+                unit = 1 if cells.has_weights else WEIGHT_UNITS
                 units = model.counts.weighed().run(label).total
                 assert int(cells.units.sum()) * unit == units, (label, units)
-
-
-def _weights_of(rows: PairRows, chosen: BoolArray) -> PairWeights | None:
-    """Return the signed weights of some rows; None where each weighs 1."""
-    if rows.units is None:
-        return None
-    return PairWeights.of_units(rows.units[chosen], rows.signs[chosen])
 
 
 def _model_changed(model: State, rows: SideRows) -> State:

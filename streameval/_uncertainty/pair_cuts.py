@@ -81,7 +81,7 @@ class PairCuts:
         InvalidInputError
             When it removes a case that was not added, unless `is_signed` keeps the entry.
         """
-        if any(part.weights is not None for part in parts):
+        if any(part.has_weights for part in parts):
             return summed([self.cut(part) for part in parts], is_signed=is_signed)
         columns = self.b.middles.size
         table = np.zeros(self.a.middles.size * columns)

@@ -74,12 +74,18 @@ class PairGrid:
         """The entries of the class that has more."""
         return max(len(self.negatives), len(self.positives))
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether cases of a class have weights. O(1)."""
+        return self.positives.has_weights or self.negatives.has_weights
+
     def in_common_units(self) -> PairGrid:
         """Return the grid with weights in both classes where a class has some. O(n)."""
-        positives, negatives = self.positives, self.negatives
-        if positives.weights is None and negatives.weights is None:
+        if not self.has_weights:
             return self
-        return replace(self, positives=positives.weighted(), negatives=negatives.weighted())
+        return replace(
+            self, positives=self.positives.weighted(), negatives=self.negatives.weighted()
+        )
 
     def counted(self) -> PairGrid:
         """Return the grid without negative entries. O(n)."""

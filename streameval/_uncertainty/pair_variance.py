@@ -101,7 +101,7 @@ def variance_of_difference(
     if min(grid.positives.total, grid.negatives.total) < 2:
         return PairVariance(math.nan)
     grid = grid.in_common_units()
-    is_weighted = grid.positives.weights is not None
+    is_weighted = grid.has_weights
     estimator = models[0].rule.estimator
     assert estimator is not None
     if grid.cuts is not None and estimator.in_cells is not None:

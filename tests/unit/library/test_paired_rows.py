@@ -50,15 +50,9 @@ def state(pair: PairedEvaluator) -> object:
     if grid.groups is not None:
         sides = (grid.groups.a, grid.groups.b)
         cells += [each for side in sides for each in (side.negatives, side.positives)]
-    return [
-        (
-            each.a.tolist(),
-            each.b.tolist(),
-            each.counts.tolist(),
-            each.weights and [column.tolist() for column in each.weights],
-        )
-        for each in cells
-    ] + [model.to_bytes() for model in pair._models]
+    return [(each.a.tolist(), each.b.tolist(), each.columns.tolist()) for each in cells] + [
+        model.to_bytes() for model in pair._models
+    ]
 
 
 def moved_by_each(rows: dict[str, np.ndarray], metric: str, weighing: np.ndarray) -> np.ndarray:
