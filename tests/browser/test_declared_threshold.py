@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME, Place
+from streameval.statistics import BY_NAME, Place
 
 from .conftest import STREAM, expect, percent, scored
 

@@ -13,8 +13,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from streameval import Evaluator
-from streameval._uncertainty.compare import compare
+from streameval import Evaluator, compare
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 
 from .conftest import Wire, failure, selection, send

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streameval._evaluator import Evaluator
-from streameval._metrics.operating_points import OperatingPoints
-from streameval._metrics.roc_pr_space import pr_between, pr_to_roc, roc_to_pr
+from streameval import Evaluator, OperatingPoints, pr_between, pr_to_roc, roc_to_pr
 
 
 def curve(points, P, N):

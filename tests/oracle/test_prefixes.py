@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval._evaluator import Evaluator
+from streameval import Evaluator
 
 
 def brute_auc_roc(rows: list[tuple[bool, float]]) -> Fraction | None:

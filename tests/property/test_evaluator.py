@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
+from streameval import Evaluator, InvalidInputError
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 tied = st.sampled_from([-2.0, -0.0, 0.0, 0.25, 0.5, 0.75, 1.0])

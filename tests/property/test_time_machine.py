@@ -14,11 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from streameval._common.coverage import Coverage
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._time.windowed import WindowedEvaluator
+from streameval import Coverage, Evaluator, InvalidInputError, LabelJoiner, WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
-from streameval._time.panes import Grid, Panes
-from streameval._time.window import Window
-from streameval._time.window_cache import WindowCache
-from streameval._time.windowed import WindowedEvaluator
+from streameval import Evaluator, InvalidInputError, Window, WindowedEvaluator
+from streameval.kernel import Grid, Panes, WindowCache
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streameval import Evaluator
-from streameval._common.errors import InvalidInputError
+from streameval import Evaluator, InvalidInputError
 
 if TYPE_CHECKING:
     from types import ModuleType

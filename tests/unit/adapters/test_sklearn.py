@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from streameval import Evaluator, functional
-from streameval._common.errors import InvalidInputError
+from streameval import Evaluator, InvalidInputError, functional
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs the extra cli")
 
-from streameval._common.names import OTHER_VALUE
+from streameval.checks import OTHER_VALUE
 from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server

@@ -6,10 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import JoinSettings
-from streameval._joining.table import JoinTable
-from streameval._time.effects import Effect
+from streameval.kernel import Effect, Joiner, JoinSettings, JoinTable
 
 DAY_US = 86_400_000_000
 

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streameval._common.errors import CorruptStateError, InvalidInputError
-from streameval._evaluator import Evaluator
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._time.windowed import WindowedEvaluator
+from streameval import (
+    CorruptStateError,
+    Evaluator,
+    InvalidInputError,
+    LabelJoiner,
+    WindowedEvaluator,
+)
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

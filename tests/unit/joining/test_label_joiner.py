@@ -10,11 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._joining.rules import JoinCounts
-from streameval._time.windowed import WindowedEvaluator
+from streameval import Evaluator, InvalidInputError, JoinCounts, LabelJoiner, WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval._common.atomic_file import write_atomically
+from streameval.checks import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
+from streameval import Evaluator, InvalidInputError
 
 NAN = float("nan")
 LARGEST = 2**62 - 1

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from streameval._evaluator import Evaluator
+from streameval import Evaluator
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
+from streameval import Evaluator, InvalidInputError
 
 
 def evaluator(labels, scores, misses=0):

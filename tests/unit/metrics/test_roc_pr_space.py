@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streameval._common.errors import InvalidInputError
-from streameval._evaluator import Evaluator
-from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
+from streameval import Evaluator, InvalidInputError, dominates, pr_between, pr_to_roc, roc_to_pr
 
 
 @given(P=st.integers(1, 1000), N=st.integers(1, 10**6), rates=st.tuples(*(st.floats(0.01, 1),) * 2))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._time.distinct import distinct_values
+from streameval.kernel import distinct_values
 
 NEAR = st.integers(-20, 20)
 FAR = st.sampled_from([-(1 << 62), -7, 0, 3, 60_000_000, 1 << 62])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streameval._time.parts_cache import PartsCache
+from streameval.kernel import PartsCache
 
 
 class Part:

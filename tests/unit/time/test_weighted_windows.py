@@ -20,8 +20,7 @@ from streameval import (
     compare,
     round_weights,
 )
-from streameval._time.decay import decayed_window
-from streameval._time.window import PaneState
+from streameval.kernel import PaneState, decayed_window
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

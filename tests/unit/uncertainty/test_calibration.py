@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError, WindowedEvaluator, compare
-from streameval._metric_registry import Place
+from streameval.statistics import Place
 
 stats = pytest.importorskip("scipy.stats")
 
