@@ -443,7 +443,7 @@ def test_a_name_is_one_that_a_stream_may_have(wire: Wire, fresh: str) -> None:
             "",
             (
                 f"the names of both streams make a pair's name of {len(long + other) + 4} "
-                "characters, and it may have 128: give it a name of its own in pair_id"
+                "characters, and it may have 128: give it another in pair_id (--name)"
             ),
         ),
     ):

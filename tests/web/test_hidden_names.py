@@ -118,14 +118,17 @@ def test_a_foreign_pair_is_refused_as_one_that_does_not_exist(
 ) -> None:
     """Who covers one stream of two gets the same bytes for its name as for any other name."""
     one, header = shared
-    said = []
-    for name in (exemplars.PAIR, "none"):
-        request = next(iter(exemplars._MAKERS[method.replace("/", ".")]()))
-        request.name = name
-        answer = answered(one, method, [request.SerializeToString()], header | SAME_ID)
-        said.append(answer.replace(name.encode(), b"NAME"))
-    assert said[0] == said[1]
-    assert b"there is no pair NAME" in said[0]
+    requests = list(exemplars._MAKERS[method.replace("/", ".")]())
+    if method.endswith("/DeletePair"):
+        requests.append(pair_pb2.DeletePairRequest(request_id="x" * 65))
+    for request in requests:
+        said = []
+        for name in (exemplars.PAIR, "none"):
+            request.name = name
+            answer = answered(one, method, [request.SerializeToString()], header | SAME_ID)
+            said.append(answer.replace(name.encode(), b"NAME"))
+        assert said[0] == said[1]
+        assert b"there is no pair NAME" in said[0] or b"request_id" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def _pair_response(outcome: Outcome) -> Response:
     if isinstance(change, PairCreation):
         # The service adds the pair's settings.
         return pair_pb2.CreatePairResponse(
-            pair=pair_pb2.Pair(name=change.name),
+            pair=pair_pb2.Pair(name=change.name, a=change.a, b=change.b),
             revision=outcome.revision,
             duplicate=duplicate,
         )

@@ -239,7 +239,7 @@ class PairCreation:
             raise invalid(
                 "pair_id",
                 f"the names of both streams make a pair's name of {len(self.name)} characters, "
-                f"and it may have {limits.max_stream_name}: give it a name of its own in pair_id",
+                f"and it may have {limits.max_stream_name}: give it another in pair_id (--name)",
             )
         check_new_stream_name(self.name, "pair_id", limits.max_stream_name, "pair name")
         given: Any = self.given
