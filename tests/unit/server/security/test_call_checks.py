@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,18 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf import message_factory
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
-from streameval_server import Settings
+from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2, types_pb2
+from streameval_server import Limits, Settings
+from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.interceptor import CallInterceptor, behaviour_of
+from streameval_server._grpc.pair_service import PairService
 from streameval_server._grpc.server import Server
 from streameval_server._grpc.stream_service import StreamService
+from streameval_server._model.pair_settings import PairInfo
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._security.access import Guard
@@ -397,3 +403,79 @@ def test_a_list_holds_what_the_token_covers_at_its_end(tmp_path: Path) -> None:
     answer = asyncio.run(serve())
     assert [stream.name for stream in answer.streams] == ["elsewhere"]
     assert runtime.listings == 2
+
+
+class NarrowedPairs(NarrowingRuntime):
+    """A runtime with a pair, in which the caller's token is narrowed while it computes."""
+
+    def __init__(self, narrow: Callable[[], None]) -> None:
+        super().__init__(narrow)
+        self.core = self.engine = self.pairs = self.quota = self
+
+    def info(self, name: str) -> PairInfo:
+        settings: Any = None
+        return PairInfo(name, "elsewhere", "payments/v1", 0, 1, settings)
+
+    def query(self, _token_id: str) -> Any:
+        return nullcontext()
+
+    def export_pair(self, _info: PairInfo) -> tuple[int, bytes]:
+        return 1, b"all of it"
+
+    async def answer(self, question: Any, _compute: Any, *, is_long: bool = False) -> Any:
+        del is_long
+        return await self.run(question, lambda: "counted")
+
+
+SPAN = types_pb2.TimeRange(start_time=Timestamp(seconds=0), end_time=Timestamp(seconds=60))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pair_pb2.GetPairRequest(name="p"),
+        pair_pb2.GetPairComparisonRequest(name="p"),
+        pair_pb2.ListPairComparisonsRequest(
+            name="p", step=Duration(seconds=60), selection=types_pb2.Selection(between=SPAN)
+        ),
+        admin_pb2.ExportPairRequest(name="p"),
+    ],
+    ids=lambda request: request.DESCRIPTOR.name,
+)
+def test_a_pair_is_answered_while_the_token_covers_both_streams(
+    request_: Any, tmp_path: Path
+) -> None:
+    """A token that is narrowed to one of them meanwhile is told that there is no such pair."""
+    name = request_.DESCRIPTOR.name.removesuffix("Request")
+    file, service = (
+        (admin_pb2, "AdminService") if name == "ExportPair" else (pair_pb2, "PairService")
+    )
+    method = file.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+    call = Call(method, tmp_path)
+    runtime: Any = NarrowedPairs(lambda: call.change("streams"))
+    pairs, admin = PairService(runtime), AdminService(runtime, Limits(), str)
+    handlers: dict[str, Any] = {
+        "GetPair": pairs.get,
+        "GetPairComparison": pairs.compare,
+        "ListPairComparisons": pairs.series,
+        "ExportPair": admin.ExportPair,
+    }
+
+    async def serve() -> Any:
+        make = grpc.unary_unary_rpc_method_handler
+        if method.server_streaming:
+            make = grpc.unary_stream_rpc_method_handler
+
+        async def continuation(_details: Any) -> Any:
+            return make(handlers[name])
+
+        interceptor = CallInterceptor(call.guard, CallLog())
+        details: Any = Details(full_name(method), call.token)
+        wrapped = await interceptor.intercept_service(continuation, details)
+        return await behaviour_of(wrapped)(request_, call.context)
+
+    with pytest.raises(grpc.aio.AbortError):
+        asyncio.run(serve())
+    assert runtime.listings == 1
+    assert call.context.written == []
+    assert call.context.status is grpc.StatusCode.NOT_FOUND
