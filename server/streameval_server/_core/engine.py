@@ -433,7 +433,8 @@ class Engine:
 
     def pair_view(self, name: str) -> PairView | None:
         """Return a pair's counts now; None without one. O(panes x slices) when it has changed."""
-        return self.pairs.view(name, *self._reached)
+        pair = self.pairs.get(pair_key(name))
+        return None if pair is None else pair.view(*self._reached)
 
     def num_pieces(self, name: str) -> int:
         """Return how many calls of `count_piece` should precede `view`. O(1), in any thread.

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from streameval_server._core.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.pairs.pair_view import PairView
     from streameval_server._state.stream_state import StreamState
 
 
@@ -43,7 +42,7 @@ class EnginePairs:
         yield from self._pairs.values()
 
     def with_stream(self, stream: str) -> list[PairInfo]:
-        """Return the pairs that a stream is in, in order of their names."""
+        """Return the pairs that a stream is in, in order of their names. Safe in any thread."""
         pairs = self._by_stream.get(stream, ())
         return sorted((pair.info for pair in pairs), key=lambda info: info.name)
 
@@ -133,11 +132,6 @@ class EnginePairs:
         """Return the description of a pair. O(1), safe in any thread."""
         pair = self._pairs.get(pair_key(name))
         return None if pair is None else pair.info
-
-    def view(self, name: str, revision: int, now_us: int) -> PairView | None:
-        """Return a pair's counts; None without one. O(panes x slices) when it has changed."""
-        pair = self._pairs.get(pair_key(name))
-        return None if pair is None else pair.view(revision, now_us)
 
     def page(self, *, stream: str, after: str, limit: int) -> list[PairInfo]:
         """Return at most `limit` pairs whose name sorts after one, in order. O(pairs)."""

@@ -9,6 +9,7 @@ import grpc
 from streameval.v1 import ingest_pb2
 from streameval_server._grpc.answered_stream import AnsweredStream
 from streameval_server._grpc.merge_calls import MergeCalls
+from streameval_server._grpc.methods import add_methods
 from streameval_server._ingest.session import IngestSession
 from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.runtime import Runtime
 
-_FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
+_SERVICE = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"]
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -34,22 +35,15 @@ class IngestService:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Ingest": grpc.stream_stream_rpc_method_handler(
-                self.ingest, response_serializer=ingest_pb2.IngestResponse.SerializeToString
-            ),
-            "IngestBatch": grpc.unary_unary_rpc_method_handler(
-                self.ingest_batch,
-                response_serializer=ingest_pb2.IngestBatchResponse.SerializeToString,
-            ),
-            "Merge": grpc.stream_unary_rpc_method_handler(
-                self._merges.merge,
-                request_deserializer=ingest_pb2.MergeRequest.FromString,
-                response_serializer=ingest_pb2.MergeResponse.SerializeToString,
-            ),
-        }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        add_methods(
+            server,
+            _SERVICE,
+            {
+                "Ingest": self.ingest,
+                "IngestBatch": self.ingest_batch,
+                "Merge": self._merges.merge,
+            },
+            encoded=frozenset({"Ingest", "IngestBatch"}),
         )
 
     async def ingest(

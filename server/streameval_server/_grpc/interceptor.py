@@ -49,7 +49,7 @@ from streameval_server._security.access import (
 from streameval_server._security.rules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from streameval_server._grpc.call_log import CallLog
     from streameval_server._security.access import Guard
@@ -61,6 +61,14 @@ if TYPE_CHECKING:
 
 _MAX_WAITING_SHARE = 0.9
 """Share of a call's time for which it waits for a revision: the rest is for the answer."""
+
+HANDLERS: Mapping[tuple[bool, bool], Callable[..., Handler]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+"""What makes a handler of gRPC, by whether it takes a stream and whether it answers with one."""
 
 _MALFORMED = object()
 """Stands for a request that could not be decoded."""
@@ -206,12 +214,7 @@ def _with_behaviour(
 
     With `reads_stream` it gets the one request of a call as a stream.
     """
-    make: Any = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming or reads_stream, handler.response_streaming]
+    make = HANDLERS[handler.request_streaming or reads_stream, handler.response_streaming]
     made: Handler = make(behaviour, request_deserializer, handler.response_serializer)
     return made
 

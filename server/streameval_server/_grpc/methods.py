@@ -1,4 +1,4 @@
-"""Finds the gRPC methods by their full names, for HTTP in the same process.
+"""Adds the methods of a service to a server, and finds them by their full names for HTTP.
 
 Services are added to `Methods` as to a server. Handlers raise RequestError. They do
 not check the caller's token: `_web.call_runner` does so before it calls one.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
 from google.protobuf import descriptor_pool, message_factory
 
-from streameval_server._grpc.interceptor import behaviour_of
+from streameval_server._grpc.interceptor import HANDLERS, behaviour_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    import grpc
-    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
     from google.protobuf.message import Message
 
     Handler = grpc.RpcMethodHandler[Any, Any]
@@ -59,6 +59,28 @@ class Method:
 
     def _argument(self, request: Message) -> Message | bytes:
         return request.SerializeToString() if self._takes_bytes else request
+
+
+def add_methods(
+    server: grpc.aio.Server,
+    service: ServiceDescriptor,
+    behaviours: Mapping[str, Callable[..., Any]],
+    *,
+    encoded: frozenset[str],
+) -> None:
+    """Add methods of a service by their names; those in `encoded` take their requests' bytes."""
+    handlers = {}
+    for name, behaviour in behaviours.items():
+        method = service.methods_by_name[name]
+        decode: Any = message_factory.GetMessageClass(method.input_type).FromString
+        handlers[name] = HANDLERS[method.client_streaming, method.server_streaming](
+            behaviour,
+            None if name in encoded else decode,
+            message_factory.GetMessageClass(method.output_type).SerializeToString,
+        )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+    )
 
 
 class Methods:

@@ -13,6 +13,7 @@ import grpc
 
 from streameval.v1 import pair_pb2
 from streameval_server._batch.decode import parse_message
+from streameval_server._grpc.methods import add_methods
 from streameval_server._grpc.pages import name_of_token, page_size, page_token
 from streameval_server._model.names import check_stream_name
 from streameval_server._model.pair_settings import check_pair_name, no_pair
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from streameval_server._runtime.runtime import Runtime
     from streameval_server._state.pairs.pair_view import PairView
 
-_FULL_NAME = pair_pb2.DESCRIPTOR.services_by_name["PairService"].full_name
+_SERVICE = pair_pb2.DESCRIPTOR.services_by_name["PairService"]
 _PAGE_PAIRS = 1_000
 """Pairs that are read at a time, some of which a token may not cover."""
 
@@ -46,37 +47,18 @@ class PairService:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
-        unary = grpc.unary_unary_rpc_method_handler
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "CreatePair": unary(
-                self.create, response_serializer=pair_pb2.CreatePairResponse.SerializeToString
-            ),
-            "DeletePair": unary(
-                self.delete, response_serializer=pair_pb2.DeletePairResponse.SerializeToString
-            ),
-            "GetPair": unary(
-                self.get,
-                request_deserializer=pair_pb2.GetPairRequest.FromString,
-                response_serializer=pair_pb2.GetPairResponse.SerializeToString,
-            ),
-            "ListPairs": unary(
-                self.list,
-                request_deserializer=pair_pb2.ListPairsRequest.FromString,
-                response_serializer=pair_pb2.ListPairsResponse.SerializeToString,
-            ),
-            "GetPairComparison": unary(
-                self.compare,
-                request_deserializer=pair_pb2.GetPairComparisonRequest.FromString,
-                response_serializer=pair_pb2.GetPairComparisonResponse.SerializeToString,
-            ),
-            "ListPairComparisons": unary(
-                self.series,
-                request_deserializer=pair_pb2.ListPairComparisonsRequest.FromString,
-                response_serializer=pair_pb2.ListPairComparisonsResponse.SerializeToString,
-            ),
-        }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        add_methods(
+            server,
+            _SERVICE,
+            {
+                "CreatePair": self.create,
+                "DeletePair": self.delete,
+                "GetPair": self.get,
+                "ListPairs": self.list,
+                "GetPairComparison": self.compare,
+                "ListPairComparisons": self.series,
+            },
+            encoded=frozenset({"CreatePair", "DeletePair"}),
         )
 
     async def create(self, frame: bytes, _context: Context) -> pair_pb2.CreatePairResponse:

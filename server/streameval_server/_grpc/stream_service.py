@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval.v1 import alarm_pb2, mark_pb2, stream_pb2
+from streameval.v1 import stream_pb2
 from streameval_server._grpc.alarm_methods import AlarmMethods
 from streameval_server._grpc.mark_methods import MarkMethods
+from streameval_server._grpc.methods import add_methods
 from streameval_server._grpc.pages import MAX_PAGE_STREAMS, name_of_token, page_size, page_token
 from streameval_server._ingest.unary_call import UnaryCall, info_message
 from streameval_server._model.errors import RequestError, no_stream
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         | stream_pb2.DeleteStreamResponse
     )
 
-_FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
+_SERVICE = stream_pb2.DESCRIPTOR.services_by_name["StreamService"]
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -44,58 +45,22 @@ class StreamService:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
-        unary = grpc.unary_unary_rpc_method_handler
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "CreateStream": unary(
-                self.create,
-                response_serializer=stream_pb2.CreateStreamResponse.SerializeToString,
-            ),
-            "DeleteStream": unary(
-                self.delete,
-                response_serializer=stream_pb2.DeleteStreamResponse.SerializeToString,
-            ),
-            "UpdateStream": unary(
-                self.update,
-                response_serializer=stream_pb2.UpdateStreamResponse.SerializeToString,
-            ),
-            "GetStream": unary(
-                self.get,
-                request_deserializer=stream_pb2.GetStreamRequest.FromString,
-                response_serializer=stream_pb2.GetStreamResponse.SerializeToString,
-            ),
-            "ListStreams": unary(
-                self.list,
-                request_deserializer=stream_pb2.ListStreamsRequest.FromString,
-                response_serializer=stream_pb2.ListStreamsResponse.SerializeToString,
-            ),
-            "ListAlarms": unary(
-                self._alarms.list,
-                request_deserializer=alarm_pb2.ListAlarmsRequest.FromString,
-                response_serializer=alarm_pb2.ListAlarmsResponse.SerializeToString,
-            ),
-            "AcknowledgeAlarm": unary(
-                self._alarms.acknowledge,
-                request_deserializer=alarm_pb2.AcknowledgeAlarmRequest.FromString,
-                response_serializer=alarm_pb2.AcknowledgeAlarmResponse.SerializeToString,
-            ),
-            "CreateMark": unary(
-                self._marks.create,
-                request_deserializer=mark_pb2.CreateMarkRequest.FromString,
-                response_serializer=mark_pb2.CreateMarkResponse.SerializeToString,
-            ),
-            "ListMarks": unary(
-                self._marks.list,
-                request_deserializer=mark_pb2.ListMarksRequest.FromString,
-                response_serializer=mark_pb2.ListMarksResponse.SerializeToString,
-            ),
-            "DeleteMark": unary(
-                self._marks.delete,
-                request_deserializer=mark_pb2.DeleteMarkRequest.FromString,
-                response_serializer=mark_pb2.DeleteMarkResponse.SerializeToString,
-            ),
-        }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        add_methods(
+            server,
+            _SERVICE,
+            {
+                "CreateStream": self.create,
+                "DeleteStream": self.delete,
+                "UpdateStream": self.update,
+                "GetStream": self.get,
+                "ListStreams": self.list,
+                "ListAlarms": self._alarms.list,
+                "AcknowledgeAlarm": self._alarms.acknowledge,
+                "CreateMark": self._marks.create,
+                "ListMarks": self._marks.list,
+                "DeleteMark": self._marks.delete,
+            },
+            encoded=frozenset({"CreateStream", "DeleteStream", "UpdateStream"}),
         )
 
     async def create(self, frame: bytes, _context: Context) -> stream_pb2.CreateStreamResponse:
@@ -113,7 +78,7 @@ class StreamService:
         except RequestError as error:
             if error.reason != "STREAM_IN_PAIR":
                 raise
-            raise await self._in_pairs(frame, error) from None
+            raise self._in_pairs(frame, error) from None
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
@@ -125,12 +90,10 @@ class StreamService:
         self._describe(response)
         return response
 
-    async def _in_pairs(self, frame: bytes, error: RequestError) -> RequestError:
+    def _in_pairs(self, frame: bytes, error: RequestError) -> RequestError:
         """Return the error with the pairs of which the caller's token covers both streams."""
         name = stream_pb2.DeleteStreamRequest.FromString(frame).name
-        runtime = self._runtime
-        listed = partial(runtime.list_pairs, stream=name, after="", limit=MAX_PAGE_STREAMS)
-        pairs, _ = await runtime.queries.run(object(), listed)
+        pairs = self._runtime.core.engine.pairs.with_stream(name)
         shown = [info.name for info in pairs if current_access().covers_pair(info)]
         message = error.message
         if shown:
