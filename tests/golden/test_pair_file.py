@@ -117,7 +117,7 @@ def test_the_pair_of_version_1_is_imported() -> None:
         weights=WEIGHTS,
         metric="auc_roc",
     )
-    assert abs(found.comparison.difference.value - expected.difference) < 1e-12
+    assert abs(found.comparison.compared.difference.value - expected.difference) < 1e-12
     assert found.comparison.coverage.labelled == 120
     assert len(found.segments) == 2
 

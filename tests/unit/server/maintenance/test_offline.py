@@ -175,7 +175,7 @@ def changed_format(path: Path, part: str) -> str:
             ((name, old),) = connection.execute(
                 "SELECT part, data FROM part WHERE part GLOB ?", (f"{part}/*",)
             ).fetchmany(1)
-            at = old.index(b"SEV") + 4
+            at = old.index(b"SVE") + 4
             new = old[:at] + b"\x63\x00" + old[at + 2 :]
             connection.execute("UPDATE part SET data = ? WHERE part = ?", (new, name))
             fields["parts"][name][2] = zlib.crc32(new)
