@@ -29,6 +29,7 @@ from streameval._counts.columns import check_columns, check_count, check_label, 
 from streameval._counts.merge import merge_states
 from streameval._counts.missing_cases import missing_case_error
 from streameval._counts.state import State
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
 from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
 from streameval._snapshot import Snapshot, take_snapshot
@@ -185,8 +186,8 @@ class Evaluator(EvaluatorQueries):
         hashed = check_cluster(cluster, self.cluster_groups)
         if hashed is not None:
             # No permits are renewed, so that every case with a cluster comes here.
-            self._accumulator.add_columns(
-                np.array([label]), np.array([number]), None, clusters=hashed
+            self._accumulator.add_rows(
+                UnsortedCases(np.array([label]), np.array([number]), None, clusters=hashed)
             )
             return
         if next(self._permits, self) is self:
@@ -268,18 +269,16 @@ class Evaluator(EvaluatorQueries):
         """
         if columns or labels is MISSING or scores is MISSING:
             raise keywords_error(Evaluator.add_cases)
-        is_positive, values, repeats = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
+        self._add_rows(
+            self._checked_rows(
+                labels=labels,
+                scores=scores,
+                counts=counts,
+                weights=weights,
+                label_probability=label_probability,
+                clusters=clusters,
+            )
         )
-        units = None
-        if weights is not None or label_probability is not None:
-            check_weights_allowed(self.cluster_groups, field="weights")
-            units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
-        hashed = check_clusters(clusters, self.cluster_groups, is_positive.size)
-        if not is_positive.size:
-            return
-        self._permits = iter(())  # the remaining total changes: renew
-        self._accumulator.add_columns(is_positive, values, repeats, units=units, clusters=hashed)
 
     def add_misses(self, count: int, *, cluster: str | int | bytes | None = None) -> None:
         """Add positive references that were never scored.
@@ -375,13 +374,14 @@ class Evaluator(EvaluatorQueries):
         0
         """
         if weight is not None or label_probability is not None:
+            check_weights_allowed(self.cluster_groups, field="weights")
+            check_cluster(cluster, None)
             probabilities = None if label_probability is None else [label_probability]
             self.remove_cases(
                 labels=[positive],
                 scores=[score],
                 weights=None if weight is None else [weight],
                 label_probability=probabilities,
-                clusters=None if cluster is None else [cluster],
             )
             return
         is_positive = check_label(positive)
@@ -389,7 +389,7 @@ class Evaluator(EvaluatorQueries):
         hashed = check_cluster(cluster, self.cluster_groups)
         if hashed is not None:
             rows = np.array([is_positive]), np.array([number]), None
-            self._accumulator.remove_columns(*rows, clusters=hashed)
+            self._remove_rows(UnsortedCases(*rows, clusters=hashed))
             return
         if not self._accumulator.remove(is_positive, number):
             raise missing_case_error(is_positive, number, field="score")
@@ -430,18 +430,16 @@ class Evaluator(EvaluatorQueries):
         Traceback (most recent call last):
         streameval.InvalidInputError: there is no positive case of score 0.4 to remove ...
         """
-        is_positive, values, repeats = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
-        )
-        units = None
-        if weights is not None or label_probability is not None:
-            check_weights_allowed(self.cluster_groups, field="weights")
-            units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
-        hashed = check_clusters(clusters, self.cluster_groups, is_positive.size)
-        if is_positive.size:
-            self._accumulator.remove_columns(
-                is_positive, values, repeats, units=units, clusters=hashed
+        self._remove_rows(
+            self._checked_rows(
+                labels=labels,
+                scores=scores,
+                counts=counts,
+                weights=weights,
+                label_probability=label_probability,
+                clusters=clusters,
             )
+        )
 
     def remove_misses(self, count: int, *, cluster: str | int | bytes | None = None) -> None:
         """Remove positive references that were never scored.
@@ -756,6 +754,36 @@ class Evaluator(EvaluatorQueries):
         return self.snapshot()._headline_table()
 
     # -- internals -------------------------------------------------------------
+
+    def _checked_rows(
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        counts: Any,
+        weights: Any,
+        label_probability: Any,
+        clusters: Any,
+    ) -> UnsortedCases:
+        """Return columns of cases, which may be the caller's own memory, or refuse them. O(n)."""
+        is_positive, values, repeats = check_columns(
+            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
+        )
+        units = None
+        if weights is not None or label_probability is not None:
+            check_weights_allowed(self.cluster_groups, field="weights")
+            units = check_units(weights, label_probability, size=is_positive.size, counts=repeats)
+        groups = check_clusters(clusters, self.cluster_groups, is_positive.size)
+        return UnsortedCases(is_positive, values, repeats, units, groups)
+
+    def _add_rows(self, cases: UnsortedCases) -> None:
+        """Add checked cases, all or none. O(n)."""
+        self._permits = iter(())  # the remaining total changes: renew
+        self._accumulator.add_rows(cases)
+
+    def _remove_rows(self, cases: UnsortedCases) -> None:
+        """Remove checked cases, all or none. O(n + d log d) for d rows."""
+        self._accumulator.remove_rows(cases)
 
     def _view(self) -> State:
         """Return the state with all mutations merged."""

@@ -482,9 +482,10 @@ class PairedEvaluator:
         classes = ~positive, positive
         cells = [_signed_cells(a, b, units, rows, sign) for rows in classes]
         change = PairGrid(cells[0], cells[1])
-        if hashed is not None and self.cluster_groups is not None:
-            groups = [hashed.groups[rows] for rows in classes]
-            change = replace(change, groups=PairGroups.of(self.cluster_groups, cells, groups))
+        if self._grid.groups is not None and hashed is not None:
+            groups = [hashed[rows].astype(np.int64) for rows in classes]
+            of_groups = PairGroups.of(self._grid.groups.num_groups, cells, groups)
+            change = replace(change, groups=of_groups)
         self._grid = self._grid.merged([change], self._max_cells)
         self._ids, self._models = known, models
 

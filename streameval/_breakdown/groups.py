@@ -13,8 +13,8 @@ from streameval._breakdown.factors import factor_of, factor_of_columns
 from streameval._breakdown.tables import html_table, shown_interval, text_table
 from streameval._common.keywords import by_keyword
 from streameval._common.result import Result
-from streameval._counts.cluster_keys import check_cluster_groups, check_clusters
-from streameval._counts.columns import check_columns, check_length
+from streameval._counts.cluster_keys import check_cluster_groups
+from streameval._counts.columns import check_length
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import BY_NAME, HEADLINE, title_of
@@ -205,9 +205,16 @@ def evaluate_by(
     >>> ranking.groups[0].evaluator.average_precision()
     0.5
     """
-    is_positive, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
     declared = None if clusters is None else check_cluster_groups(cluster_groups)
-    hashed = check_clusters(clusters, declared, is_positive.size)
+    empty = Evaluator(cluster_groups=declared)
+    cases = empty._checked_rows(
+        labels=labels,
+        scores=scores,
+        counts=counts,
+        weights=None,
+        label_probability=None,
+        clusters=clusters,
+    )
     if isinstance(by, Mapping):
         keys, factor = tuple(map(str, by)), factor_of_columns(by, "by")
         if len(keys) == 1:
@@ -215,19 +222,13 @@ def evaluate_by(
     else:
         name = getattr(by, "name", None)  # of a Series
         keys, factor = (name if isinstance(name, str) and name else "group",), factor_of(by, "by")
-    check_length("by", factor.codes.size, like="labels", length=is_positive.size)
+    check_length("by", factor.codes.size, like="labels", length=len(cases))
     order = np.argsort(factor.codes, kind="stable")
     starts = np.searchsorted(factor.codes[order], np.arange(len(factor.values) + 1))
     evaluators = {}
     for group, start, end in zip(factor.values, starts, starts[1:], strict=False):
-        rows = order[start:end]
-        evaluators[group] = Evaluator(cluster_groups=declared)
-        evaluators[group].add_cases(
-            labels=is_positive[rows],
-            scores=values[rows],
-            counts=None if weights is None else weights[rows],
-            clusters=None if hashed is None else hashed.rows(rows),
-        )
+        evaluators[group] = empty.copy()
+        evaluators[group]._add_rows(cases.take(order[start:end]))
     return rank_groups(evaluators, keys=keys, metric=metric, level=level, prevalence=prevalence)
 
 

@@ -32,9 +32,8 @@ from streameval._counts.weights import (
 )
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.additions import Addition
-    from streameval._counts.cluster_keys import HashedClusters
+    from streameval._counts.cluster_keys import GroupArray
     from streameval._counts.state import State
 
 MAX_BUFFERED_SCORES = 8_192
@@ -156,33 +155,21 @@ class CountsAccumulator:
             self._check_total(1)
             return min(max_permits, self._room())
 
-    def add_columns(
-        self,
-        labels: BoolArray,
-        scores: FloatArray,
-        counts: IntArray | None,
-        *,
-        units: IntArray | None = None,
-        clusters: HashedClusters | None = None,
-    ) -> None:
-        """Add checked columns as one mutation, or refuse them if the total grows too large.
+    def add_rows(self, cases: UnsortedCases) -> None:
+        """Add checked cases as one mutation, or refuse them if the total grows too large.
 
-        Parameters
-        ----------
-        units : int64[n] or None
-            The weight of each row in units of 2**-16; a row of weight 0 is left out. None
-            means that each weighs 1.
+        Rows of weight 0 are left out. The columns are copied: they may be the caller's own memory.
         """
-        change = _cases(labels, scores, counts, units=units, clusters=clusters)
+        change = cases.copy()
         negatives, positives = change.num_cases()
         added = negatives + positives
         if not added:
             return
-        weighted, total = (0, 0) if units is None else (added, change.num_units())
+        weighted, total = (added, change.num_units()) if change.has_weights else (0, 0)
         with self._lock:
             self._check_total(added, total)
             after = self._waiting.plus(
-                negatives, positives, rows=labels.size, weighted=weighted, units=total
+                negatives, positives, rows=len(change), weighted=weighted, units=total
             )
             self._add(change, after)
 
@@ -209,7 +196,9 @@ class CountsAccumulator:
             if is_capped or self._has_weights:
                 self._merge()
             if self._has_weights:
-                return self._remove_merged(_cases(np.array([label]), np.array([score]), None))
+                return self._remove_merged(
+                    UnsortedCases(np.array([label]), np.array([score]), None)
+                )
             # Fast path: most removals are of cases that are merged already.
             if self._record_removal(label, score):
                 self._merge_if_due()
@@ -217,31 +206,20 @@ class CountsAccumulator:
             self._merge()
             return self._record_removal(label, score)
 
-    def remove_columns(
-        self,
-        labels: BoolArray,
-        scores: FloatArray,
-        counts: IntArray | None,
-        *,
-        units: IntArray | None = None,
-        clusters: HashedClusters | None = None,
-    ) -> None:
-        """Remove checked columns as one mutation, or refuse the first row that is not counted."""
-        if counts is None:
-            counts = np.ones(scores.size, dtype=np.int64)
-        change = _cases(labels, scores, counts, units=units, clusters=clusters)
+    def remove_rows(self, change: UnsortedCases) -> None:
+        """Remove checked cases as one mutation, or refuse the first row that is not counted."""
         if not any(change.num_cases()):
             return
         with self._lock:
             self._merge()
             if self._remove_merged(change):
                 return
-            if not (change.has_weights or self._has_weights):
-                raise first_missing_case(self.state, labels, scores, counts)
-            raise first_missing_weight(self.state, labels, scores, counts, change.unit_column())
+            is_weighted = change.has_weights or self._has_weights
+            first_missing = first_missing_weight if is_weighted else first_missing_case
+            raise first_missing(self.state, change)
 
     def add_misses(
-        self, *, positives: int = 0, negatives: int = 0, clusters: HashedClusters | None = None
+        self, *, positives: int = 0, negatives: int = 0, clusters: GroupArray | None = None
     ) -> None:
         """Add misses of either class, or remove them if negative, all of one cluster."""
         if not positives and not negatives:
@@ -265,7 +243,7 @@ class CountsAccumulator:
                     np.array([False, True]),
                     np.full(2, -np.inf),
                     np.array([negatives, positives]),
-                    clusters=np.repeat(clusters.groups, 2).astype(np.uint16),
+                    clusters=np.repeat(clusters, 2),
                 )
                 by_group = [missed.by_cluster(state.clusters.num_groups)]
             try:
@@ -444,16 +422,3 @@ class CountsAccumulator:
         self._removals[label, edge] = noted + 1
         self._waiting = waiting
         return True
-
-
-def _cases(
-    labels: BoolArray,
-    scores: FloatArray,
-    counts: IntArray | None,
-    *,
-    units: IntArray | None = None,
-    clusters: HashedClusters | None = None,
-) -> UnsortedCases:
-    """Return cases whose columns are copies: the given ones may be the caller's own memory."""
-    groups = None if clusters is None else clusters.groups.astype(np.uint16)
-    return UnsortedCases(labels, scores, counts, units, groups).copy()

@@ -12,7 +12,6 @@ the finaliser of SplitMix64 (Steele, Lea and Flood 2014) in 64-bit arithmetic.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,28 +30,15 @@ MIN_CLUSTER_GROUPS = 8
 """With fewer groups the variance has too few degrees of freedom for an interval of use."""
 MAX_CLUSTER_GROUPS = 1024
 
+GroupArray = npt.NDArray[np.uint16]
+"""The group of each row's cluster."""
+
 ClusterChecksums = npt.NDArray[np.uint32]
 """The CRC-32 of each row's key: what rows carry where the number of groups is not known yet."""
 
 _UINT64 = (1 << 64) - 1
 _INCREMENT = 0x9E3779B97F4A7C15
 _FIRST_FACTOR, _SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HashedClusters:
-    """A column of clusters that is hashed already: the group of each row.
-
-    Attributes
-    ----------
-    groups : int64[n]
-    """
-
-    groups: IntArray
-
-    def rows(self, index: IntArray) -> HashedClusters:
-        """Return some rows of the column."""
-        return HashedClusters(self.groups[index])
 
 
 def group_of(key: bytes, groups: int) -> int:
@@ -111,12 +97,12 @@ def check_cluster_groups(groups: Any) -> int | None:
 
 def check_clusters(
     clusters: Any, groups: int | None, size: int, *, like: str = "labels"
-) -> HashedClusters | None:
-    """Read a column of clusters, or refuse it. O(n), and 1 us a distinct key.
+) -> GroupArray | None:
+    """Return the group of each row's cluster, or refuse them. O(n), and 1 us a distinct key.
 
     Parameters
     ----------
-    clusters : column of str, int or bytes, HashedClusters, or None
+    clusters : column of str, int or bytes, or None
         Where no clusters are declared, None.
     groups : int or None
         How many groups the evaluator declares; None declares no clusters.
@@ -134,12 +120,9 @@ def check_clusters(
     _check_declared(clusters, groups, field="clusters")
     if groups is None:
         return None
-    if isinstance(clusters, HashedClusters):
-        hashed = clusters
-    else:
-        hashed = HashedClusters(groups_of(cluster_checksums(clusters), groups))
-    check_length("clusters", hashed.groups.size, like=like, length=size)
-    return hashed
+    hashed = groups_of(cluster_checksums(clusters), groups)
+    check_length("clusters", hashed.size, like=like, length=size)
+    return hashed.astype(np.uint16)
 
 
 def cluster_checksums(clusters: Any) -> ClusterChecksums:
@@ -174,12 +157,12 @@ def cluster_checksum(cluster: Any) -> int:
     return zlib.crc32(_encoded(cluster, _kind_of(cluster)))
 
 
-def check_cluster(cluster: Any, groups: int | None) -> HashedClusters | None:
-    """Read one cluster as a column of one row, or refuse it. O(1)."""
+def check_cluster(cluster: Any, groups: int | None) -> GroupArray | None:
+    """Return the group of one cluster as a column of one row, or refuse it. O(1)."""
     _check_declared(cluster, groups, field="cluster")
     if groups is None:
         return None
-    return HashedClusters(np.array([group_of(_encoded(cluster, _kind_of(cluster)), groups)]))
+    return np.array([group_of(_encoded(cluster, _kind_of(cluster)), groups)], dtype=np.uint16)
 
 
 def _check_declared(clusters: Any, groups: int | None, *, field: str) -> None:

@@ -11,8 +11,8 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.weights import WEIGHT_UNITS, WeightSums
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
+    from streameval._counts.unsorted_cases import UnsortedCases
 
 
 def missing_case_error(
@@ -25,12 +25,11 @@ def missing_case_error(
     return InvalidInputError(message, field=field, index=index)
 
 
-def first_missing_case(
-    state: State, labels: BoolArray, scores: FloatArray, counts: IntArray
-) -> InvalidInputError:
+def first_missing_case(state: State, cases: UnsortedCases) -> InvalidInputError:
     """Return the error for the first row that removes more cases than are left."""
     left: dict[tuple[bool, float], int] = {}
-    rows = zip(labels.tolist(), scores.tolist(), counts.tolist())
+    columns = cases.labels, cases.scores, cases.multiplicities()
+    rows = zip(*(column.tolist() for column in columns))
     for index, (label, score, count) in enumerate(rows):
         edge = state.edge(score)
         counted = left.get((label, edge))
@@ -44,13 +43,12 @@ def first_missing_case(
     return InvalidInputError(message, field="clusters")
 
 
-def first_missing_weight(
-    state: State, labels: BoolArray, scores: FloatArray, counts: IntArray, units: IntArray
-) -> InvalidInputError:
+def first_missing_weight(state: State, cases: UnsortedCases) -> InvalidInputError:
     """Return the error for the first row after whose removal no cases have the sums left."""
     counted = state.counts.weighed()
     left: dict[tuple[bool, float], WeightSums] = {}
-    rows = zip(labels.tolist(), scores.tolist(), counts.tolist(), units.tolist())
+    columns = cases.labels, cases.scores, cases.multiplicities(), cases.unit_column()
+    rows = zip(*(column.tolist() for column in columns))
     for index, (label, score, count, unit) in enumerate(rows):
         key = label, state.edge(score)
         rest = left.get(key) or counted.run(label).sums_of(key[1])

@@ -15,7 +15,8 @@ from streameval._counts.run import Run
 from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     import numpy.typing as npt
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
     CodeArray: TypeAlias = npt.NDArray[np.uint16]
+    Columns: TypeAlias = tuple[npt.NDArray[Any] | None, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +52,8 @@ class UnsortedCases:
     counts: IntArray | None
     units: IntArray | None = None
     clusters: CodeArray | None = None
-    _by_cluster: list[ClusterCounts] = field(default_factory=list, repr=False)
-    _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
+    _by_cluster: list[ClusterCounts] = field(default_factory=list, init=False, repr=False)
+    _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:
@@ -72,25 +74,17 @@ class UnsortedCases:
             _concatenated([part.clusters for part in parts]),
         )
 
-    def take(self, rows: IntArray) -> UnsortedCases:
+    @property
+    def _columns(self) -> Columns:
+        return self.labels, self.scores, self.counts, self.units, self.clusters
+
+    def take(self, rows: slice | BoolArray | IntArray) -> UnsortedCases:
         """Return some of the rows. O(rows)."""
-        return UnsortedCases(
-            self.labels[rows],
-            self.scores[rows],
-            None if self.counts is None else self.counts[rows],
-            None if self.units is None else self.units[rows],
-            None if self.clusters is None else self.clusters[rows],
-        )
+        return UnsortedCases(*each_column(self._columns, lambda column: column[rows]))
 
     def copy(self) -> UnsortedCases:
         """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
-        return UnsortedCases(
-            self.labels.copy(),
-            self.scores.copy(),
-            None if self.counts is None else self.counts.copy(),
-            None if self.units is None else self.units.copy(),
-            None if self.clusters is None else self.clusters.copy(),
-        )
+        return UnsortedCases(*each_column(self._columns, np.copy))
 
     def __len__(self) -> int:
         return self.scores.size
@@ -98,11 +92,7 @@ class UnsortedCases:
     @property
     def nbytes(self) -> int:
         """Memory of the rows. O(1)."""
-        total = self.labels.nbytes + self.scores.nbytes
-        for column in (self.counts, self.units, self.clusters):
-            if column is not None:
-                total += column.nbytes
-        return total
+        return sum(each.nbytes for each in self._columns if each is not None)
 
     @property
     def has_weights(self) -> bool:
@@ -153,6 +143,11 @@ class UnsortedCases:
         """Return the cases as sorted runs. O(n log n)."""
         classes = (self.take(np.flatnonzero(each)) for each in (self.labels, ~self.labels))
         return ScoreCounts(*(Run.of(each.scores, each.counts, each.units) for each in classes))
+
+
+def each_column(columns: Columns, change: Callable[[npt.NDArray[Any]], Any]) -> list[Any]:
+    """Return what becomes of each column; one that is not there stays None."""
+    return [None if each is None else change(each) for each in columns]
 
 
 def _concatenated(columns: Sequence[CodeArray | None]) -> CodeArray | None:

@@ -289,7 +289,7 @@ class DriftDetector:
         parts = self._parts_of(segments, values.size)
         if not values.size:
             return
-        groups = None if hashed is None else hashed.groups
+        groups = None if hashed is None else hashed.astype(np.int64)
         # Each row comes at the latest time so far, so batches may be cut anywhere.
         received = np.maximum.accumulate(np.append(self._engine.now_us, times))
         panes = self._engine.panes_of(times, received[:-1])

@@ -79,7 +79,8 @@ class EffectRow(NamedTuple):
     kind: int
     event_us: int
     score: float
-    group: int | None = None
+    group: CodeArray | None = None
+    """Of the cluster, one number; None without clusters."""
     units: int = WEIGHT_UNITS
     at_us: int | None = None
     """When its label became known; None where that is when it arrived."""
@@ -151,7 +152,6 @@ class Joiner:
         event_us: IntArray,
         now_us: int,
         codes: CodeArray | None = None,
-        clusters: CodeArray | None = None,
         knows_labels_times: bool = False,
     ) -> Effects:
         """Take predictions. O(n).
@@ -164,19 +164,15 @@ class Joiner:
             When each was made; it expires `ttl_us` later.
         now_us : int
             When they arrived. A time before the latest one counts as the latest.
-        codes : uint16[n, keys] or None
-            Segment codes; None is 0 for all.
-        clusters : uint16[n] or None
-            The groups of clusters, if predictions have clusters.
+        codes : uint16[n, k] or None
+            Segment codes, after the group of the cluster if there are clusters; None is 0 for all.
         knows_labels_times : bool
             Whether labels that wait for these predictions came with `at_us`, which is then
             when they became known, instead of now.
         """
         ops = np.zeros(len(ids), dtype=np.uint8)  # Op.PREDICT
         if codes is None:
-            codes = np.zeros((len(ids), self.keys), dtype=np.uint16)
-        if clusters is not None:
-            codes = np.column_stack((clusters, codes))
+            codes = self._no_codes(len(ids))
         at_us = np.full(len(ids), now_us) if knows_labels_times else None
         return self._join(Operations(ids, ops, scores, event_us, codes, at_us=at_us), now_us)
 
@@ -393,7 +389,7 @@ class Joiner:
 
     def _split(self, codes: CodeArray) -> tuple[CodeArray, CodeArray | None]:
         """Return the segment codes of rows of the table, and the groups of their clusters."""
-        return (codes[:, 1:], codes[:, 0]) if self.has_clusters else (codes, None)
+        return (codes[..., 1:], codes[..., 0]) if self.has_clusters else (codes, None)
 
     def _join_row(  # noqa: PLR0917 - a row of `Operations`
         self,
@@ -426,7 +422,7 @@ class Joiner:
             table.codes[slot] = codes
         units = self._set_unit(slot, units, is_first=bool(_SETS_UNITS[op * Rules.STATES + state]))
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
-        group = int(table.codes[slot, 0]) if self.has_clusters else None
+        group = self._split(table.codes[slot])[1]
         happened = [
             (EffectRow(int(kind), event_us, score, group, units, at_us), table.codes[slot].copy())
             for kind in rule.effects

@@ -212,7 +212,7 @@ class LabelJoiner(JoinOutcomes):
         oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
             raise too_old_error(at_us, oldest_us)
-        group = 0 if hashed is None else int(hashed.groups[0])
+        group = 0 if hashed is None else int(hashed[0])
         self._apply_one(Op.PREDICT, key, value, at_us, group=group)
 
     @by_keyword
@@ -254,7 +254,7 @@ class LabelJoiner(JoinOutcomes):
         times_us = column_us(at, len(keys))
         num_groups = self._counter.evaluator.cluster_groups
         hashed = check_clusters(clusters, num_groups, len(keys), like="ids")
-        groups = None if hashed is None else hashed.groups.astype(np.uint16)
+        codes = None if hashed is None else hashed[:, None]
         if keys:
             check_none_older(times_us, self._counter.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
@@ -264,7 +264,7 @@ class LabelJoiner(JoinOutcomes):
                     scores=values[rows],
                     event_us=times_us[rows],
                     now_us=now_us,
-                    clusters=None if groups is None else groups[rows],
+                    codes=None if codes is None else codes[rows],
                 )
             )
 

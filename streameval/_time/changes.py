@@ -10,13 +10,12 @@ Cost: O(n log n), and about 20 us a group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.cluster_keys import HashedClusters
 from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._time.coverage import EDGES, LABELABLE, LABELLED, CoverageCell, bands_of
@@ -32,7 +31,7 @@ from streameval._time.effects import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import IntArray
     from streameval._counts.resolution import Scale
     from streameval._evaluator import Evaluator
     from streameval._time.effects import CodeArray, Effects
@@ -47,38 +46,13 @@ _ADDED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_W
 _REMOVED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] < 0}
 
 
-class Cases(NamedTuple):
-    """Columns of cases, as `Evaluator.add_cases` takes them; clusters as their groups."""
-
-    labels: BoolArray
-    scores: FloatArray
-    counts: IntArray | None
-    clusters: CodeArray | None = None
-    units: IntArray | None = None
-    """The weight of each row in units of 2**-16; None where each weighs 1."""
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The weight of each row. O(n)."""
-        return None if self.units is None else self.units / WEIGHT_UNITS
-
-    def to_unsorted(self) -> UnsortedCases:
-        """Return them as an addition. O(1)."""
-        return UnsortedCases(self.labels, self.scores, self.counts, self.units, self.clusters)
-
-    def rows(self, index: slice | BoolArray | IntArray) -> Cases:
-        """Return some of the rows. O(rows)."""
-        given = {name: each[index] for name, each in self._asdict().items() if each is not None}
-        return self._replace(**given)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """What a table of effects does to one group.
 
     Attributes
     ----------
-    added, removed : Cases or None
+    added, removed : UnsortedCases or None
         No score of a class, of a group of clusters and of a weight is in both.
     missed_positives, missed_negatives : int
         References that were never scored, added.
@@ -86,8 +60,8 @@ class Change:
         Counts of the effects, to be merged into the group's coverage.
     """
 
-    added: Cases | None
-    removed: Cases | None
+    added: UnsortedCases | None
+    removed: UnsortedCases | None
     missed_positives: int
     missed_negatives: int
     coverage: CoverageCell
@@ -147,32 +121,20 @@ class Change:
 
     def apply_to(self, evaluator: Evaluator) -> None:
         """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
-        for cases, change in (
-            (self.added, evaluator.add_cases),
-            (self.removed, evaluator.remove_cases),
-        ):
-            if cases:
-                change(
-                    labels=cases.labels,
-                    scores=cases.scores,
-                    counts=cases.counts,
-                    weights=cases.weights,
-                    clusters=_hashed(cases.clusters),
-                )
+        if self.added:
+            evaluator._add_rows(self.added)
+        if self.removed:
+            evaluator._remove_rows(self.removed)
         if self.missed_positives or self.missed_negatives:
             evaluator.add_misses(self.missed_positives)
             evaluator.add_negative_misses(self.missed_negatives)
-
-
-def _hashed(groups: CodeArray | None) -> HashedClusters | None:
-    return None if groups is None else HashedClusters(groups.astype(np.int64))
 
 
 def apply_one(
     kind: int,
     score: float,
     evaluator: Callable[[], Evaluator],
-    group: int | None = None,
+    group: CodeArray | None = None,
     units: int = WEIGHT_UNITS,
 ) -> None:
     """Apply one effect to an evaluator. O(log n).
@@ -184,9 +146,11 @@ def apply_one(
     """
     weight = None if units == WEIGHT_UNITS else units / WEIGHT_UNITS
     if kind in _LABEL_OF_KIND and group is not None:
-        label, clusters = _LABEL_OF_KIND[kind], HashedClusters(np.array([group]))
-        change = evaluator().add_cases if kind in _ADDED_LABEL else evaluator().remove_cases
-        change(labels=[label], scores=[score], clusters=clusters)
+        groups = np.atleast_1d(group)
+        cases = UnsortedCases(
+            np.array([_LABEL_OF_KIND[kind]]), np.array([score]), None, clusters=groups
+        )
+        (evaluator()._add_rows if kind in _ADDED_LABEL else evaluator()._remove_rows)(cases)
     elif kind in _LABEL_OF_KIND and not units:
         return
     elif kind in _ADDED_LABEL:
@@ -210,7 +174,7 @@ def rows_by_group(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
 
 def _cases(
     effects: Effects, index: IntArray, groups: int
-) -> Iterator[tuple[Cases | None, Cases | None]]:
+) -> Iterator[tuple[UnsortedCases | None, UnsortedCases | None]]:
     """Yield the cases that each group's evaluator gains, and the cases that it loses."""
     signs = _CASE_WEIGHTS[effects.kinds]
     if effects.units is not None:
@@ -218,7 +182,7 @@ def _cases(
     rows = np.flatnonzero(signs)
     signs = signs[rows]
     labels = POSITIVE_CASES[effects.kinds] != 0
-    cases = Cases(labels, effects.scores, None, effects.clusters, effects.units).rows(rows)
+    cases = UnsortedCases(labels, effects.scores, None, effects.units, effects.clusters).take(rows)
     index = index[rows]
     counts: IntArray | None = None
     if (signs > 0).all():
@@ -233,14 +197,14 @@ def _cases(
         counts = np.add.reduceat(signs[order], firsts)
         left = counts != 0
         kept, counts = order[firsts[left]], counts[left]
-    index, cases = index[kept], cases.rows(kept)._replace(counts=counts)
+    index, cases = index[kept], replace(cases.take(kept), counts=counts)
     cuts = np.searchsorted(index, np.arange(groups + 1)).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)
         if start == end:
             yield None, None
         else:
-            yield _signed(cases.rows(part))
+            yield _signed(cases.take(part))
 
 
 def _order(index: IntArray, groups: int) -> IntArray:
@@ -251,12 +215,12 @@ def _order(index: IntArray, groups: int) -> IntArray:
     return np.argsort(index.astype(np.uint16) if groups <= 1 << 16 else index, kind="stable")
 
 
-def _signed(cases: Cases) -> tuple[Cases | None, Cases | None]:
+def _signed(cases: UnsortedCases) -> tuple[UnsortedCases | None, UnsortedCases | None]:
     if cases.counts is None:
         return cases, None
     gained = cases.counts > 0
-    lost = cases.rows(~gained)._replace(counts=-cases.counts[~gained])
-    return cases.rows(gained) if gained.any() else None, None if gained.all() else lost
+    lost = replace(cases.take(~gained), counts=-cases.counts[~gained])
+    return cases.take(gained) if gained.any() else None, None if gained.all() else lost
 
 
 def _bands(

@@ -8,12 +8,13 @@ rows, so they cannot disagree.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streameval._counts.unsorted_cases import each_column
 from streameval._counts.weights import WEIGHT_UNITS
 
 if TYPE_CHECKING:
@@ -113,18 +114,14 @@ class Effects:
         return self.kinds.size
 
     @property
+    def columns(self) -> tuple[Any, ...]:
+        """The columns, in order; None of one that is not there."""
+        return tuple(getattr(self, each) for each in self.__slots__)
+
+    @property
     def nbytes(self) -> int:
         """Memory of the columns. O(1)."""
-        columns = (
-            self.kinds,
-            self.event_us,
-            self.at_us,
-            self.scores,
-            self.codes,
-            self.clusters,
-            self.units,
-        )
-        return sum(column.nbytes for column in columns if column is not None)
+        return sum(column.nbytes for column in self.columns if column is not None)
 
     @classmethod
     def concat(cls, parts: Sequence[Effects]) -> Effects:
@@ -132,14 +129,11 @@ class Effects:
         parts = [part for part in parts if len(part)]
         if len(parts) <= 1:
             return parts[0] if parts else NO_EFFECTS
-        names = ["kinds", "event_us", "at_us", "scores", "codes"]
-        if parts[0].clusters is not None:
-            names.append("clusters")
-        units = None
         if any(part.units is not None for part in parts):
-            units = np.concatenate([part.unit_column() for part in parts])
-        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(**columns, units=units)
+            parts = [replace(part, units=part.unit_column()) for part in parts]
+        columns = zip(*(part.columns for part in parts), strict=True)
+        joined: list[Any] = [None if each[0] is None else np.concatenate(each) for each in columns]
+        return cls(*joined)
 
     def unit_column(self) -> IntArray:
         """Return the weight of each row in units. O(n)."""
@@ -148,15 +142,7 @@ class Effects:
         return np.full(len(self), WEIGHT_UNITS, dtype=np.int64)
 
     def __getitem__(self, rows: npt.NDArray[np.bool_] | IntArray | slice) -> Effects:
-        return Effects(
-            self.kinds[rows],
-            self.event_us[rows],
-            self.at_us[rows],
-            self.scores[rows],
-            self.codes[rows],
-            None if self.clusters is None else self.clusters[rows],
-            None if self.units is None else self.units[rows],
-        )
+        return Effects(*each_column(self.columns, lambda column: column[rows]))
 
 
 NO_EFFECTS = Effects()

@@ -9,13 +9,13 @@ hides (`bounds`), and merging sixty panes takes milliseconds.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.keywords import by_keyword
-from streameval._counts.cluster_keys import check_cluster, check_clusters
-from streameval._counts.columns import check_columns, check_count, check_label, check_score
-from streameval._counts.weight_columns import check_unit, check_units, check_weights_allowed
+from streameval._counts.cluster_keys import check_cluster
+from streameval._counts.columns import check_count, check_label, check_score
+from streameval._counts.weight_columns import check_unit, check_weights_allowed
 from streameval._counts.weights import WEIGHT_UNITS
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
@@ -37,37 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._counts.cluster_keys import HashedClusters
+    from streameval._common.arrays import IntArray
     from streameval._counts.resolution import Scale
+    from streameval._counts.unsorted_cases import UnsortedCases
     from streameval._time.panes import Pane
 
 _MAX_CACHED_BYTES = 1 << 22
 """Distinct scores in all cached windows of one evaluator, and in all partial sums."""
-
-
-class _TimedCases(NamedTuple):
-    """Checked columns of cases and their times."""
-
-    positives: BoolArray
-    scores: FloatArray
-    counts: IntArray | None
-    units: IntArray | None
-    """The weight of each case in units of 2**-16; None where each weighs 1."""
-    times_us: IntArray
-    clusters: HashedClusters | None
-
-    @property
-    def num_references(self) -> int:
-        """How many cases they are."""
-        return self.times_us.size if self.counts is None else int(self.counts.sum())
-
-    @property
-    def total_units(self) -> int | None:
-        """What all weigh together, in units; None where each weighs 1."""
-        if self.units is None:
-            return None
-        return int((self.units if self.counts is None else self.units * self.counts).sum())
 
 
 class WindowedEvaluator:
@@ -259,19 +235,20 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=3)).num_cases
         (1, 2)
         """
-        rows = self._checked(
-            labels,
-            scores,
+        cases, times_us = self._checked(
             at,
+            labels=labels,
+            scores=scores,
             counts=counts,
             weights=weights,
             label_probability=label_probability,
             clusters=clusters,
         )
-        if rows.times_us.size:
-            self._panes.check_room(rows.num_references, rows.total_units)
-            self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
-            self._change_panes(rows, Evaluator.add_cases)
+        if times_us.size:
+            references = int(cases.multiplicities().sum())
+            self._panes.check_room(references, cases.num_units() if cases.has_weights else None)
+            self._panes.advance(max(self._panes.now_us, int(times_us.max())))
+            self._change_panes(cases, times_us, Evaluator._add_rows)
 
     def remove_case(
         self,
@@ -341,16 +318,16 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
-        rows = self._checked(
-            labels,
-            scores,
+        cases, times_us = self._checked(
             at,
+            labels=labels,
+            scores=scores,
             counts=counts,
             weights=weights,
             label_probability=label_probability,
             clusters=clusters,
         )
-        self._change_panes(rows, Evaluator.remove_cases)
+        self._change_panes(cases, times_us, Evaluator._remove_rows)
 
     def add_misses(
         self, count: int, *, at: datetime, cluster: str | int | bytes | None = None
@@ -631,49 +608,30 @@ class WindowedEvaluator:
         check_weights_allowed(self.cluster_groups, field="weight")
         return check_unit(weight, label_probability)
 
-    def _checked(
-        self,
-        labels: Any,
-        scores: Any,
-        at: Any,
-        *,
-        counts: Any,
-        weights: Any,
-        label_probability: Any,
-        clusters: Any,
-    ) -> _TimedCases:
-        """Return checked columns; raise InvalidInputError for times past retention.
+    def _checked(self, at: Any, **columns: Any) -> tuple[UnsortedCases, IntArray]:
+        """Return checked columns and their times; raise InvalidInputError for times past retention.
 
         Retention is that after the newest of the rows has advanced the time.
         """
-        positives, values, repeats = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._empty.scale
-        )
-        units = None
-        if weights is not None or label_probability is not None:
-            check_weights_allowed(self.cluster_groups, field="weights")
-            units = check_units(weights, label_probability, size=values.size, counts=repeats)
-        hashed = check_clusters(clusters, self.cluster_groups, values.size)
-        times_us = column_us(at, values.size)
+        cases = self._empty._checked_rows(**columns)
+        times_us = column_us(at, len(cases))
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
-        return _TimedCases(positives, values, repeats, units, times_us, hashed)
+        return cases, times_us
 
-    def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
+    def _change_panes(
+        self,
+        cases: UnsortedCases,
+        times_us: IntArray,
+        change: Callable[[Evaluator, UnsortedCases], None],
+    ) -> None:
         """Apply `change` to the rows of each pane, all or none."""
         changed: list[tuple[int, Evaluator]] = []
-        for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
+        for start, here in rows_by_group(self._panes.grid.starts_of(times_us)):
             # A copy shares the state; it replaces the pane once all rows have succeeded.
             pane = (self._panes.get(start) or self._empty).copy()
-            change(
-                pane,
-                labels=rows.positives[here],
-                scores=rows.scores[here],
-                counts=None if rows.counts is None else rows.counts[here],
-                weights=None if rows.units is None else rows.units[here] / WEIGHT_UNITS,
-                clusters=None if rows.clusters is None else rows.clusters.rows(here),
-            )
+            change(pane, cases.take(here))
             changed.append((start, pane))
         for start, pane in changed:
             self._panes.put(start, pane)

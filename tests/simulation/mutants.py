@@ -393,8 +393,8 @@ MUTANTS = [
         "labels count in the first group",
         Joiner,
         "_split",
-        "codes[:, 0])",
-        "codes[:, 0] * 0)",
+        "codes[..., 0])",
+        "codes[..., 0] * 0)",
     ),
     Mutant(
         "a label that was taken back stays in its group",

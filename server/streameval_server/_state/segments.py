@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from streameval.checks import OTHER_VALUE
+from streameval.kernel import groups_of
 from streameval_server._model.crossed_keys import crossed_column, parents_of, with_crossed
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from streameval.wire import SegmentCodes
     from streameval_server._model.arrays import CodeArray, IntArray, WideCodes
+    from streameval_server._model.rows import CaseRows, PredictionRows
 
 NONE = 0
 """The code of no value."""
@@ -98,6 +100,24 @@ def segment_codes(batches: Sequence[SegmentColumns]) -> CodeArray:
                 table, own = column
                 table.take(own, out=part, mode="clip")
     return codes
+
+
+def cluster_groups(rows: CaseRows | PredictionRows, num_groups: int) -> CodeArray | None:
+    """Return the group of each row's cluster; None where no groups are declared. O(n)."""
+    if rows.clusters is None or not num_groups:
+        return None
+    return groups_of(rows.clusters, num_groups).astype(np.uint16)
+
+
+def prediction_codes(
+    rows: PredictionRows, columns: SegmentColumns | None, num_groups: int
+) -> CodeArray:
+    """Return the codes of segments, behind the group of the cluster if there are groups. O(n)."""
+    codes = np.empty((rows.size, 0), dtype=np.uint16)
+    if columns is not None:
+        codes = segment_codes([columns]).T
+    groups = cluster_groups(rows, num_groups)
+    return codes if groups is None else np.column_stack((groups, codes))
 
 
 class Segments:

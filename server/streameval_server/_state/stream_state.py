@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from streameval.kernel import UnsortedCases, groups_of, unless_one
+from streameval.kernel import UnsortedCases, unless_one
 from streameval.v1 import stream_pb2
 from streameval_server._model.rows import (
     BY_ID,
@@ -30,7 +28,7 @@ from streameval_server._state.counting.counts import StreamCounts
 from streameval_server._state.ids.join_table import Joins
 from streameval_server._state.memory import StreamUsage
 from streameval_server._state.observer import Merged, Misses
-from streameval_server._state.segments import Segments, segment_codes
+from streameval_server._state.segments import Segments, cluster_groups, prediction_codes
 from streameval_server._state.stream_marks import StreamMarks
 from streameval_server._state.views import StreamView, WaitingPredictions
 
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streameval_server._model.alarm_change import AlarmChange
-    from streameval_server._model.arrays import CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.mark import MarkChange
     from streameval_server._model.rows import Rows
@@ -167,7 +164,7 @@ class StreamState:
                     rows.scores,
                     rows.counts,
                     unless_one(rows.units),
-                    self._groups_of(rows),
+                    cluster_groups(rows, self.info.settings.cluster_groups),
                 ),
                 received_us if rows.event_us is None else rows.event_us,
                 () if columns is None else (columns,),
@@ -193,12 +190,6 @@ class StreamState:
         self._usage.num_slices = self.segments.num_values
         return columns
 
-    def _groups_of(self, rows: CaseRows | PredictionRows) -> CodeArray | None:
-        """Return the group of each row's cluster; None where the stream declares none. O(n)."""
-        if rows.clusters is None:
-            return None
-        return groups_of(rows.clusters, self.info.settings.cluster_groups).astype(np.uint16)
-
     def _join(self, rows: Rows, received_us: int, due_us: int) -> None:
         joins = self.keep_ids()
         assert isinstance(rows, BY_ID)
@@ -216,8 +207,7 @@ class StreamState:
                 scores=rows.scores,
                 event_us=event_column(rows.event_us, rows.size, received_us),
                 now_us=now_us,
-                codes=None if columns is None else segment_codes([columns]).T,
-                clusters=self._groups_of(rows),
+                codes=prediction_codes(rows, columns, self.info.settings.cluster_groups),
                 knows_labels_times=source_us is not None,
             )
         elif isinstance(rows, LabelRows):

@@ -128,7 +128,7 @@ def small_case(seed):
     ev.add_misses(2, cluster=3)
     ev.add_negative_misses(1, cluster=4)
     rows += [(3, None, 1), (3, None, 1), (4, None, 0)]
-    groups = check_clusters([cluster for cluster, _, _ in rows], 32, len(rows)).groups.tolist()
+    groups = check_clusters([cluster for cluster, _, _ in rows], 32, len(rows)).tolist()
     cells, blocks = {}, {}
     for group, (_, score, label) in zip(groups, rows):
         cells.setdefault(score, [0, 0])[label] += 1
@@ -442,7 +442,7 @@ def test_decay_uses_squared_weights():
     weights = np.where(np.arange(1200) < 600, 0.5, 1.0)
     p, n = weights[labels].sum(), weights[~labels].sum()
     each = np.where(labels, n, -p) / (p + n) ** 2
-    groups = check_clusters(clusters, 32, 1200).groups
+    groups = check_clusters(clusters, 32, 1200)
     sums = np.bincount(groups, weights * each, minlength=32)
     sums = sums[np.bincount(groups, minlength=32) > 0]
     variance = sums.var(ddof=1) * sums.size

@@ -532,10 +532,10 @@ class StreamCounts(Observer):
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Add one group's changes to the parts that count it."""
         # Copies, because a pending view would keep the columns of all groups in memory.
-        added = None if change.added is None else change.added.to_unsorted().copy()
+        added = None if change.added is None else change.added.copy()
         removed: ScoreCounts | UnsortedCases | None = None
         if change.removed is not None:
-            cases = change.removed.to_unsorted()
+            cases = change.removed
             # Sorted once for all parts, unless some sum weights or count clusters.
             removed = cases if cases.clusters is not None else cases.sorted()
         coverage = PaneCoverage(change.coverage, delays)

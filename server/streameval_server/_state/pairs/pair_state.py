@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernel import groups_of, unless_one
+from streameval.kernel import unless_one
 from streameval.statistics import (
     BY_NAME,
     ComparedPair,
@@ -32,10 +32,10 @@ from streameval_server._state.pairs.pair_links import SlotLinks
 from streameval_server._state.pairs.pair_panes import PairPanes
 from streameval_server._state.pairs.pair_table import BY_A, BY_B
 from streameval_server._state.pairs.pair_view import Evidence, PairView
-from streameval_server._state.segments import Segments, segment_codes
+from streameval_server._state.segments import Segments, prediction_codes
 
 if TYPE_CHECKING:
-    from streameval_server._model.arrays import CodeArray, IntArray
+    from streameval_server._model.arrays import CodeArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.pair_settings import PairInfo
     from streameval_server._model.rows import Rows
@@ -150,18 +150,8 @@ class PairState:
             self.counts.thresholds = (a, b)
 
     def _codes(self, rows: PredictionRows) -> CodeArray:
-        """Return the codes of segments, behind the group of the cluster. O(n)."""
         columns = self.segments.read(rows.segments, rows.size)
-        codes = np.empty((rows.size, 0), dtype=np.uint16)
-        if columns is not None:
-            codes = segment_codes([columns]).T
-        if self.info.settings.cluster_groups:
-            groups = np.zeros(rows.size, dtype=np.uint16)
-            if rows.clusters is not None:
-                found: IntArray = groups_of(rows.clusters, self.info.settings.cluster_groups)
-                groups = found.astype(np.uint16)
-            codes = np.column_stack((groups, codes))
-        return codes
+        return prediction_codes(rows, columns, self.info.settings.cluster_groups)
 
     def _add_effects(self, now_us: int) -> None:
         effects = self.joiner.take_effects()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._counts.cluster_keys import HashedClusters, cluster_checksums, groups_of
+from streameval._counts.cluster_keys import cluster_checksums, groups_of
+from streameval._counts.unsorted_cases import UnsortedCases
 from streameval._row_codec.segments import SegmentCodes
 from streameval_server import Limits
 from streameval_server._model.rows import (
@@ -242,7 +243,7 @@ def test_clusters_do_not_depend_on_how_rows_are_cut() -> None:
         contents.append(dict(content_parts(state)))
     assert contents[0] == contents[1] == contents[2]
     direct = Evaluator(cluster_groups=32)
-    hashed = HashedClusters(groups_of(checksums, 32))
-    direct.add_cases(labels=labels, scores=scores, clusters=hashed)
+    groups = groups_of(checksums, 32).astype(np.uint16)
+    direct._add_rows(UnsortedCases(labels, scores, None, clusters=groups))
     found = state.view(2, NOW).evaluator
     assert found.interval("auc_roc") == direct.interval("auc_roc")
