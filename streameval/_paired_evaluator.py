@@ -40,7 +40,7 @@ from streameval._uncertainty.pair_cells import PairCells
 from streameval._uncertainty.pair_clusters import PairGroups
 from streameval._uncertainty.pair_comparison import ComparedPair
 from streameval._uncertainty.pair_grid import PairGrid
-from streameval._uncertainty.pair_ids import NO_WORDS, IdColumn, united_words
+from streameval._uncertainty.pair_ids import NO_WORDS, IdWords, united_words
 from streameval._uncertainty.pair_verdict import verdict_of
 
 if TYPE_CHECKING:
@@ -456,7 +456,7 @@ class PairedEvaluator:
         positive = check_labels(labels)
         a = check_scores(scores_a, field="scores_a", scale=self._scale)
         b = check_scores(scores_b, field="scores_b", scale=self._scale)
-        column = None if ids is None else IdColumn.of(ids)
+        column = None if ids is None else IdWords.of(ids)
         sizes = {"scores_a": a.size, "scores_b": b.size}
         if column is not None:
             sizes["ids"] = len(column)
@@ -489,7 +489,7 @@ class PairedEvaluator:
         self._grid = self._grid.merged([change], self._max_cells)
         self._ids, self._models = known, models
 
-    def _changed_ids(self, ids: IdColumn | None, size: int, *, sign: int) -> WordArray | None:
+    def _changed_ids(self, ids: IdWords | None, size: int, *, sign: int) -> WordArray | None:
         """Return the ids after a change of `size` cases."""
         known = self._ids
         if not size:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEVEL: Final = 0.95
 
 
-class Change(NamedTuple):
+class ChangeEstimate(NamedTuple):
     """What the sums say of a change.
 
     Attributes
@@ -38,7 +38,9 @@ class Change(NamedTuple):
     upper: float
 
 
-def estimate_change(processes: Processes, sides: slice, means: FloatArray, pane: int) -> Change:
+def estimate_change(
+    processes: Processes, sides: slice, means: FloatArray, pane: int
+) -> ChangeEstimate:
     """Return since when and by how much the mean of a process has changed. O(blocks).
 
     The side with the most evidence is taken. Suppose that the mean was the reference's before
@@ -72,7 +74,7 @@ def estimate_change(processes: Processes, sides: slice, means: FloatArray, pane:
     )
     mean, error = _mean_and_error(sums, shares)
     margin = normal_quantile((1 - LEVEL) / 2) * error
-    return Change(
+    return ChangeEstimate(
         int(processes.starts[first]),
         int(processes.starts[median]),
         int(ends[last]),

@@ -160,7 +160,7 @@ class JoinCounts(Result):
 JOIN_COUNTERS = tuple(each.name for each in fields(JoinCounts))
 
 
-class Rule(NamedTuple):
+class JoinRule(NamedTuple):
     """The outcome of one operation in one state."""
 
     after: int
@@ -177,7 +177,7 @@ class Rules:
 
     STATES = UNKNOWN + 1
 
-    rules: tuple[Rule | None, ...]
+    rules: tuple[JoinRule | None, ...]
     after: KindArray = field(init=False)
     first_effect: KindArray = field(init=False)
     """The first effect, or `NO_EFFECT`."""
@@ -196,7 +196,7 @@ class Rules:
         return cls(tuple(known.get((op, state)) for op in Op for state in range(cls.STATES)))
 
     def __post_init__(self) -> None:
-        rows = [rule or Rule(UNKNOWN) for rule in self.rules]
+        rows = [rule or JoinRule(UNKNOWN) for rule in self.rules]
         columns = {
             "after": [rule.after for rule in rows],
             "first_effect": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
@@ -209,7 +209,7 @@ class Rules:
             object.__setattr__(self, name, np.array(column, dtype=np.uint8))
 
 
-def _does(rule: Rule, state: int) -> int:
+def _does(rule: JoinRule, state: int) -> int:
     keeps = rule.after != UNKNOWN
     return (
         KEEPS * keeps
@@ -221,41 +221,43 @@ def _does(rule: Rule, state: int) -> int:
     )
 
 
-def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:
+def _rules(settings: JoinSettings) -> dict[tuple[Op, int], JoinRule]:
     labelled = (Effect.LABELLED_NEGATIVE, Effect.LABELLED_POSITIVE)
     unlabelled = (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE)
     missed = (Effect.MISSED_NEGATIVE, Effect.MISSED_POSITIVE)
     drops_expired = settings.expired == "drop"
     expired = Effect.EXPIRED if drops_expired else Effect.EXPIRED_NEGATIVE
     rules = {
-        (Op.PREDICT, UNKNOWN): Rule(PENDING, (Effect.PREDICTED,), Due.TTL_AFTER_EVENT, stores=True),
-        (Op.PREDICT, PENDING): Rule(PENDING, counter="duplicate_predictions"),
-        (Op.RETRACT, PENDING): Rule(UNKNOWN, (Effect.RETRACTED,)),
-        (Op.RETRACT, UNKNOWN): Rule(UNKNOWN, counter="unknown_retractions"),
-        (Op.FALL_DUE, PENDING): Rule(UNKNOWN, (expired,)),
+        (Op.PREDICT, UNKNOWN): JoinRule(
+            PENDING, (Effect.PREDICTED,), Due.TTL_AFTER_EVENT, stores=True
+        ),
+        (Op.PREDICT, PENDING): JoinRule(PENDING, counter="duplicate_predictions"),
+        (Op.RETRACT, PENDING): JoinRule(UNKNOWN, (Effect.RETRACTED,)),
+        (Op.RETRACT, UNKNOWN): JoinRule(UNKNOWN, counter="unknown_retractions"),
+        (Op.FALL_DUE, PENDING): JoinRule(UNKNOWN, (expired,)),
     }
     for label in (0, 1):
         other, same, early = 1 - label, LABELLED_NEGATIVE + label, EARLY_NEGATIVE + label
         bare, full = Op(Op.LABEL_NEGATIVE + label), Op(Op.FULL_NEGATIVE + label)
-        joined = Rule(
+        joined = JoinRule(
             same, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
         )
         orphaned = Effect.ORPHANED if settings.orphans == "drop" else missed[label]
         rules |= {
-            (Op.PREDICT, same): Rule(same, counter="duplicate_predictions"),
+            (Op.PREDICT, same): JoinRule(same, counter="duplicate_predictions"),
             (Op.PREDICT, early): joined,
-            (bare, UNKNOWN): Rule(early, due=Due.TTL_AFTER_NOW, stores=True),
+            (bare, UNKNOWN): JoinRule(early, due=Due.TTL_AFTER_NOW, stores=True),
             (full, UNKNOWN): joined,
-            (Op.RETRACT, same): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
-            (Op.RETRACT, early): Rule(UNKNOWN, counter="retracted_early_labels"),
-            (Op.FALL_DUE, same): Rule(UNKNOWN),
-            (Op.FALL_DUE, early): Rule(UNKNOWN, (orphaned,)),
+            (Op.RETRACT, same): JoinRule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
+            (Op.RETRACT, early): JoinRule(UNKNOWN, counter="retracted_early_labels"),
+            (Op.FALL_DUE, same): JoinRule(UNKNOWN),
+            (Op.FALL_DUE, early): JoinRule(UNKNOWN, (orphaned,)),
         }
         for op in (bare, full):
             rules |= {
-                (op, PENDING): Rule(same, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
-                (op, same): Rule(same, counter="duplicate_labels"),
-                (op, LABELLED_NEGATIVE + other): Rule(
+                (op, PENDING): JoinRule(same, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
+                (op, same): JoinRule(same, counter="duplicate_labels"),
+                (op, LABELLED_NEGATIVE + other): JoinRule(
                     same,
                     (unlabelled[other], labelled[label]),
                     Due.RELABEL_TTL_AFTER_NOW,
@@ -263,6 +265,6 @@ def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:
                 ),
             }
         for held in (EARLY_NEGATIVE, EARLY_POSITIVE):
-            rules[bare, held] = Rule(early, counter="duplicate_labels")
+            rules[bare, held] = JoinRule(early, counter="duplicate_labels")
             rules[full, held] = joined._replace(counter="duplicate_labels")
     return rules

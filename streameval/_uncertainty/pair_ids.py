@@ -28,7 +28,7 @@ _WORD_RANGE = 2**64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IdColumn:
+class IdWords:
     """A column of ids: what the caller gave, and the word of each."""
 
     values: Sequence[Any] | npt.NDArray[Any]

@@ -31,8 +31,8 @@ from streameval.cli._options import (
     Decimal,
     DecimalSign,
     Delimiter,
-    Format,
     Limit,
+    LineFormat,
     ListWindow,
     Order,
     Pane,
@@ -170,9 +170,9 @@ def evaluate(
     """Evaluate a file of scores and labels."""
     with one_line_errors():
         from streameval.cli import _evaluate  # noqa: PLC0415 - slow to import
-        from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
+        from streameval.cli._rows import FileColumns  # noqa: PLC0415 - as above
 
-        layout = Layout(
+        layout = FileColumns(
             score=score,
             label=label,
             by=tuple(by or ()),
@@ -211,9 +211,9 @@ def auc_command(
     ],
     *,
     format_: Annotated[
-        Format,
+        LineFormat,
         typer.Option("--format", help="list: score label; roc: fpr tpr; pr: recall precision."),
-    ] = Format.LIST,
+    ] = LineFormat.LIST,
     positives: Annotated[int | None, typer.Option(help="All positives; for roc and pr.")] = None,
     negatives: Annotated[int | None, typer.Option(help="All negatives; for roc and pr.")] = None,
     min_recall: Annotated[
@@ -348,9 +348,9 @@ def push(
     then nothing is pushed; and when no label has met a prediction.
     """
     from streameval.cli import _push  # noqa: PLC0415 - slow to import
-    from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
+    from streameval.cli._rows import FileColumns  # noqa: PLC0415 - as above
 
-    layout = Layout(
+    layout = FileColumns(
         score=score,
         label=label,
         id=id_,

@@ -20,7 +20,7 @@ from streameval._evaluator import Evaluator
 from streameval._metrics.operating_points import OperatingPoints, precision_of
 from streameval._metrics.roc_pr_space import PrPoints, pr_between, pr_to_roc
 from streameval.cli._file_values import ROWS_PER_CHUNK, FileError
-from streameval.cli._options import Format
+from streameval.cli._options import LineFormat
 from streameval.cli._output import out
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ _MAX_REFERENCES = 1 << 53
 
 
 COLUMNS = {
-    Format.LIST: "score label",
-    Format.ROC: "fpr tpr",
-    Format.PR: "recall precision",
+    LineFormat.LIST: "score label",
+    LineFormat.ROC: "fpr tpr",
+    LineFormat.PR: "recall precision",
 }
 
 
 def auc(
     file: Path,
     *,
-    format_: Format,
+    format_: LineFormat,
     positives: int | None,
     negatives: int | None,
     min_recall: float,
@@ -59,7 +59,7 @@ def auc(
     `weighting` names what lines of a list have after the label: a weight, a label
     probability, or both.
     """
-    if format_ is Format.LIST:
+    if format_ is LineFormat.LIST:
         if positives is not None or negatives is not None:
             raise FileError(
                 "--positives and --negatives are counted with --format list; leave them out"
@@ -125,7 +125,7 @@ def _number(file: Path, line: int, text: str, name: str) -> float:
 
 def _list_points(file: Path, weighting: Sequence[str]) -> OperatingPoints:
     evaluator = Evaluator()
-    lines = _lines(file, " ".join((COLUMNS[Format.LIST], *weighting)))
+    lines = _lines(file, " ".join((COLUMNS[LineFormat.LIST], *weighting)))
     while chunk := list(itertools.islice(lines, ROWS_PER_CHUNK)):
         _add(evaluator, file, chunk, weighting)
     if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
@@ -161,7 +161,7 @@ def _add(
 
 
 def _rate_points(
-    file: Path, format_: Format, positives: int, negatives: int
+    file: Path, format_: LineFormat, positives: int, negatives: int
 ) -> tuple[OperatingPoints, float]:
     """Return the points of a curve given as rates, and the largest change by rounding."""
     if not 1 <= min(positives, negatives) <= max(positives, negatives) < _MAX_REFERENCES:
@@ -174,13 +174,13 @@ def _rate_points(
             if not 0 <= value <= 1:
                 raise FileError(f"{file}: line {number}: {name} must be in [0, 1], got {value:g}")
         # At recall 0 the false positives are unknown; (0, 0) is on every curve.
-        if format_ is Format.ROC or point[0] > 0:
+        if format_ is LineFormat.ROC or point[0] > 0:
             rows.append((number, *point))
     if not rows:
         raise FileError(f"{file}: no points")
     numbers = [row[0] for row in rows]
     fpr, tpr = (np.array([row[axis] for row in rows]) for axis in (1, 2))
-    if format_ is Format.PR:
+    if format_ is LineFormat.PR:
         try:
             fpr, tpr = pr_to_roc(fpr, tpr, positives=positives, negatives=negatives)
         except InvalidInputError as error:

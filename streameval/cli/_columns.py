@@ -16,7 +16,7 @@ from streameval._common.times import EARLIEST_US, LATEST_US, TIME_UNITS, read_ti
 from streameval._common.values import shown
 from streameval._counts.columns import check_score
 from streameval._counts.weight_columns import check_units
-from streameval.cli._file_values import FileError, Reason, RowError
+from streameval.cli._file_values import FileError, FileRowError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,15 +30,17 @@ _WHOLE = r"^\d{1,18}$"
 _ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?$"
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where columns were read: the file, and the number of each row in it, from 1."""
 
     path: Path
     numbers: npt.NDArray[np.int64]
 
-    def row_error(self, index: int, reason: Reason, what: str) -> RowError:
+    def row_error(self, index: int, reason: Reason, what: str) -> FileRowError:
         """Return the error of the row at an index."""
-        return RowError(self.path, int(self.numbers[index]), what, reason=reason, index=int(index))
+        return FileRowError(
+            self.path, int(self.numbers[index]), what, reason=reason, index=int(index)
+        )
 
     def column_error(self, what: str) -> FileError:
         """Return the error of a column whose kind no row can have."""
@@ -67,7 +69,7 @@ class LabelReader:
         self._labels = Labels(positive, negative, learns=True, names=names)
         self._decimal = decimal
 
-    def read(self, column: pa.Array, place: Place) -> npt.NDArray[np.bool_]:
+    def read(self, column: pa.Array, place: Origin) -> npt.NDArray[np.bool_]:
         """Return whether each label is positive. O(n + distinct labels)."""
         _refuse_missing(column, "label", Reason.LABEL, place)
         try:
@@ -88,7 +90,7 @@ class LabelReader:
         return is_positive[codes]
 
 
-def read_scores(column: pa.Array, place: Place, decimal: str = ".") -> npt.NDArray[np.float64]:
+def read_scores(column: pa.Array, place: Origin, decimal: str = ".") -> npt.NDArray[np.float64]:
     """Return finite numbers."""
     if pa.types.is_boolean(column.type):
         raise place.column_error("score is a boolean; is this the label column?")
@@ -114,7 +116,7 @@ def _large(numbers: npt.NDArray[np.float64]) -> list[int]:
 
 def read_weighting(
     columns: Mapping[str, pa.Array],
-    place: Place,
+    place: Origin,
     *,
     decimal: str = ".",
     weight: str | None,
@@ -140,7 +142,7 @@ def read_weighting(
 
 
 def _read_numbers(
-    column: pa.Array, name: str, reason: Reason, place: Place, decimal: str
+    column: pa.Array, name: str, reason: Reason, place: Origin, decimal: str
 ) -> npt.NDArray[np.float64]:
     """Return a column's numbers; text may have blanks around, and has one decimal sign."""
     wanted, shown = _Wanted(name, "a number", reason), column
@@ -162,7 +164,7 @@ def _read_numbers(
     return numbers
 
 
-def read_ids(column: pa.Array, place: Place) -> list[str]:
+def read_ids(column: pa.Array, place: Origin) -> list[str]:
     """Return ids as text: each number as `id_of` reads it."""
     if _is_text(column) or pa.types.is_integer(column.type):
         return read_text(column, "id", Reason.ID, place)
@@ -185,14 +187,14 @@ def read_ids(column: pa.Array, place: Place) -> list[str]:
     return ids
 
 
-def read_clusters(column: pa.Array, place: Place) -> list[str]:
+def read_clusters(column: pa.Array, place: Origin) -> list[str]:
     """Return the keys of clusters as text."""
     if not pa.types.is_integer(column.type) and not _is_text(column):
         raise place.column_error(f"cluster is a {column.type}, not text or an integer")
     return read_text(column, "cluster", Reason.CLUSTER, place)
 
 
-def read_times(column: pa.Array, place: Place, name: str, unit: str) -> npt.NDArray[np.datetime64]:
+def read_times(column: pa.Array, place: Origin, name: str, unit: str) -> npt.NDArray[np.datetime64]:
     """Return times as `read_time_us` reads each of them; O(n), and faster for usual columns."""
     _refuse_missing(column, name, Reason.TIME, place)
     if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
@@ -256,13 +258,13 @@ def _is_text(column: pa.Array) -> bool:
     )
 
 
-def read_text(column: pa.Array, name: str, reason: Reason, place: Place) -> list[str]:
+def read_text(column: pa.Array, name: str, reason: Reason, place: Origin) -> list[str]:
     """Return text."""
     values: list[str] = _cast(column, pa.string(), _Wanted(name, "text", reason), place).to_pylist()
     return values
 
 
-def read_groups(column: pa.Array, name: str, place: Place) -> list[str | None]:
+def read_groups(column: pa.Array, name: str, place: Origin) -> list[str | None]:
     """Read values to group by; a missing one is None, as is an empty text."""
     wanted = _Wanted(name, "text", Reason.SEGMENT)
     values = iter(_cast(column.drop_null(), pa.string(), wanted, place).to_pylist())
@@ -274,7 +276,7 @@ def _cast(
     column: pa.Array,
     to: pa.DataType,
     wanted: _Wanted,
-    place: Place,
+    place: Origin,
     shown: pa.Array | None = None,
 ) -> pa.Array:
     """Cast a column; the error names the first bad value, as `shown` in the file. O(n)."""
@@ -304,7 +306,7 @@ def _first_bad(column: pa.Array, to: pa.DataType) -> int:
     return start
 
 
-def _refuse_missing(column: pa.Array, name: str, reason: Reason, place: Place) -> None:
+def _refuse_missing(column: pa.Array, name: str, reason: Reason, place: Origin) -> None:
     if column.null_count:
         index = int(pc.index(pc.is_null(column), True).as_py())
         raise place.row_error(index, reason, f"{name} is missing")

@@ -27,7 +27,7 @@ DEFAULT_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """The values of the options."""
 
     token_file: Path | None = None
@@ -86,17 +86,17 @@ class Connection:
             )
 
 
-current_connection: ContextVar[Connection] = ContextVar("streameval_connection")
+current_connection: ContextVar[ConnectionOptions] = ContextVar("streameval_connection")
 """The connection options of this command line."""
 
 
 def option_name(name: str) -> str:
-    """Return the option of a field of `Connection`."""
+    """Return the option of a field of `ConnectionOptions`."""
     return "--" + name.replace("_", "-")
 
 
 def variable_name(name: str) -> str:
-    """Return the environment variable of a field of `Connection`."""
+    """Return the environment variable of a field of `ConnectionOptions`."""
     return f"STREAMEVAL_{name.upper()}"
 
 
@@ -120,7 +120,7 @@ def connect(address: str, *, timeout_s: float = 10.0) -> Client:
 
 def _checked_options(address: str) -> dict[str, Any]:
     """Return the options of this command line as arguments of `Client` and `Credentials`."""
-    connection = current_connection.get(Connection())
+    connection = current_connection.get(ConnectionOptions())
     connection.check(address)
     return {
         "token": connection.token(),

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from streameval.cli._connection import Connection, current_connection, option_name, variable_name
+from streameval.cli._connection import (
+    ConnectionOptions,
+    current_connection,
+    option_name,
+    variable_name,
+)
 from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_PANEL = "Connection"
+_PANEL = "ConnectionOptions"
 _HELP = {
     "token_file": "File with the token for a server. [default: the token in STREAMEVAL_TOKEN]",
     "tls": "Connect with TLS.",
@@ -78,7 +83,9 @@ def connects(
     def run(**values: Any) -> R:
         given = {each.name: values.pop(each.name) for each in added}
         given = {name: value for name, value in given.items() if value is not None}
-        before = Connection() if before_command else current_connection.get(Connection())
+        before = (
+            ConnectionOptions() if before_command else current_connection.get(ConnectionOptions())
+        )
         current_connection.set(replace(before, **given))
         with one_line_errors():
             return function(**values)

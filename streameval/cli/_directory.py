@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 
 
-class Part(NamedTuple):
+class DirectoryFile(NamedTuple):
     """One file, the columns that its directories give it, and its share of all files."""
 
     path: Path
@@ -67,7 +67,7 @@ class Part(NamedTuple):
             )
 
 
-def files_of(path: Path) -> list[Part]:
+def files_of(path: Path) -> list[DirectoryFile]:
     """Return a file alone, or the files below a directory, in order of their paths.
 
     Directories and files are ordered by name, character by character: ``day=10`` is before
@@ -84,7 +84,7 @@ def files_of(path: Path) -> list[Part]:
     if is_folder or kind_of(path) == "Parquet":
         refuse_tables(path, below)
     if not is_folder:
-        return [Part(path, {}, 0.0, 1.0)]
+        return [DirectoryFile(path, {}, 0.0, 1.0)]
     kinds: dict[str, list[Path]] = {}
     for each in below:
         kind = kind_of(each)
@@ -97,7 +97,7 @@ def files_of(path: Path) -> list[Part]:
     (found,) = kinds.values()
     share = 1 / len(found)
     return [
-        Part(each, _partition(each.relative_to(path).parent), number * share, share)
+        DirectoryFile(each, _partition(each.relative_to(path).parent), number * share, share)
         for number, each in enumerate(sorted(found))
     ]
 

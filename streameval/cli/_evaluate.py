@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from streameval.cli._rows import Layout
+    from streameval.cli._rows import FileColumns
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -29,7 +29,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 def evaluate(
     file: Path,
     *,
-    layout: Layout,
+    layout: FileColumns,
     plot: Path | None,
     resolution: int | None,
     as_json: bool,
@@ -70,7 +70,7 @@ def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
 def evaluate_by(
     file: Path,
     *,
-    layout: Layout,
+    layout: FileColumns,
     plot: Path | None,
     metric: str | None,
     resolution: int | None,

@@ -44,7 +44,7 @@ class Reason(enum.Enum):
     """The row can be read, and its stream would refuse it."""
 
 
-class RowError(FileError):
+class FileRowError(FileError):
     """One row of a file cannot be read, whatever the others are.
 
     Attributes

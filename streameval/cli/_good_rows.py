@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from streameval.cli._columns import Place
+from streameval.cli._columns import Origin
 from streameval.cli._directory import files_of
-from streameval.cli._file_values import Reason, RowError
+from streameval.cli._file_values import FileRowError, Reason
 from streameval.cli._rows import column_readers, interpret
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval.cli._chunks import RawChunk, UnreadableRow
-    from streameval.cli._rows import ColumnReader, Layout, Rows
+    from streameval.cli._rows import ColumnReader, FileColumns, FileRows
 
     Check = Callable[[int, int], None]
 
@@ -53,16 +53,16 @@ class BadRow(NamedTuple):
 
 def read_good_rows(
     path: Path,
-    layout: Layout,
-    check: Callable[[Rows], None],
+    layout: FileColumns,
+    check: Callable[[FileRows], None],
     reject: Callable[[BadRow], None],
-) -> Iterator[Rows]:
+) -> Iterator[FileRows]:
     """Yield the good rows of a file, or of all files of a directory, in chunks.
 
     Parameters
     ----------
     path : Path
-    layout : Layout
+    layout : FileColumns
     check : callable
         Raises RowError for the first of some rows that is not to be counted though it can be
         read.
@@ -81,7 +81,7 @@ def read_good_rows(
             layout.columns, skip=True, delimiter=layout.delimiter, id_name=layout.id
         ):
             count = len(chunk.columns[layout.columns[0]])
-            reading = _Chunk(part.path, chunk, count, before)
+            reading = _CheckedChunk(part.path, chunk, count, before)
             before += count
             rows = reading.rows(readers, check)
             for bad in sorted(reading.bad, key=lambda each: each.number):
@@ -90,7 +90,7 @@ def read_good_rows(
                 yield rows
 
 
-class _Chunk:
+class _CheckedChunk:
     """One chunk while its bad rows are found.
 
     Attributes
@@ -103,17 +103,19 @@ class _Chunk:
         numbers = chunk.numbers
         if numbers is None:
             numbers = np.arange(before + 1, before + count + 1, dtype=np.int64)
-        self._place = Place(path, numbers)
+        self._place = Origin(path, numbers)
         self._columns: Mapping[str, pa.Array] = chunk.columns
         self._progress = chunk.progress
 
-    def rows(self, readers: Sequence[ColumnReader], check: Callable[[Rows], None]) -> Rows | None:
+    def rows(
+        self, readers: Sequence[ColumnReader], check: Callable[[FileRows], None]
+    ) -> FileRows | None:
         """Return the rows that are good; None without one."""
         if not self._place.numbers.size:
             return None
         try:
             rows = self._interpret(readers)
-        except RowError:
+        except FileRowError:
             for read in readers:
                 self._drop_bad(read)
             if not self._place.numbers.size:
@@ -121,13 +123,13 @@ class _Chunk:
             rows = self._interpret(readers)
         try:
             check(rows)
-        except RowError:
+        except FileRowError:
             found = rows
             kept = self._drop(lambda start, stop: check(found.between(start, stop)))
             rows = rows.take(np.flatnonzero(kept))
         return rows if rows.count else None
 
-    def _interpret(self, readers: Sequence[ColumnReader]) -> Rows:
+    def _interpret(self, readers: Sequence[ColumnReader]) -> FileRows:
         return interpret(self._columns, readers, self._place, progress=self._progress)
 
     def _drop_bad(self, read: ColumnReader) -> None:
@@ -136,7 +138,7 @@ class _Chunk:
 
         def check(start: int, stop: int) -> None:
             part = {name: column[start:stop] for name, column in columns.items()}
-            read(part, Place(place.path, place.numbers[start:stop]))
+            read(part, Origin(place.path, place.numbers[start:stop]))
 
         self._drop(check)
 
@@ -155,14 +157,14 @@ class _Chunk:
         return kept
 
 
-def _bad_rows(count: int, check: Check) -> Iterator[tuple[int, RowError]]:
+def _bad_rows(count: int, check: Check) -> Iterator[tuple[int, FileRowError]]:
     """Yield the rows that a check refuses, in their order, each with its error."""
     waiting = [(0, count)] if count else []
     while waiting:
         start, stop = waiting.pop()
         try:
             check(start, stop)
-        except RowError as error:
+        except FileRowError as error:
             if stop - start == 1:
                 yield start, error
             else:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
-from streameval.cli._connection import Connection, current_connection
+from streameval.cli._connection import ConnectionOptions, current_connection
 
 
 def health(address: str, timeout_s: float) -> bool:
@@ -25,7 +25,7 @@ def health(address: str, timeout_s: float) -> bool:
         When it does not answer in time, or a certificate cannot be read.
     """
     # The health service wants no token, so none is read.
-    connection = current_connection.get(Connection())
+    connection = current_connection.get(ConnectionOptions())
     connection.check_certificates()
     with _channel(address, connection) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stubs lack the methods
@@ -37,7 +37,7 @@ def health(address: str, timeout_s: float) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _channel(address: str, connection: Connection) -> grpc.Channel:
+def _channel(address: str, connection: ConnectionOptions) -> grpc.Channel:
     # Traffic within this machine does not go through a proxy on another.
     options = [("grpc.enable_http_proxy", int(not is_local(address)))]
     if not connection.is_encrypted:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from streameval.cli._pieces import Piece
-    from streameval.cli._rows import Layout
+    from streameval.cli._pieces import FilePiece
+    from streameval.cli._rows import FileColumns
     from streameval.client import StreamInfo
     from streameval.client._wire.transport import Transport
 
@@ -75,7 +75,7 @@ class LoadResult:
     refused_rows: int = 0
 
 
-def load_name(stream: str, files: Iterable[tuple[Path, Layout]], source: str | None) -> str:
+def load_name(stream: str, files: Iterable[tuple[Path, FileColumns]], source: str | None) -> str:
     """Return the name of a load: by its `source`, or by the files' paths and columns."""
     content: Any = source
     if source is None:
@@ -186,7 +186,7 @@ class Load:
 
     def send(
         self,
-        pieces: Iterable[Piece],
+        pieces: Iterable[FilePiece],
         *,
         oldest: tuple[Any, Path] | None,
         joins: bool,
@@ -225,11 +225,11 @@ class Load:
         self,
         upload: NumberedUpload,
         durable: int,
-        pieces: Iterable[Piece],
+        pieces: Iterable[FilePiece],
     ) -> LoadResult:
         result = LoadResult()
         content = hashlib.blake2b(digest_size=8)
-        unsettled: dict[int, Piece] = {}
+        unsettled: dict[int, FilePiece] = {}
         sequence = 0
         for sequence, piece in enumerate(pieces, start=1):
             batch = piece.columns.batch(sequence)
@@ -338,7 +338,9 @@ def _segment_options(keys: Iterable[str]) -> list[str]:
     return [part for key in keys for part in ("--segment", key)]
 
 
-def _drop_settled(unsettled: dict[int, Piece], upload: NumberedUpload, result: LoadResult) -> None:
+def _drop_settled(
+    unsettled: dict[int, FilePiece], upload: NumberedUpload, result: LoadResult
+) -> None:
     """Remove durable pieces from `unsettled`; record refused ones in the result."""
     settled = upload.durable_sequence
     if next(iter(unsettled), settled + 1) > settled:

@@ -16,7 +16,7 @@ _SPANS = frozenset({"pane", "retention", "label_ttl", "relabel_ttl"})
 """The settings that are durations."""
 
 
-class Format(StrEnum):
+class LineFormat(StrEnum):
     """The content of the lines of a file for ``streameval auc``."""
 
     LIST = "list"

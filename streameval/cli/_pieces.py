@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval.cli._columns import Place
+from streameval.cli._columns import Origin
 from streameval.cli._file_values import Reason
 from streameval.cli._good_rows import read_good_rows
 from streameval.cli._rows import read_rows
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.cli._rejects import RejectedRows
-    from streameval.cli._rows import Layout, Rows
+    from streameval.cli._rows import FileColumns, FileRows
     from streameval.client._buffer.columns import Columns
     from streameval.client._buffer.stream_buffer import StreamBuffer
 
@@ -49,7 +49,7 @@ _FIELD_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """Some rows of a file, as they are sent.
 
     Attributes
@@ -82,8 +82,8 @@ class Piece:
 
 
 def read_pieces(
-    path: Path, layout: Layout, stream: str, rejects: RejectedRows | None = None
-) -> Iterator[Piece]:
+    path: Path, layout: FileColumns, stream: str, rejects: RejectedRows | None = None
+) -> Iterator[FilePiece]:
     """Yield the pieces of a file, or of all files of a directory.
 
     Memory holds a chunk and a piece.
@@ -91,7 +91,7 @@ def read_pieces(
     Parameters
     ----------
     path : Path
-    layout : Layout
+    layout : FileColumns
     stream : str
     rejects : RejectedRows, optional
         Takes the rows that cannot be counted; without it, the first one is an error.
@@ -106,7 +106,7 @@ def read_pieces(
         chunks = read_rows(path, layout)
     else:
         chunks = read_good_rows(path, layout, checks.checked_by(rejects), rejects.add)
-    held: list[Rows] = []
+    held: list[FileRows] = []
     size = 0
     for chunk in chunks:
         if held and chunk.path != held[0].path:
@@ -138,13 +138,13 @@ class _CheckedColumns(Buffer):
 class _RowChecks(CaseVerbs, IdVerbs):
     """Checks rows as the client's verbs do, and cuts them to the size of a batch."""
 
-    def __init__(self, stream: str, layout: Layout) -> None:
+    def __init__(self, stream: str, layout: FileColumns) -> None:
         columns = _CheckedColumns()
         super().__init__(columns, stream)
         self._columns = columns
         self._layout = layout
 
-    def pieces(self, rows: Rows) -> Iterator[Piece]:
+    def pieces(self, rows: FileRows) -> Iterator[FilePiece]:
         """Yield rows as one piece, or as several if they are long.
 
         Rows are cut as they are in the file, before those with a weight of 0 are left out.
@@ -157,7 +157,7 @@ class _RowChecks(CaseVerbs, IdVerbs):
             yield from self.pieces(rows.between(0, middle))
             yield from self.pieces(rows.between(middle, rows.count))
             return
-        yield Piece(
+        yield FilePiece(
             rows.path,
             int(rows.numbers[0]),
             int(rows.numbers[-1]),
@@ -170,16 +170,16 @@ class _RowChecks(CaseVerbs, IdVerbs):
             progress=rows.progress,
         )
 
-    def checked_by(self, rejects: RejectedRows) -> Callable[[Rows], None]:
+    def checked_by(self, rejects: RejectedRows) -> Callable[[FileRows], None]:
         """Return what raises RowError for the first row that a stream or `rejects` refuses."""
 
-        def check(rows: Rows) -> None:
+        def check(rows: FileRows) -> None:
             self._check(rows)
             rejects.check(rows)
 
         return check
 
-    def _check(self, rows: Rows) -> Columns:
+    def _check(self, rows: FileRows) -> Columns:
         layout = self._layout
         at = rows.times if layout.time is not None else None
         segments = rows.segments or None
@@ -204,7 +204,7 @@ class _RowChecks(CaseVerbs, IdVerbs):
                     clusters=rows.clusters,
                 )
         except InvalidInputError as error:
-            place = Place(rows.path, rows.numbers)
+            place = Origin(rows.path, rows.numbers)
             if error.index is None:
                 raise place.column_error(str(error)) from None
             what = str(error).replace(f" at index {error.index}", "")
@@ -223,7 +223,7 @@ def _reason(field: str) -> Reason:
     return next(reason for name, reason in _FIELD_REASONS.items() if field.startswith(name))
 
 
-def _joined(parts: Sequence[Rows]) -> Rows:
+def _joined(parts: Sequence[FileRows]) -> FileRows:
     first, last = parts[0], parts[-1]
     if first is last:
         return first

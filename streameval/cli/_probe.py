@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from streameval.cli._connection import (
     DEFAULT_TIMEOUT_S,
-    Connection,
+    ConnectionOptions,
     current_connection,
     option_name,
     variable_name,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SWITCH = "tls"
-"""The field of `Connection` whose option has no value."""
+"""The field of `ConnectionOptions` whose option has no value."""
 
 _INTERRUPTED = 130
 
@@ -37,7 +37,7 @@ class _UnparsedError(Exception):
     """The complete command line has to read these arguments."""
 
 
-class _Parser(argparse.ArgumentParser):
+class _ProbeParser(argparse.ArgumentParser):
     def error(self, _message: str) -> NoReturn:
         raise _UnparsedError
 
@@ -53,7 +53,9 @@ def run_probe(arguments: Sequence[str]) -> None:
     if not 0.1 <= given.timeout_s < math.inf:
         return
     current_connection.set(
-        Connection(**{each.name: getattr(given, each.name) for each in fields(Connection)})
+        ConnectionOptions(
+            **{each.name: getattr(given, each.name) for each in fields(ConnectionOptions)}
+        )
     )
     with one_line_errors():
         from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
@@ -65,8 +67,8 @@ def run_probe(arguments: Sequence[str]) -> None:
     sys.exit(0 if serving else 1)
 
 
-def _parser() -> _Parser:
-    parser = _Parser(add_help=False, allow_abbrev=False)
+def _parser() -> _ProbeParser:
+    parser = _ProbeParser(add_help=False, allow_abbrev=False)
     _add_connection(parser, before_command=True)
     commands = parser.add_subparsers(required=True)
     health = commands.add_parser("health", add_help=False, allow_abbrev=False)
@@ -78,7 +80,7 @@ def _parser() -> _Parser:
 
 def _add_connection(parser: argparse.ArgumentParser, *, before_command: bool) -> None:
     """Options after the command leave what stands before it as it is unless they are given."""
-    for each in fields(Connection):
+    for each in fields(ConnectionOptions):
         option = option_name(each.name)
         if each.name == _SWITCH:
             default = False if before_command else argparse.SUPPRESS

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.cli._load import LoadResult
-    from streameval.cli._pieces import Piece
+    from streameval.cli._pieces import FilePiece
     from streameval.cli._rejects import RejectedRows
-    from streameval.cli._rows import Layout
+    from streameval.cli._rows import FileColumns
 
 
 def push_any(file: Path | None, *, to: str, stream: str, **options: Any) -> bool:
@@ -45,7 +45,7 @@ def push_any(file: Path | None, *, to: str, stream: str, **options: Any) -> bool
 def push(
     file: Path | None,
     *,
-    layout: Layout,
+    layout: FileColumns,
     labels: Path | None,
     to: str,
     stream: str,
@@ -64,7 +64,7 @@ def push(
     ----------
     file : Path or None
         Cases, or with an id column predictions.
-    layout : Layout
+    layout : FileColumns
         The columns of both files.
     labels : Path or None
         A file of labels by id.
@@ -155,7 +155,7 @@ class _Checked:
     newest: Any = None
 
 
-def _lacks_positives(files: list[tuple[Path, Layout]], checked: list[_Checked]) -> bool:
+def _lacks_positives(files: list[tuple[Path, FileColumns]], checked: list[_Checked]) -> bool:
     """Return whether there are labels and none is positive; say so."""
     pairs = zip(checked, files, strict=True)
     labelled = [each for each, (_, columns) in pairs if columns.label is not None]
@@ -188,7 +188,9 @@ def _first_pass(file: RejectsFile | None) -> AbstractContextManager[RejectedRows
     return nullcontext() if file is None else file.writing()
 
 
-def _check(path: Path, columns: Layout, stream: str, rejected: RejectedRows | None) -> _Checked:
+def _check(
+    path: Path, columns: FileColumns, stream: str, rejected: RejectedRows | None
+) -> _Checked:
     """Read a whole file or directory."""
     found = _Checked()
     with progress_bar(f"checking {path.name}") as show:
@@ -220,11 +222,11 @@ def _report_facts(
 
 
 def _pieces(
-    files: list[tuple[Path, Layout]],
+    files: list[tuple[Path, FileColumns]],
     stream: str,
     show: Callable[..., None],
     rejected: RejectedRows | None,
-) -> Iterator[Piece]:
+) -> Iterator[FilePiece]:
     """Yield the pieces of all files in their order."""
     rows = 0
     for number, (path, columns) in enumerate(files):
@@ -248,7 +250,7 @@ def _report_rejects(rejected: RejectedRows, file: Path | None) -> None:
 
 
 def _report(
-    files: list[tuple[Path, Layout]], checked: list[_Checked], stream: str, result: LoadResult
+    files: list[tuple[Path, FileColumns]], checked: list[_Checked], stream: str, result: LoadResult
 ) -> None:
     """Print what is durable; raise what was refused."""
     if result.known_rows:
@@ -270,7 +272,9 @@ def _report(
         )
 
 
-def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:
+def _files(
+    file: Path | None, layout: FileColumns, labels: Path | None
+) -> list[tuple[Path, FileColumns]]:
     """Return each file with its required columns."""
     if file is None and labels is None:
         raise StreamEvalError("give a FILE of scores, or --labels, or both")

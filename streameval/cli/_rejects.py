@@ -20,14 +20,14 @@ import numpy as np
 
 from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
-from streameval.cli._columns import Place
+from streameval.cli._columns import Origin
 from streameval.cli._file_values import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval.cli._good_rows import BadRow
-    from streameval.cli._rows import Rows
+    from streameval.cli._rows import FileRows
 
 SUFFIXES = (".ndjson", ".jsonl")
 MAX_FUTURE = np.timedelta64(5, "m")
@@ -78,7 +78,7 @@ class RejectedRows:
         }
         self._write(json.dumps(line, allow_nan=False) + "\n")
 
-    def check(self, rows: Rows) -> None:
+    def check(self, rows: FileRows) -> None:
         """Raise RowError for the first row whose time lies in the future, or did. O(rows)."""
         if not rows.times.size:
             return
@@ -89,7 +89,7 @@ class RejectedRows:
         if is_late.any():
             index = int(np.argmax(is_late))
             what = f"event time must not lie in the future, got {rows.times[index]}Z"
-            raise Place(rows.path, rows.numbers).row_error(index, Reason.STORE, what)
+            raise Origin(rows.path, rows.numbers).row_error(index, Reason.STORE, what)
 
 
 class RejectsFile:

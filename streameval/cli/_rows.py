@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streameval.cli._columns import (
     LabelReader,
-    Place,
+    Origin,
     read_clusters,
     read_groups,
     read_ids,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileColumns:
     """The names of a file's columns; None for a column that is not read.
 
     Attributes
@@ -82,7 +82,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FileRows:
     """Some checked rows of a file.
 
     Attributes
@@ -123,11 +123,11 @@ class Rows:
     label_probability: npt.NDArray[np.float64] | None = None
     clusters: list[str] | None = None
 
-    def between(self, start: int, stop: int) -> Rows:
+    def between(self, start: int, stop: int) -> FileRows:
         """Return the rows from one place to before another. O(stop - start)."""
         return self._each(lambda column: column[start:stop])
 
-    def take(self, indices: npt.NDArray[np.intp]) -> Rows:
+    def take(self, indices: npt.NDArray[np.intp]) -> FileRows:
         """Return the rows at some places. O(indices)."""
 
         def taken(column: Any) -> Any:
@@ -137,7 +137,7 @@ class Rows:
 
         return self._each(taken)
 
-    def _each(self, take: Callable[[Any], Any]) -> Rows:
+    def _each(self, take: Callable[[Any], Any]) -> FileRows:
         """Return what a function returns of each column that there is."""
 
         def taken(column: Any) -> Any:
@@ -164,7 +164,7 @@ class Rows:
         return {"weights": self.weights, "label_probability": self.label_probability}
 
 
-def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
+def read_rows(path: Path, layout: FileColumns) -> Iterator[FileRows]:
     """Yield the rows of a file, or of all files of a directory, in chunks.
 
     Raises
@@ -177,16 +177,16 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
         before = 0
         for chunk in part.read(layout.columns, delimiter=layout.delimiter, id_name=layout.id):
             count = len(chunk.columns[layout.columns[0]])
-            place = Place(part.path, np.arange(before + 1, before + count + 1, dtype=np.int64))
+            place = Origin(part.path, np.arange(before + 1, before + count + 1, dtype=np.int64))
             yield interpret(chunk.columns, readers, place, progress=chunk.progress)
             before += count
 
 
-ColumnReader = Callable[[Mapping[str, pa.Array], Place], dict[str, Any]]
-"""Returns fields of `Rows` from columns at a place, or raises as `interpret` does."""
+ColumnReader = Callable[[Mapping[str, pa.Array], Origin], dict[str, Any]]
+"""Returns fields of `FileRows` from columns at a place, or raises as `interpret` does."""
 
 
-def column_readers(layout: Layout) -> list[ColumnReader]:
+def column_readers(layout: FileColumns) -> list[ColumnReader]:
     """Return readers that together have all fields of a file's rows.
 
     Labels are read last: only a row whose other fields are good sets the negative class, which is
@@ -197,13 +197,13 @@ def column_readers(layout: Layout) -> list[ColumnReader]:
     def column(columns: Mapping[str, pa.Array], name: str | None) -> pa.Array:
         return pa.array([], pa.string()) if name is None else columns[name]
 
-    def read_all_segments(columns: Mapping[str, pa.Array], place: Place) -> dict[str, Any]:
+    def read_all_segments(columns: Mapping[str, pa.Array], place: Origin) -> dict[str, Any]:
         keys = layout.segments
         return {
             "segments": {key: read_text(columns[key], key, Reason.SEGMENT, place) for key in keys}
         }
 
-    def read_all_clusters(columns: Mapping[str, pa.Array], place: Place) -> dict[str, Any]:
+    def read_all_clusters(columns: Mapping[str, pa.Array], place: Origin) -> dict[str, Any]:
         name = layout.cluster
         return {"clusters": None if name is None else read_clusters(columns[name], place)}
 
@@ -236,10 +236,10 @@ def column_readers(layout: Layout) -> list[ColumnReader]:
 def interpret(
     columns: Mapping[str, pa.Array],
     readers: Sequence[ColumnReader],
-    place: Place,
+    place: Origin,
     *,
     progress: float,
-) -> Rows:
+) -> FileRows:
     """Return columns as rows. O(rows).
 
     Raises
@@ -252,7 +252,7 @@ def interpret(
     fields: dict[str, Any] = {}
     for read in readers:
         fields |= read(columns, place)
-    return Rows(
+    return FileRows(
         path=place.path,
         numbers=place.numbers,
         count=len(place.numbers),

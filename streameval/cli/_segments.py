@@ -33,7 +33,7 @@ _SPARSE_STEPS = 6
 _MAX_ROUNDS = 4
 
 
-class Segments(NamedTuple):
+class SegmentReport(NamedTuple):
     """What a server says of a stream's segments: the ranking, all cases, and a fall of each."""
 
     ranking: SegmentRanking
@@ -86,7 +86,7 @@ def read_segments(
     window: Window,
     *,
     min_references: int = MIN_REFERENCES,
-) -> Segments:
+) -> SegmentReport:
     """Ask for the ranking, and for steps of its first segments."""
     ranking = target.rank_segments(key, metric=METRIC, window=window, min_references=min_references)
     whole = target.snapshot(window=ranking.window, metrics=["prevalence"])
@@ -98,7 +98,7 @@ def read_segments(
             falls[place] = target.series(
                 *found, segment=each.segment, metrics=[METRIC], min_positives=max(1, enough)
             ).fall
-    return Segments(ranking, whole.num_positive_ref + whole.num_negative_ref, falls)
+    return SegmentReport(ranking, whole.num_positive_ref + whole.num_negative_ref, falls)
 
 
 def steps(
@@ -161,7 +161,7 @@ def _since(fall: StreamFall) -> str:
     return f"{step} UTC" if first == last else f"{step} UTC ({first} to {last})"
 
 
-def _plain(stream: str, key: str, found: Segments) -> dict[str, Any]:
+def _plain(stream: str, key: str, found: SegmentReport) -> dict[str, Any]:
     """Return everything as plain values that JSON can hold; times in ISO 8601."""
     ranking = found.ranking
     return {

@@ -60,7 +60,7 @@ def top(address: str, query: ListQuery, *, every_s: float, once: bool) -> None:
             _Screen(console, server, address, replace(query, limit=limit), every_s).run()
 
 
-class _Reader:
+class _Poller:
     """Queries the server at an interval, in a thread of its own.
 
     Parameters
@@ -143,7 +143,7 @@ class _Screen:
         self._wake = _WakePipe()
         self._has_keys = False
         self._last_answer_s = time.monotonic()
-        self._reader = _Reader(server, query, every_s, self._wake.wake)
+        self._reader = _Poller(server, query, every_s, self._wake.wake)
 
     def run(self) -> None:
         """Draw until the user quits."""

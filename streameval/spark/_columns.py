@@ -32,7 +32,7 @@ RESERVED = frozenset({SCORE, POSITIVE, COUNT, UNITS, PANE, _TIME_IS_BAD})
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class CountedColumns:
     """Rows to count.
 
     Attributes
@@ -62,7 +62,7 @@ def rows_of(
     pane: timedelta | None = None,
     weight: str | None = None,
     label_probability: str | None = None,
-) -> Rows:
+) -> CountedColumns:
     """Return the rows to count.
 
     Raises
@@ -99,7 +99,7 @@ def rows_of(
     if at is not None:
         # A case without a time has no pane; it is counted as an invalid score.
         frame = frame.withColumn(SCORE, sf.when(sf.col(PANE).isNotNull(), sf.col(SCORE)))
-    return Rows(frame, groups)
+    return CountedColumns(frame, groups)
 
 
 def _units(df: DataFrame, weight: str | None, label_probability: str | None) -> list[Column]:

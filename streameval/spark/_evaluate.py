@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql import types as st
 
-    from streameval.spark._columns import Rows
+    from streameval.spark._columns import CountedColumns
 
 
 def evaluate(
@@ -198,7 +198,7 @@ def _evaluator_factory(**settings: Any) -> Callable[[], Evaluator]:
 
 
 def _merged_by_group(
-    rows: Rows,
+    rows: CountedColumns,
     make: Callable[[], Evaluator],
     answer: Callable[[pa.Table], dict[str, Any]],
     answered: st.StructType,

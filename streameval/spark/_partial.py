@@ -44,7 +44,7 @@ _MAX_EMITTED_BYTES = 32 << 20
 """State bytes above which a batch ends, so that Arrow's columns stay below 2 GB."""
 
 
-class GroupCounts:
+class PartialGroup:
     """The counts of one group: its cases, and its invalid values by kind."""
 
     __slots__ = ("bad", "evaluator", "total")
@@ -90,14 +90,14 @@ def partial_states(
     make
         Returns an empty evaluator.
     """
-    held: dict[Key, GroupCounts] = {}
+    held: dict[Key, PartialGroup] = {}
     schema: pa.Schema | None = None
     fresh = 0
     for table in _chunks(batches):
         schema = table.schema
         for key, rows in grouped(table, by):
             if key not in held:
-                held[key] = GroupCounts(make())
+                held[key] = PartialGroup(make())
             held[key].add(rows)
         fresh += table.num_rows
         if fresh > _MAX_CELLS:
@@ -151,7 +151,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _emitted(
-    held: dict[Key, GroupCounts], schema: pa.Schema, by: tuple[str, ...]
+    held: dict[Key, PartialGroup], schema: pa.Schema, by: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the states and totals of all groups, in batches of bounded size."""
     fields = [schema.field(name) for name in by]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streameval._uncertainty.limits import Limits
-    from streameval.spark._columns import Rows
+    from streameval.spark._columns import CountedColumns
     from streameval.spark._partial import Key
     from streameval.spark._result_rows import RowMetrics
 
@@ -62,7 +62,7 @@ def check_shards(shards: object, *, bounded: bool) -> None:
         )
 
 
-def evaluate_sharded(rows: Rows, chosen: RowMetrics, shards: int) -> DataFrame:
+def evaluate_sharded(rows: CountedColumns, chosen: RowMetrics, shards: int) -> DataFrame:
     """Return the figures of each group. Reads the rows three times before it returns."""
     cuts = _cuts(rows, _sizes(rows), shards)
     cut = _with_shards(rows, cuts)
@@ -71,7 +71,7 @@ def evaluate_sharded(rows: Rows, chosen: RowMetrics, shards: int) -> DataFrame:
     return _merge_parts(parts, rows, chosen)
 
 
-def _sizes(rows: Rows) -> dict[Key, int]:
+def _sizes(rows: CountedColumns) -> dict[Key, int]:
     """Return the number of rows of each group; raise InvalidInputError for invalid values."""
     bad = {kind: sf.count_if(where).alias(kind) for kind, where in is_bad().items()}
     found: dict[Key, int] = {}
@@ -84,7 +84,7 @@ def _sizes(rows: Rows) -> dict[Key, int]:
     return found
 
 
-def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[float]]:
+def _cuts(rows: CountedColumns, sizes: dict[Key, int], shards: int) -> dict[Key, list[float]]:
     """Return the ascending cuts of the scores of each group; no cuts for small groups.
 
     A score with more rows than a range should have occurs as several cuts.
@@ -108,7 +108,7 @@ def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[floa
     return cuts
 
 
-def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+def _with_shards(rows: CountedColumns, cuts: dict[Key, list[float]]) -> DataFrame:
     """Return the rows with the number of their range, from low scores to high."""
     frame = rows.frame
     if not cuts:
@@ -122,7 +122,7 @@ def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     return frame.withColumn(_SHARD, numbered).drop(_CUTS)
 
 
-def _gather_ties(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+def _gather_ties(cut: DataFrame, rows: CountedColumns, cuts: dict[Key, list[float]]) -> DataFrame:
     """Return the rows, aggregated by score if a single score fills several ranges.
 
     A tie is never split, so one task would read it row by row. Otherwise rows are
@@ -135,7 +135,7 @@ def _gather_ties(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> Da
 
 
 def _join_group_value(
-    frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str
+    frame: DataFrame, rows: CountedColumns, values: dict[Key, Any], column: str
 ) -> DataFrame:
     """Return the rows with the value of their group; null for groups without one."""
     names = [f"__of_{name}" for name in rows.by]
@@ -163,7 +163,7 @@ def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, ShardPosition]:
     return placed
 
 
-def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> DataFrame:
+def _parts(cut: DataFrame, rows: CountedColumns, placed: dict[Key, ShardPosition]) -> DataFrame:
     """Return the part of each range: its contribution to every figure."""
     by = rows.by
     part_columns = columns(_PART)
@@ -192,7 +192,7 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> Data
     return cut.groupBy(*by, _SHARD).applyInArrow(part_of_shard, rows.with_groups(part_columns))
 
 
-def _merge_parts(parts: DataFrame, rows: Rows, chosen: RowMetrics) -> DataFrame:
+def _merge_parts(parts: DataFrame, rows: CountedColumns, chosen: RowMetrics) -> DataFrame:
     """Merge the parts of each group into its figures."""
     by = rows.by
     fields = arrow_fields(chosen.columns)

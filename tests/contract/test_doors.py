@@ -616,13 +616,13 @@ def test_files(tmp_path: Path) -> None:
     """Lines of JSON, and cells of CSV, where every value is a text."""
     pytest.importorskip("pyarrow")
     from streameval.cli._file_values import FileError
-    from streameval.cli._rows import Layout
+    from streameval.cli._rows import FileColumns
     from streameval.cli._rows import read_rows as read_file
 
     def read(path: Path, kind: str, text: str) -> Any:
         path.write_text(text, "utf-8", newline="")
         try:
-            (rows,) = read_file(path, Layout(**{kind: kind}))
+            (rows,) = read_file(path, FileColumns(**{kind: kind}))
         except FileError:
             return REFUSED
         (found,) = {"label": rows.labels, "id": rows.ids, "score": rows.scores}[kind]
@@ -666,7 +666,7 @@ def test_typed_columns_of_files(tmp_path: Path, ending: str) -> None:
     import pyarrow.parquet as pq
 
     from streameval.cli._file_values import FileError
-    from streameval.cli._rows import Layout
+    from streameval.cli._rows import FileColumns
     from streameval.cli._rows import read_rows as read_file
 
     def read(kind: str, values: list[Any]) -> list[Any]:
@@ -677,7 +677,7 @@ def test_typed_columns_of_files(tmp_path: Path, ending: str) -> None:
             path.write_text("\n".join([kind, *map(str, values)]) + "\n")
         else:
             path.write_text("".join(json.dumps({kind: value}) + "\n" for value in values))
-        (rows,) = read_file(path, Layout(**{kind: kind}))
+        (rows,) = read_file(path, FileColumns(**{kind: kind}))
         return list({"id": rows.ids, "score": rows.scores}[kind])
 
     assert read("id", [10000001, 10000002]) == ["10000001", "10000002"]

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from workload import LIMITS, Run, Workload, is_acked, reopened
 
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log import failpoints
 from streameval_server._log import sqlite as sqlite_log
@@ -95,7 +95,7 @@ class Case:
         run = Run(core, self._workload, self._ack)
         self._end(core, run)
         failpoints.arm("")
-        return errors + run.failures + (core.committer.state is State.FAILED)
+        return errors + run.failures + (core.committer.state is CommitterState.FAILED)
 
     def run_killed_after(self, cpu_s: float) -> bool:
         """Kill it after some processor time; return whether it was still running."""
@@ -175,7 +175,7 @@ class Case:
             assert each.committer.revision == workload.ends[-1]
             assert each.engine.state_hash() == workload.hashes[workload.ends[-1]]
         # If the disk failed during the stop, there is no last checkpoint.
-        assert again.recovery.replayed == 0 or core.committer.state is State.FAILED
+        assert again.recovery.replayed == 0 or core.committer.state is CommitterState.FAILED
 
 
 def log_alone(storage: Storage) -> Storage:

@@ -21,7 +21,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import settings_in
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
@@ -298,7 +298,7 @@ class Run:
         while at < ROUNDS:
             self.round(at)
             at += 1
-            if committer.state is not State.SERVING:
+            if committer.state is not CommitterState.SERVING:
                 self._recover()
                 at = self._workload.next_round(committer.revision)
                 self._repeat(at - 1)
@@ -373,7 +373,7 @@ class Run:
         try:
             self._acked(call.response().revision)
         except RequestError:
-            assert self.core.committer.state is State.FAILED
+            assert self.core.committer.state is CommitterState.FAILED
 
     def _work(self, at: int) -> None:
         committer, applier = self.core.committer, self.core.applier
@@ -384,7 +384,7 @@ class Run:
             result.deliver()
             self._listen()
             applier.finish()
-            more = committer.state is State.SERVING and (
+            more = committer.state is CommitterState.SERVING and (
                 result.more or applier.checkpoint_pending or committer.compacting
             )
 
@@ -400,9 +400,9 @@ class Run:
         committer = self.core.committer
         for _ in range(3):
             committer.recover()
-            if committer.state is not State.FAILED:
+            if committer.state is not CommitterState.FAILED:
                 break
-        assert committer.state is State.SERVING, committer.error
+        assert committer.state is CommitterState.SERVING, committer.error
         # The last round is repeated at its own time, when the clock was as the log has it.
         committer.disputed_us = committer.held_us
         self.core.applier.finish()

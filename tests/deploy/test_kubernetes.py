@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from streameval.cli._connection import Connection
+from streameval.cli._connection import ConnectionOptions
 from streameval.client import Client
 from streameval_server import Settings, configure, create_token
 from streameval_server.testing import running_server
@@ -178,7 +178,7 @@ def secrets_used() -> set[tuple[str, str]]:
         (volume,) = (name for name, at in mounts(SERVER).items() if path.is_relative_to(at))
         used.add((secret_of(SERVER, volume)["secretName"], path.name))
     for name, value in environment(JOB).items():
-        assert name.removeprefix("STREAMEVAL_").lower() in Connection.__slots__
+        assert name.removeprefix("STREAMEVAL_").lower() in ConnectionOptions.__slots__
         (volume,) = (v for v, at in mounts(JOB).items() if Path(value).is_relative_to(at))
         secret = secret_of(JOB, volume)
         assert [each["path"] for each in secret["items"]] == [Path(value).name]

@@ -24,7 +24,7 @@ from streameval.cli import _auc
 from streameval.cli._app import app
 from streameval.cli._errors import one_line
 from streameval.cli._files import FileError
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import FileColumns, read_rows
 
 from ..commands import CommandRunner
 
@@ -220,7 +220,7 @@ def test_odd_files_read_like_any_other(tmp_path, name):
     """Byte order marks, line ends, other columns' encodings and float widths do not matter."""
     path = tmp_path / name
     path.write_bytes(GOOD[name])
-    rows = list(read_rows(path, Layout(score="score", label="label")))
+    rows = list(read_rows(path, FileColumns(score="score", label="label")))
     scores = np.concatenate([each.scores for each in rows])
     assert scores == pytest.approx(SCORES, abs=1e-3)
     assert [bool(label) for each in rows for label in each.labels] == [True, False, True]
@@ -276,7 +276,7 @@ def test_auc_of_very_many_positives(tmp_path, monkeypatch):
 def assault(tmp_path, hostile, name: str, data: bytes, times: int) -> int:
     """Read a file with some bytes changed; return how often it was refused."""
     path, refusals = tmp_path / name, 0
-    layout = Layout(score="score", label="label")
+    layout = FileColumns(score="score", label="label")
     for _ in range(times):
         path.write_bytes(hostile.mutated(data))
         message = ""

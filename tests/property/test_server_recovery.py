@@ -24,7 +24,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._batch.merge import MergeInbox, stored_merge
 from streameval_server._core.catalog import settings_in
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
@@ -173,7 +173,7 @@ class Service(RuleBasedStateMachine):
         try:
             session.feed(request.SerializeToString(), self.now)
         except RequestError:
-            assert self.core.committer.state is not State.SERVING
+            assert self.core.committer.state is not CommitterState.SERVING
             return
         while not (replies := session.replies()):
             if session.error is not None:
@@ -240,7 +240,8 @@ class Service(RuleBasedStateMachine):
             UnaryCall(self.core.committer, LIMITS).ingest_batch(frame, self.now)
         except RequestError:
             assert (
-                self.core.committer.queued_bytes or self.core.committer.state is not State.SERVING
+                self.core.committer.queued_bytes
+                or self.core.committer.state is not CommitterState.SERVING
             )
 
     @rule(stream=st.sampled_from(STREAMS), rows=cases, epoch=st.integers(1, 4), source=IDS)
@@ -267,7 +268,7 @@ class Service(RuleBasedStateMachine):
         try:
             UnaryCall(committer, LIMITS).merge(inbox, prepared)
         except RequestError:
-            assert committer.queued_bytes or committer.state is not State.SERVING
+            assert committer.queued_bytes or committer.state is not CommitterState.SERVING
 
     @rule(stream=st.sampled_from(STREAMS), seconds=st.sampled_from([600, 10**7]))
     def update(self, stream: str, seconds: int) -> None:
@@ -278,7 +279,7 @@ class Service(RuleBasedStateMachine):
         try:
             UnaryCall(self.core.committer, LIMITS).update_stream(request.SerializeToString())
         except RequestError:
-            assert self.core.committer.state is not State.SERVING
+            assert self.core.committer.state is not CommitterState.SERVING
 
     @rule(minutes=st.sampled_from([1, 5]))
     def wait(self, minutes: int) -> None:
@@ -351,7 +352,7 @@ class Service(RuleBasedStateMachine):
             if producer.session is not None:
                 self.listen(producer)
                 producer.session = None
-        if self.core.committer.state is State.SERVING:
+        if self.core.committer.state is CommitterState.SERVING:
             assert self.core.committer.queued_bytes == 0
         self.core = open_core(self.storage, LIMITS)
 
@@ -360,7 +361,7 @@ class Service(RuleBasedStateMachine):
     @invariant()
     def whatever_was_acked_is_durable_once(self) -> None:
         """Sequences on the disk have no gaps and no duplicates, and include the acked ones."""
-        if self.core.committer.state is not State.SERVING:
+        if self.core.committer.state is not CommitterState.SERVING:
             return
         durable = self.durable_keys()
         assert len(set(durable)) == len(durable)
@@ -423,7 +424,7 @@ class Service(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Check at the end that a checkpoint and a replay of the whole log agree bit by bit."""
-        if self.core.committer.state is State.FAILED:
+        if self.core.committer.state is CommitterState.FAILED:
             self.core.committer.recover()
         self.core.applier.finish()
         self.core.drain(self.now)
@@ -440,7 +441,7 @@ class Service(RuleBasedStateMachine):
 class FlakyService(Service):
     """In memory, with a disk that fails."""
 
-    @precondition(lambda self: self.core.committer.state is State.SERVING)
+    @precondition(lambda self: self.core.committer.state is CommitterState.SERVING)
     @rule(fate=st.sampled_from(["keep", "lose"]))
     def disturb(self, fate: str) -> None:
         """Let the next write fail, after it was done or before."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.client._errors import UnavailableError
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.catalog import is_merged, settings_in
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.engine_clock import EngineClock
 from streameval_server._core.recovery import open_core
 from streameval_server._ingest.unary_call import UnaryCall
@@ -216,7 +216,7 @@ class Server(Process):
         self._in_step = True
         core.drain(self.clock_us())
         assert life == self.life
-        serving = core.committer.state is State.SERVING
+        serving = core.committer.state is CommitterState.SERVING
         if serving:
             assert core.committer.queued_bytes == 0
             assert core.engine.revision == core.committer.revision
@@ -273,7 +273,7 @@ class Server(Process):
         self._check_due()
         self._hand_over(result)
         self._blocked = result.blocked
-        if committer.state is not State.SERVING:
+        if committer.state is not CommitterState.SERVING:
             self._check_broken()
             self.world.trace(self.name, "fails: %s", committer.error)
             self._committing.soon(self._recover)
@@ -288,7 +288,7 @@ class Server(Process):
             return
         self._hand_over(committer.recover())
         self._check_broken()
-        if committer.state is State.FAILED:
+        if committer.state is CommitterState.FAILED:
             self.world.after(50 * MS, self._committing.soon, self._recover)
         else:
             self.world.trace(self.name, "works again at revision %s", committer.revision)
@@ -297,7 +297,9 @@ class Server(Process):
 
     def _check_broken(self) -> None:
         committer = self.core.committer
-        assert committer.state is not State.BROKEN, f"the committer gave up: {committer.error}"
+        assert committer.state is not CommitterState.BROKEN, (
+            f"the committer gave up: {committer.error}"
+        )
 
     def _hand_over(self, result: StepResult) -> None:
         if result.outcomes:
@@ -419,7 +421,7 @@ class Server(Process):
             return False
         committer, applier = self.core.committer, self.core.applier
         return (
-            committer.state is State.SERVING
+            committer.state is CommitterState.SERVING
             and not committer.queued_bytes
             and not applier.lag_rows
             and not applier.checkpoint_pending

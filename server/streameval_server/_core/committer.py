@@ -79,7 +79,7 @@ _MIN_WORKING_SHARE = 8
 """A server with a small limit counts one part of it in this many for temporary arrays."""
 
 
-class State(enum.Enum):
+class CommitterState(enum.Enum):
     """Whether the committer serves."""
 
     SERVING = "serving"
@@ -148,7 +148,7 @@ class Committer:
 
     Attributes
     ----------
-    state : State
+    state : CommitterState
         Safe to read from any thread, as all attributes here.
     error : StorageError or None
         Why it does not serve.
@@ -188,7 +188,7 @@ class Committer:
         auto_create: bool = True,
         error: StorageError | None = None,
     ) -> None:
-        self.state = State.SERVING if error is None else State.FAILED
+        self.state = CommitterState.SERVING if error is None else CommitterState.FAILED
         self.error = error
         self.history = history
         self.revision = revision
@@ -303,7 +303,7 @@ class Committer:
 
     def check_serving(self) -> None:
         """Raise RequestError (UNAVAILABLE) unless it serves."""
-        if self.state is not State.SERVING:
+        if self.state is not CommitterState.SERVING:
             error = self.error
             if isinstance(error, DiskFullError):
                 raise disk_full(error.missing_bytes)
@@ -361,7 +361,7 @@ class Committer:
         Never raises for a disk that fails: look at `state` afterwards.
         """
         result = StepResult()
-        if self.state is not State.SERVING:
+        if self.state is not CommitterState.SERVING:
             return result
         applier, tasks = self._applier, self._tasks
         self._forget_applied()
@@ -369,7 +369,7 @@ class Committer:
         is_held = self.held_us is not None
         if is_held != (self.disputed_us is not None) or self.is_clock_accepted:
             self._commit_hold(now_us, result)
-            if self.state is not State.SERVING:
+            if self.state is not CommitterState.SERVING:
                 return result
         is_behind = applier.lag_rows >= self._limits.max_lag_rows
         self._blocked_by = "lag" if is_behind else "memory" if self._must_wait() else ""
@@ -377,7 +377,7 @@ class Committer:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
-            if self.state is not State.SERVING:
+            if self.state is not CommitterState.SERVING:
                 return result
         more = False
         if (
@@ -471,7 +471,7 @@ class Committer:
         """Hold the log, at its last time so that nothing more falls due; or release it."""
         if self.disputed_us is None:
             self._commit(now_us, result, Kind.RELEASE)
-            self.is_clock_accepted &= self.state is not State.SERVING
+            self.is_clock_accepted &= self.state is not CommitterState.SERVING
         elif self.revision and self.held_us is None:
             self._commit(self.received_us, result, Kind.HOLD)
 
@@ -588,7 +588,7 @@ class Committer:
 
     def _fail(self, error: StorageError, result: StepResult) -> None:
         """Stop serving: the storage's content is unknown until it was read back."""
-        self.state = State.FAILED
+        self.state = CommitterState.FAILED
         self.error = error
         self._writing_since_s = self.monotonic_s()
         self._tasks.abort(storage_failed())
@@ -606,7 +606,7 @@ class Committer:
         their producers learn it when they resume.
         """
         result = StepResult()
-        if self.state is not State.FAILED:
+        if self.state is not CommitterState.FAILED:
             return result
         try:
             failpoint("recover.begin")
@@ -627,7 +627,7 @@ class Committer:
                 self._writing_since_s = self.monotonic_s()
             self._storage.close()
             if isinstance(error, CorruptLogError):
-                self.state = State.BROKEN
+                self.state = CommitterState.BROKEN
             return result
         failpoint("recover.read")
         nbytes = sum(len(row.payload) for row in rows)
@@ -635,7 +635,7 @@ class Committer:
         self._tasks.resume(manifest, base)
         self.error = None
         self._writing_since_s = None
-        self.state = State.SERVING
+        self.state = CommitterState.SERVING
         failpoint("recover.done")
         result.pushed = bool(entries)
         return result

@@ -61,7 +61,7 @@ _MARK = struct.Struct("<qqqIII")
 _REFUSAL = struct.Struct("<qqI")
 
 
-class Refusal(NamedTuple):
+class RefusedSequence(NamedTuple):
     """A sequence that a refusal consumed, and the revision of that entry."""
 
     sequence: int
@@ -75,7 +75,7 @@ class Refusal(NamedTuple):
         )
 
 
-class Mark(NamedTuple):
+class ProducerMark(NamedTuple):
     """How far one producer has come.
 
     Attributes
@@ -86,7 +86,7 @@ class Mark(NamedTuple):
         The last durable sequence of that epoch.
     seen_us : int
         The log's time of it.
-    refusals : tuple of Refusal
+    refusals : tuple of RefusedSequence
         The newest of this epoch, oldest first, with truncated texts.
     checksums : bytes
         One for each of the newest batches of this epoch, up to the last sequence, in four
@@ -96,7 +96,7 @@ class Mark(NamedTuple):
     epoch: int
     last_sequence: int
     seen_us: int
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedSequence, ...] = ()
     checksums: bytes = b""
 
     def agrees(self, sequence: int, content: int) -> bool:
@@ -116,13 +116,13 @@ class Mark(NamedTuple):
         known = int.from_bytes(self.checksums[start:end], "little")
         return known in (0, content) or not content
 
-    def refusal(self, sequence: int) -> Refusal | None:
+    def refusal(self, sequence: int) -> RefusedSequence | None:
         """Return the refusal of a sequence of this epoch; None without one. O(refusals)."""
         return next((each for each in self.refusals if each.sequence == sequence), None)
 
 
 def advance(
-    mark: Mark | None,
+    mark: ProducerMark | None,
     epoch: int,
     sequence: int,
     seen_us: int,
@@ -130,21 +130,21 @@ def advance(
     revision: int = 0,
     refused: Refused | None = None,
     content: int = 0,
-) -> Mark:
+) -> ProducerMark:
     """Return the mark after the next sequence, or after the start of an epoch (sequence 0).
 
     `refused` is given when the sequence was refused; `content` is the batch's checksum.
     """
-    before = mark if mark is not None and mark.epoch == epoch else Mark(epoch, 0, seen_us)
+    before = mark if mark is not None and mark.epoch == epoch else ProducerMark(epoch, 0, seen_us)
     refusals, checksums = before.refusals, before.checksums
     if sequence and (content or checksums):
         checksums += content.to_bytes(_CHECKSUM_BYTES, "little")
         checksums = checksums[-MAX_PRODUCER_CHECKSUMS * _CHECKSUM_BYTES :]
     if refused is not None:
-        refusals = (*refusals, Refusal(sequence, revision, _truncate(refused)))[
+        refusals = (*refusals, RefusedSequence(sequence, revision, _truncate(refused)))[
             -MAX_PRODUCER_REFUSALS:
         ]
-    return Mark(epoch, sequence, seen_us, refusals, checksums)
+    return ProducerMark(epoch, sequence, seen_us, refusals, checksums)
 
 
 def _truncate(refused: Refused) -> Refused:
@@ -157,7 +157,7 @@ def _truncate(refused: Refused) -> Refused:
     )
 
 
-def _text_bytes(refusal: Refusal) -> int:
+def _text_bytes(refusal: RefusedSequence) -> int:
     refused = refusal.refused
     return len(refused.message) + sum(len(path) + len(text) for path, text in refused.violations)
 
@@ -174,12 +174,12 @@ class SequenceStatus(enum.IntEnum):
     """In an older epoch: the producer was restarted."""
 
 
-def sequence_status(mark: Mark | None, epoch: int, sequence: int) -> SequenceStatus:
+def sequence_status(mark: ProducerMark | None, epoch: int, sequence: int) -> SequenceStatus:
     """Return what (epoch, sequence) is for a producer at `mark`, None for an unknown one.
 
     Examples
     --------
-    >>> mark = Mark(epoch=5, last_sequence=7, seen_us=0)
+    >>> mark = ProducerMark(epoch=5, last_sequence=7, seen_us=0)
     >>> [sequence_status(mark, 5, n).name for n in (7, 8, 9)]
     ['DUPLICATE', 'NEXT', 'GAP']
     >>> sequence_status(mark, 4, 8).name, sequence_status(mark, 6, 1).name
@@ -223,7 +223,7 @@ class Marks:
         self._ttl_us = ttl_us
         self._max_refusals = max_refusals
         self._max_checksum_bytes = max_checksums * _CHECKSUM_BYTES
-        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._marks: OrderedDict[str, ProducerMark] = OrderedDict()
         # The producer of each kept refusal, by the refusal's revision, oldest first.
         self._refused: OrderedDict[int, str] = OrderedDict()
         self._text_bytes = 0
@@ -242,7 +242,7 @@ class Marks:
             + self._checksum_bytes
         )
 
-    def get(self, producer: str) -> Mark | None:
+    def get(self, producer: str) -> ProducerMark | None:
         """Return a producer's mark; None for an unknown one. Safe in any thread."""
         return self._marks.get(producer)
 
@@ -328,7 +328,9 @@ class Marks:
         for producer, mark in self._marks.items():
             self._marks[producer] = mark._replace(seen_us=max(mark.seen_us, at_us))
 
-    def _drop_refusals(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
+    def _drop_refusals(
+        self, refusals: tuple[RefusedSequence, ...], kept: tuple[RefusedSequence, ...]
+    ) -> None:
         """Remove a producer's refusals that `kept` does not have. O(removed)."""
         for each in refusals:
             if kept and each.revision >= kept[0].revision:
@@ -345,7 +347,9 @@ class Marks:
             self._text_bytes -= _text_bytes(mark.refusals[0])
             self._marks[producer] = mark._replace(refusals=mark.refusals[1:])
 
-    def _count_checksums(self, producer: str, before: Mark | None, after: Mark | None) -> None:
+    def _count_checksums(
+        self, producer: str, before: ProducerMark | None, after: ProducerMark | None
+    ) -> None:
         """Count a producer's checksums; a producer that has some becomes the newest of them."""
         size = 0 if after is None else len(after.checksums)
         self._checksum_bytes += size - (0 if before is None else len(before.checksums))
@@ -420,8 +424,10 @@ class Marks:
                     at += _REFUSAL.size
                     message = status_pb2.Refusal.FromString(data[at : at + length])
                     at += length
-                    refusals.append(Refusal(sequence, revision, Refused.from_message(message)))
-                mark = Mark(epoch, last, seen_us, tuple(refusals), checksums)
+                    refusals.append(
+                        RefusedSequence(sequence, revision, Refused.from_message(message))
+                    )
+                mark = ProducerMark(epoch, last, seen_us, tuple(refusals), checksums)
                 self._marks[producer] = mark
                 self._count_checksums(producer, None, mark)
         except (struct.error, ValueError, DecodeError) as error:

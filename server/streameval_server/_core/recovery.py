@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
-from streameval_server._core.committer import Committer, State
+from streameval_server._core.committer import Committer, CommitterState
 from streameval_server._core.replay import engine_at_checkpoint, replay
 from streameval_server._log.checkpoint import part_keys, read_base
 from streameval_server._log.failpoints import failpoint
@@ -87,7 +87,7 @@ class ServerCore:
         failpoint("stop.settled")
         applier.request_checkpoint()
         self._settle(now_us)
-        if committer.state is not State.SERVING:
+        if committer.state is not CommitterState.SERVING:
             return None
         self.storage.close()
         failpoint("stop.closed")
@@ -103,7 +103,7 @@ class ServerCore:
             more = result.more or result.blocked or self._has_checkpoint()
 
     def _has_checkpoint(self) -> bool:
-        return self.applier.checkpoint_pending and self.committer.state is State.SERVING
+        return self.applier.checkpoint_pending and self.committer.state is CommitterState.SERVING
 
 
 def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> ServerCore:

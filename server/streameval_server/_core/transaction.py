@@ -22,7 +22,12 @@ from streameval_server._core.catalog import (
     sides_of,
 )
 from streameval_server._core.entries import Entry, Item, Outcome, Status
-from streameval_server._core.producer_marks import Mark, SequenceStatus, advance, sequence_status
+from streameval_server._core.producer_marks import (
+    ProducerMark,
+    SequenceStatus,
+    advance,
+    sequence_status,
+)
 from streameval_server._log.failpoints import DRAFTED, failpoint
 from streameval_server._log.rows import REPEATABLE, Format, Kind, LogRow, checksum
 from streameval_server._model.errors import (
@@ -111,7 +116,7 @@ class Transaction:
         self._received_us = received_us
         self._disputed_us = disputed_us
         self._auto_create = auto_create
-        self._new_marks: dict[str, Mark] = {}
+        self._new_marks: dict[str, ProducerMark] = {}
         self._catalog = catalog
         # The facts of each stream that this transaction touches; None when it deletes it.
         self._new: dict[str, StreamFacts | None] = {}
@@ -182,7 +187,9 @@ class Transaction:
             return None
         return self._reject_sequence(item, status, mark)
 
-    def _reject_sequence(self, item: Item, status: SequenceStatus, mark: Mark | None) -> Outcome:
+    def _reject_sequence(
+        self, item: Item, status: SequenceStatus, mark: ProducerMark | None
+    ) -> Outcome:
         """Return the outcome of an item that is not its producer's next."""
         if status is SequenceStatus.DUPLICATE:
             refusal = None if mark is None else mark.refusal(item.sequence)
@@ -516,7 +523,7 @@ class Transaction:
         failpoint(DRAFTED[kind])
 
 
-def _moved(item: Item, mark: Mark | None) -> RequestError | None:
+def _moved(item: Item, mark: ProducerMark | None) -> RequestError | None:
     """Return the error of a start whose producer is elsewhere than it says; None otherwise."""
     opened = ingest_pb2.IngestRequest.FromString(item.payload).open
     current = (0, 0) if mark is None else (mark.epoch, mark.last_sequence)

@@ -40,8 +40,8 @@ from streameval_server._runtime.open_calls import call_deadline
 from streameval_server._security.access import (
     REQUEST_ID_HEADER,
     TOKEN_HEADER,
-    Call,
     CallCheck,
+    CallInProgress,
     authorise_call,
     current_call,
     request_id,
@@ -104,7 +104,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         path = handler_call_details.method
         method = path.lstrip("/")
         headers = _headers(handler_call_details)
-        current_call.set(Call(method, request_id(headers.get(REQUEST_ID_HEADER))))
+        current_call.set(CallInProgress(method, request_id(headers.get(REQUEST_ID_HEADER))))
         rule = rule_of(method)
         if not rule.open:
             try:

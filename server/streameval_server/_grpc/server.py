@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from streameval.v1 import admin_pb2, ingest_pb2, pair_pb2, query_pb2, stream_pb2
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.ingest_service import IngestService
@@ -155,7 +155,7 @@ class Server:
             asyncio.create_task(self._refresh_tokens()),
             asyncio.create_task(self._check_states()),
         ]
-        await self._set_health(serving=self.runtime.core.committer.state is State.SERVING)
+        await self._set_health(serving=self.runtime.core.committer.state is CommitterState.SERVING)
 
     def _add_services_to(self, server: Any) -> None:
         for service in self._services:

@@ -18,7 +18,7 @@ from streameval_server._batch.content import content_checksum
 from streameval_server._batch.decode import decode, parse_message, settings_for
 from streameval_server._core.catalog import settings_in
 from streameval_server._core.entries import Item, Status
-from streameval_server._core.producer_marks import Mark
+from streameval_server._core.producer_marks import ProducerMark
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.rows import Format, Kind
 from streameval_server._model.errors import (
@@ -156,7 +156,7 @@ class IngestSession:
         self._opened_us = now_us
         self._inflight_bytes += item.nbytes
 
-    def _resume(self, mark: Mark, revision: int, now_us: int) -> None:
+    def _resume(self, mark: ProducerMark, revision: int, now_us: int) -> None:
         """Answer Open; `revision` includes the mark's sequence."""
         last = mark.last_sequence
         # A client may have sent batches without waiting for the answer.
@@ -182,7 +182,9 @@ class IngestSession:
     def _settle_open(self, outcome: Outcome) -> None:
         """Answer Open once the epoch's start is durable."""
         if outcome.status is Status.DURABLE:
-            self._resume(Mark(self._epoch, 0, self._opened_us), outcome.revision, self._opened_us)
+            self._resume(
+                ProducerMark(self._epoch, 0, self._opened_us), outcome.revision, self._opened_us
+            )
             return
         # Another connection of this epoch has started it; a higher epoch may have followed.
         mark = self._committer.marks.get(self._producer)

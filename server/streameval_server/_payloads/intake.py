@@ -36,7 +36,7 @@ from streameval_server._model.errors import (
     too_long,
 )
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._payloads.row_batches import RowKind, batch_of_rows
+from streameval_server._payloads.row_batches import PayloadKind, batch_of_rows
 from streameval_server._payloads.row_collector import RowCollector
 from streameval_server._runtime.open_calls import stopping_error
 
@@ -70,7 +70,7 @@ STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UncountedRow:
     """A row, or an event, that is not counted.
 
     Attributes
@@ -105,13 +105,13 @@ class IntakeResult:
         Log revision that includes them; 0 without rows.
     ignored : int
         Events that no mapping takes.
-    refused : list of Refused
+    refused : list of UncountedRow
     """
 
     rows: int = 0
     revision: int = 0
     ignored: int = 0
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[UncountedRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,12 +325,12 @@ class PayloadIntake:
     async def _store_found(
         self, read: ReadEvents, forbids: Callable[[str], str | None]
     ) -> IntakeResult:
-        refused: list[tuple[PayloadMapping | None, Refused]] = []
+        refused: list[tuple[PayloadMapping | None, UncountedRow]] = []
         groups: dict[str, _StreamRows] = {}
         for item in read.found:
             place, mapping, each = item
             if isinstance(each, Refusal):
-                why = Refused(place, each.reason.value, each.message, each.row)
+                why = UncountedRow(place, each.reason.value, each.message, each.row)
                 refused.append((mapping, why))
                 continue
             assert mapping is not None
@@ -347,7 +347,7 @@ class PayloadIntake:
             unfit = group.add((place, mapping, each))
             if unfit is not None:
                 reason, message = unfit
-                refused.append((mapping, Refused(place, reason, message, id=each.id)))
+                refused.append((mapping, UncountedRow(place, reason, message, id=each.id)))
         result = IntakeResult(ignored=read.ignored)
         self._ignore(result.ignored)
         for mapping, why in refused:
@@ -356,8 +356,8 @@ class PayloadIntake:
             (stream, kind, items)
             for stream, group in groups.items()
             for kind, items in (
-                (RowKind.PREDICTIONS, group.scored),
-                (RowKind.LABELS, group.labelled),
+                (PayloadKind.PREDICTIONS, group.scored),
+                (PayloadKind.LABELS, group.labelled),
             )
             if items
         ]
@@ -388,7 +388,9 @@ class PayloadIntake:
                 raise outcome
             else:
                 for _, (place, mapping, row) in run:
-                    self._refuse(result, mapping, Refused(place, STORE, str(outcome), id=row.id))
+                    self._refuse(
+                        result, mapping, UncountedRow(place, STORE, str(outcome), id=row.id)
+                    )
         for stream, rows in counted.items():
             result.rows += rows
             self.counts[stream, "counted"] += rows
@@ -408,7 +410,7 @@ class PayloadIntake:
         self._count_refusal(NO_MAPPING, reason.value)
 
     def _refuse(
-        self, result: IntakeResult, mapping: PayloadMapping | None, refused: Refused
+        self, result: IntakeResult, mapping: PayloadMapping | None, refused: UncountedRow
     ) -> None:
         result.refused.append(refused)
         self._count_refusal(NO_MAPPING if mapping is None else mapping.stream, refused.reason)
@@ -423,7 +425,7 @@ class PayloadIntake:
                 extra={"fields": {"mapping": mapping, "reason": reason}},
             )
 
-    async def _store(self, stream: str, kind: RowKind, rows: Sequence[PayloadRow]) -> int:
+    async def _store(self, stream: str, kind: PayloadKind, rows: Sequence[PayloadRow]) -> int:
         await self._create(stream, list(rows[0].segments), is_clustered=rows[0].cluster is not None)
         batch = batch_of_rows(stream, kind, rows, self._runtime.now_us())
         frame = ingest_pb2.IngestBatchRequest(batch=batch).SerializeToString()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.payloads import PayloadRow
 
 
-class RowKind(enum.Enum):
+class PayloadKind(enum.Enum):
     """The kinds of rows that payloads give."""
 
     PREDICTIONS = "predictions"
@@ -22,21 +22,21 @@ class RowKind(enum.Enum):
 
 
 def batch_of_rows(
-    stream: str, kind: RowKind, rows: Sequence[PayloadRow], now_us: int
+    stream: str, kind: PayloadKind, rows: Sequence[PayloadRow], now_us: int
 ) -> ingest_pb2.Batch:
     """Return a batch of rows for one stream. O(rows x keys).
 
     Parameters
     ----------
     stream : str
-    kind : RowKind
+    kind : PayloadKind
         Which of the rows' values it has. A row with a score and a label is in one of each.
     rows : sequence of PayloadRow
     now_us : int
         The time of the predictions and of the labels that have none.
     """
     _, ids, scores, row_labels, times, segments, weights, clusters, known = zip(*rows, strict=True)
-    if kind is RowKind.LABELS:
+    if kind is PayloadKind.LABELS:
         labels = ingest_pb2.Labels(ids=ids, positives=[label is True for label in row_labels])
         if any(weight is not None for weight in weights):
             labels.weights.extend(1.0 if weight is None else weight for weight in weights)

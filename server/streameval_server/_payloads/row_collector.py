@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from streameval.payloads import PayloadRow
-    from streameval_server._payloads.row_batches import RowKind
+    from streameval_server._payloads.row_batches import PayloadKind
 
-    Store = Callable[[str, RowKind, Sequence[PayloadRow]], Awaitable[int]]
+    Store = Callable[[str, PayloadKind, Sequence[PayloadRow]], Awaitable[int]]
     """Stores rows of one stream; returns, once they are durable, a log revision that includes
     them. Raises RequestError."""
 
@@ -31,7 +31,7 @@ MAX_COLLECTED_ROWS = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _WaitingRows:
     """Rows of one request.
 
     Attributes
@@ -53,7 +53,7 @@ class _Waiting:
 class _Piece(NamedTuple):
     """The rows of a request from one place to another."""
 
-    waiting: _Waiting
+    waiting: _WaitingRows
     start: int
     stop: int
 
@@ -69,18 +69,18 @@ class RowCollector:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queues: dict[tuple[str, RowKind], deque[_Piece]] = {}
+        self._queues: dict[tuple[str, PayloadKind], deque[_Piece]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(
-        self, stream: str, kind: RowKind, rows: Sequence[PayloadRow]
+        self, stream: str, kind: PayloadKind, rows: Sequence[PayloadRow]
     ) -> list[int | RequestError]:
         """Return once the rows are settled: for each its revision, or why it is not counted.
 
         O(rows), amortised.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        mine = _Waiting(rows, [None] * len(rows), len(rows), future)
+        mine = _WaitingRows(rows, [None] * len(rows), len(rows), future)
         queue = self._queues.get((stream, kind))
         if queue is None:
             queue = self._queues[stream, kind] = deque()
@@ -91,14 +91,14 @@ class RowCollector:
         await mine.is_settled
         return [each for each in mine.outcomes if each is not None]
 
-    async def _run(self, stream: str, kind: RowKind) -> None:
+    async def _run(self, stream: str, kind: PayloadKind) -> None:
         """Store the queue until it is empty."""
         queue = self._queues[stream, kind]
         while queue:
             await self._settle(stream, kind, _first(queue, MAX_COLLECTED_ROWS))
         del self._queues[stream, kind]
 
-    async def _settle(self, stream: str, kind: RowKind, pieces: list[_Piece]) -> None:
+    async def _settle(self, stream: str, kind: PayloadKind, pieces: list[_Piece]) -> None:
         outcome: int | RequestError
         rows = [row for each in pieces for row in each.waiting.rows[each.start : each.stop]]
         try:

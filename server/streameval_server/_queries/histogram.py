@@ -96,7 +96,7 @@ def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHi
     return response
 
 
-class _Column(NamedTuple):
+class _ScoreColumn(NamedTuple):
     """What scores count, in a field of the answer and two more for what lies beyond the bins."""
 
     field: str
@@ -106,14 +106,14 @@ class _Column(NamedTuple):
     """What the counts are multiples of: sums of weights are in units of 2**-16."""
 
 
-def _columns(window: Window) -> Iterator[_Column]:
+def _columns(window: Window) -> Iterator[_ScoreColumn]:
     """Yield each class's scores, rising, with their cases, and with their weights if any."""
     view = state_of(window)
     for field, label in (("positives", True), ("negatives", False)):
         run = view.run(label)
-        yield _Column(field, run.scores, run.cases)
+        yield _ScoreColumn(field, run.scores, run.cases)
         if run.sums is not None:
-            yield _Column(f"weighted_{field}", run.scores, run.multiplicities(), view.unit)
+            yield _ScoreColumn(f"weighted_{field}", run.scores, run.multiplicities(), view.unit)
 
 
 def _edges(scores: FloatArray, request: HistogramRequest) -> FloatArray | None:
@@ -143,7 +143,9 @@ def _above(limit: float | None) -> float:
     return -math.inf if limit is None else -_below(-limit)
 
 
-def _count(response: query_pb2.GetHistogramResponse, column: _Column, edges: FloatArray) -> None:
+def _count(
+    response: query_pb2.GetHistogramResponse, column: _ScoreColumn, edges: FloatArray
+) -> None:
     """Put a class's counts into the answer; all sums are of integers."""
     name, scores, counts, unit = column
     before = np.concatenate(([0], np.cumsum(counts)))

@@ -54,7 +54,7 @@ and while lists are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ChangedStreams:
     """The streams with evidence of a change, among as many as a token covers."""
 
     names: frozenset[str]
@@ -90,7 +90,7 @@ class StreamSummaries:
         self._clock_us = clock_us
         self._tables: OrderedDict[AllTime | Last, SummaryTable] = OrderedDict()
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
-        self._evidence: OrderedDict[Hashable, Evidence] = OrderedDict()
+        self._evidence: OrderedDict[Hashable, ChangedStreams] = OrderedDict()
         self._lock = threading.Lock()
         self._num_answering = 0
         self._stopping = threading.Event()
@@ -146,14 +146,14 @@ class StreamSummaries:
 
     # -- rankings
 
-    def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> Evidence:
+    def evidence(self, request: ListRequest, covers: Callable[[str], bool]) -> ChangedStreams:
         """Return the streams with evidence of a change, among all that a token covers."""
         table = self.table(request.span)
         key = (request.span, id(table), table.version, request.streams)
 
-        def compute() -> Evidence:
+        def compute() -> ChangedStreams:
             entries = _covered(table.entries, request, covers)
-            return Evidence(evident_changes(entries), len(entries))
+            return ChangedStreams(evident_changes(entries), len(entries))
 
         return self._cached(self._evidence, key, compute)
 

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._model.threads import Doorbell, StateLock, lower_priority
 from streameval_server._runtime.early_expiry import EarlyExpiry
 
@@ -158,7 +158,7 @@ class CoreThreads:
         """Commit what is queued, until `close`."""
         committer = self._core.committer
         lower_priority()
-        if committer.state is State.FAILED:
+        if committer.state is CommitterState.FAILED:
             self._recover("started for reading only, ingest is refused until there is room")
         while not self._closing.is_set():
             reading = self._read_clock()
@@ -167,7 +167,7 @@ class CoreThreads:
             self._hand_over(result)
             if result.pushed:
                 self._pause_s = _MIN_PAUSE_S
-            if committer.state is not State.SERVING:
+            if committer.state is not CommitterState.SERVING:
                 self._recover("a commit failed, its fate is unknown")
             elif result.blocked and not self._commit_blocked:
                 # Check once more before sleeping: the applier may have made room before it
@@ -213,17 +213,17 @@ class CoreThreads:
         committer = self._core.committer
         _log.error("%s: %s", what, committer.error)
         self._loop.call_soon_threadsafe(self._on_serving, False)
-        while committer.state is State.FAILED and not self._closing.is_set():
+        while committer.state is CommitterState.FAILED and not self._closing.is_set():
             self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             self._pause_s = min(2 * self._pause_s, _MAX_PAUSE_S)
             self._hand_over(committer.recover())
-            if committer.state is State.FAILED:
+            if committer.state is CommitterState.FAILED:
                 _log.error(
                     "still failing, next try within %.2f s: %s", self._pause_s, committer.error
                 )
-        if committer.state is State.BROKEN:
+        if committer.state is CommitterState.BROKEN:
             raise ServerFailedError(str(committer.error)) from committer.error
-        if committer.state is State.SERVING:
+        if committer.state is CommitterState.SERVING:
             _log.warning("the log is open again, at revision %d", committer.revision)
             self.apply_bell.ring()  # a checkpoint may have been requested meanwhile
             self._loop.call_soon_threadsafe(self._on_serving, True)

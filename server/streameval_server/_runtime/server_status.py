@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 import streameval
 from streameval.v1 import admin_pb2, types_pb2
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.engine_clock import in_days
 from streameval_server._log.commit_times import BUCKETS_S
 from streameval_server._log.data_directory import LOG_NAME
@@ -54,7 +54,7 @@ def server_status(
     reading = runtime.now()
     committer, applier, engine = runtime.core.committer, runtime.core.applier, runtime.core.engine
     storage = runtime.core.storage
-    serving = committer.state is State.SERVING
+    serving = committer.state is CommitterState.SERVING
     status = admin_pb2.GetServerStatusResponse(
         version=streameval.__version__,
         start_time=_timestamp(start_us),

@@ -299,7 +299,7 @@ def _forbidden(grant: Grant, stream: str) -> str:
 
 
 @dataclass(slots=True)
-class Call:
+class CallInProgress:
     """One call in progress.
 
     Attributes
@@ -321,7 +321,7 @@ class Call:
     reason: str = ""
 
 
-current_call: ContextVar[Call] = ContextVar("streameval_call")
+current_call: ContextVar[CallInProgress] = ContextVar("streameval_call")
 """The call that this task serves; set for as long as the task runs."""
 
 

@@ -18,7 +18,7 @@ from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.access import (
     REQUEST_ID_HEADER,
     TOKEN_HEADER,
-    Call,
+    CallInProgress,
     authorise_call,
     current_call,
     request_id,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streameval_server._security.rules import Rule
 
 
-class CallOutcome:
+class RequestOutcome:
     """How a request ended, for its line in the log."""
 
     def __init__(self, request: Request) -> None:
@@ -70,7 +70,7 @@ class AuthorisedRequest:
     request : Request
     rule : Rule
         What the method requires.
-    outcome : CallOutcome
+    outcome : RequestOutcome
     stack : AsyncExitStack
         Closed when the response is made; closing it writes the log line. A response
         that goes on, as events do, takes the stack over and closes it at its end.
@@ -78,7 +78,7 @@ class AuthorisedRequest:
 
     request: Request
     rule: Rule
-    outcome: CallOutcome
+    outcome: RequestOutcome
     stack: AsyncExitStack
 
 
@@ -112,9 +112,9 @@ class CallRunner:
         respond_to_error: Callable[[RequestError], Response] = error_response,
     ) -> Response:
         """Return the response of `handle` to an authorised request, or an error's."""
-        call = Call(method, request_id(_single_header(request, REQUEST_ID_HEADER)))
+        call = CallInProgress(method, request_id(_single_header(request, REQUEST_ID_HEADER)))
         current_call.set(call)
-        outcome = CallOutcome(request)
+        outcome = RequestOutcome(request)
         async with AsyncExitStack() as stack:
             stack.enter_context(self._log.call(outcome))
             try:
@@ -126,7 +126,7 @@ class CallRunner:
             response.headers[REQUEST_ID_HEADER] = call.request_id
             return response
 
-    def request_error(self, error: Exception, outcome: CallOutcome) -> RequestError:
+    def request_error(self, error: Exception, outcome: RequestOutcome) -> RequestError:
         """Return the error that the client gets, and record it; log an unexpected one."""
         if not isinstance(error, RequestError):
             self._log.unexpected(error)

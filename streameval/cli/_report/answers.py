@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streameval._metric_registry import HEADLINE
-from streameval.cli._segments import Segments, read_segments, steps
+from streameval.cli._segments import SegmentReport, read_segments, steps
 from streameval.client import PreconditionError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Answers:
         Steps of time, oldest first, from the first one with cases.
     reliability : StreamReliability or None
         None unless scores are on the probability scale.
-    segments : Segments or None
+    segments : SegmentReport or None
         The ranking; None for streams without segment keys.
     alarms : AlarmStatus or None
         None unless the stream declares alarms.
@@ -58,7 +58,7 @@ class Answers:
     state: Evaluator
     rows: list[Snapshot]
     reliability: StreamReliability | None
-    segments: Segments | None
+    segments: SegmentReport | None
     alarms: AlarmStatus | None
 
     @property

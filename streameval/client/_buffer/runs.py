@@ -78,7 +78,7 @@ pack_row: Callable[[float, int], bytes] = struct.Struct("<dB").pack
 """Return a row of a run: a score, and whether a case is positive or the code of a row by id."""
 
 
-class Run:
+class RowRun:
     """Rows that were added one at a time.
 
     Attributes
@@ -119,7 +119,7 @@ Sampling = Literal["units", "clusters"]
 """The column of cases with weights, or of cases with clusters: no row has both."""
 
 
-class CaseRun(Run):
+class CaseRun(RowRun):
     """Cases that were added one at a time, all with the same columns.
 
     Parameters
@@ -156,7 +156,7 @@ class CaseRun(Run):
         return replace(rows, clusters=values.astype(np.uint32))
 
 
-class IdRun(Run):
+class IdRun(RowRun):
     """Predictions, labels and retractions that were added one at a time, in order.
 
     A code is a rank in a phase, and in the lowest bit whether the label is positive. A row

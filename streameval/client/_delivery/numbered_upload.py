@@ -67,7 +67,7 @@ class UploadRefusal(NamedTuple):
     field: str = ""
 
 
-class _Waiting(NamedTuple):
+class _Unacknowledged(NamedTuple):
     sequence: int
     request: ingest_pb2.IngestRequest
     nbytes: int
@@ -118,7 +118,7 @@ class NumberedUpload:
         self._max_away_s = max_away_s
         self.refusals: list[UploadRefusal] = []
         self._transport = transport
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Unacknowledged] = deque()
         self._waiting_bytes = 0
         self._sent = self._sent_bytes = 0  # waiting batches sent on the present stream
         self._max_sent_bytes = 1 << 20
@@ -171,7 +171,7 @@ class NumberedUpload:
             `begin`.
         """
         request = ingest_pb2.IngestRequest(batch=batch)
-        waiting = _Waiting(batch.sequence, request, request.ByteSize())
+        waiting = _Unacknowledged(batch.sequence, request, request.ByteSize())
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting_bytes < MAX_WAITING_BYTES or self._has_ended

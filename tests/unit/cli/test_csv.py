@@ -16,7 +16,7 @@ import pyarrow as pa
 from streameval.cli import _csv
 from streameval.cli._csv import read_table
 from streameval.cli._file_values import FileError
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import FileColumns, read_rows
 
 from ...commands import refusal, run
 
@@ -94,7 +94,7 @@ def test_random_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int)
 
 def evaluated(path: Path) -> tuple[int, int]:
     """Return the rows and the positives of a file, both with and without --rejects' reader."""
-    chunks = list(read_rows(path, Layout(score="score", label="label")))
+    chunks = list(read_rows(path, FileColumns(score="score", label="label")))
     return sum(chunk.count for chunk in chunks), int(sum(chunk.labels.sum() for chunk in chunks))
 
 

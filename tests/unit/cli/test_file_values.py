@@ -20,7 +20,7 @@ import pyarrow.parquet
 from streameval._common.times import read_time_us
 from streameval.cli._file_values import FileError
 from streameval.cli._files import read_columns
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import FileColumns, read_rows
 
 from ...commands import refusal, run
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def read(path: Path, **options: Any) -> tuple[list[float], list[bool]]:
     """Return the scores and labels of a file."""
-    chunks = list(read_rows(path, Layout(**{"score": "score", "label": "label", **options})))
+    chunks = list(read_rows(path, FileColumns(**{"score": "score", "label": "label", **options})))
     return (
         [float(score) for chunk in chunks for score in chunk.scores],
         [bool(label) for chunk in chunks for label in chunk.labels],
@@ -150,7 +150,7 @@ def test_numbers_as_ids_of_ndjson(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     ids = ["10000001.0", "17", '"x"', '"17.50"', "10000000000000001"]
     path.write_text("".join(f'{{"id": {each}, "score": 1}}\n' for each in ids))
-    (chunk,) = read_rows(path, Layout(score="score", id="id"))
+    (chunk,) = read_rows(path, FileColumns(score="score", id="id"))
     assert chunk.ids == ["10000001", "17", "x", "17.50", "10000000000000001"]
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_id_of_ndjson(tmp_path: Path, before: str, value: str) -> Non
     ids = [before, value]
     path.write_text("".join(f'{{"id": {each}, "score": 1}}\n' for each in ids))
     with pytest.raises(FileError, match="row 2: id must be a text or an integer"):
-        list(read_rows(path, Layout(score="score", id="id")))
+        list(read_rows(path, FileColumns(score="score", id="id")))
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0**60, float("nan"), True])
@@ -176,7 +176,7 @@ def test_numbers_as_ids_of_parquet(tmp_path: Path, value: object) -> None:
     pyarrow.parquet.write_table(pa.table({"score": [0.5, 0.5], "id": good}), path)
     row = 1 if value is True else 2
     with pytest.raises(FileError, match=f"row {row}: id must be a text or an integer"):
-        list(read_rows(path, Layout(score="score", id="id")))
+        list(read_rows(path, FileColumns(score="score", id="id")))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_ids_that_may_stand_for_several(tmp_path: Path, column: pa.Array, told: 
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pa.table({"score": [0.5], "id": column}), path)
     with pytest.raises(FileError, match=f"row 1: id must be .*{told}"):
-        list(read_rows(path, Layout(score="score", id="id")))
+        list(read_rows(path, FileColumns(score="score", id="id")))
 
 
 def test_half_a_surrogate_pair_costs_its_row(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_half_a_surrogate_pair_costs_its_row(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_text('{"score": 1, "id": "\\ud83d\\ude00"}\n{"score": 1, "id": "\\ud800"}\n')
     with pytest.raises(FileError, match=r"row 2: it is not Unicode: '.ud800' is half"):
-        list(read_rows(path, Layout(score="score", id="id")))
+        list(read_rows(path, FileColumns(score="score", id="id")))
     (chunk,) = read_columns(path, ["id"], skip=True)
     assert chunk.columns["id"].to_pylist() == ["\U0001f600"]
     assert [each.number for each in chunk.unreadable] == [2]
@@ -283,7 +283,7 @@ def test_categories_as_ids_segments_and_times(tmp_path: Path) -> None:
     frame = pd.DataFrame({"score": [0.9, 0.1], "id": ["a", "b"], "country": ["DE", "US"]})
     frame["t"] = ["2026-11-26T19:46:00Z", "2026-11-26 19:46:01"]
     frame.astype(dict.fromkeys(["id", "country", "t"], "category")).to_parquet(path)
-    layout = Layout(score="score", id="id", segments=("country",), time="t")
+    layout = FileColumns(score="score", id="id", segments=("country",), time="t")
     (chunk,) = read_rows(path, layout)
     assert (chunk.ids, chunk.segments) == (["a", "b"], {"country": ["DE", "US"]})
     assert [str(time)[:19] for time in chunk.times] == [
@@ -326,7 +326,7 @@ def test_files_read_times_as_mappings_do(tmp_path: Path, suffix: str, others: bo
             )
         else:
             path.write_text("score,t\n" + "".join(f'0.5,"{each}"\n' for each in column))
-        (chunk,) = read_rows(path, Layout(score="score", time="t", time_unit=unit))
+        (chunk,) = read_rows(path, FileColumns(score="score", time="t", time_unit=unit))
         right = read_time_us(value, unit, "t", option="{}")
         assert chunk.times[0] == np.datetime64(right, "us"), value
 
@@ -349,7 +349,7 @@ def test_types_of_times(tmp_path: Path, column: pa.Array, right: str) -> None:
     """Timestamps of every unit and zone, dates and numbers."""
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
-    (chunk,) = read_rows(path, Layout(score="score", time="t"))
+    (chunk,) = read_rows(path, FileColumns(score="score", time="t"))
     assert str(chunk.times[0]) == right
 
 
@@ -359,7 +359,7 @@ def test_decimals_keep_nanoseconds(tmp_path: Path, time: int) -> None:
     path = tmp_path / "a.parquet"
     column = pa.array([Decimal(time)], pa.decimal128(38, 0))
     pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
-    (chunk,) = read_rows(path, Layout(score="score", time="t", time_unit="ns"))
+    (chunk,) = read_rows(path, FileColumns(score="score", time="t", time_unit="ns"))
     assert chunk.times.astype("int64").tolist() == [time // 1000]
 
 
@@ -371,7 +371,7 @@ def test_spans_are_no_times(tmp_path: Path, kind: pa.DataType, unit: str) -> Non
     column = pa.array([43_200 if pa.types.is_time(kind) else 1795722360], kind)
     pyarrow.parquet.write_table(pa.table({"score": [0.5], "t": column}), path)
     with pytest.raises(FileError, match=r"row 1: t is a (time32|duration)\[m?s\], not a date"):
-        list(read_rows(path, Layout(score="score", time="t", time_unit=unit)))
+        list(read_rows(path, FileColumns(score="score", time="t", time_unit=unit)))
 
 
 @pytest.mark.parametrize(

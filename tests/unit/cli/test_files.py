@@ -18,14 +18,14 @@ import pyarrow.parquet
 
 from streameval.cli import _csv, _files, _ndjson
 from streameval.cli._files import FileError
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import FileColumns, read_rows
 
 SCORES = [0.9, 0.25, -1.5, 3.0]
 LABELS = [1, 0, 1, 0]
 
 
 def read(path: Path, **options: str | None) -> tuple[list[float], list[bool], list[float]]:
-    chunks = list(read_rows(path, Layout(**{"score": "score", "label": "label", **options})))
+    chunks = list(read_rows(path, FileColumns(**{"score": "score", "label": "label", **options})))
     return (
         [float(score) for chunk in chunks for score in chunk.scores],
         [bool(label) for chunk in chunks for label in chunk.labels],
@@ -219,7 +219,7 @@ def test_columns_of_ndjson(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_text('{"score": 1, "label": 0}\n{"label": 1, "score": 2.5, "country": "DE"}')
     assert read(path)[0] == [1.0, 2.5]
-    (chunk,) = read_rows(path, Layout(score="score", label="label", by=("country",)))
+    (chunk,) = read_rows(path, FileColumns(score="score", label="label", by=("country",)))
     assert chunk.by == {"country": [None, "DE"]}
     with pytest.raises(FileError, match=r"no column 'p'; it has score, label, country$"):
         read(path, score="p")
@@ -236,7 +236,7 @@ def test_a_parquet_directory(tmp_path: Path) -> None:
     broken = tmp_path / "data" / "_temporary" / "part-9.parquet"
     broken.parent.mkdir()
     broken.write_bytes(b"half")
-    layout = Layout(score="score", label="label", by=("day", "country"))
+    layout = FileColumns(score="score", label="label", by=("day", "country"))
     chunks = list(read_rows(tmp_path / "data", layout))
     assert [list(chunk.scores) for chunk in chunks] == [[0.25, 0.5], [1.25, 1.5], [2.25, 2.5]]
     assert [chunk.by["day"][0] for chunk in chunks] == ["01", "02", None]
@@ -293,7 +293,7 @@ def test_groups_may_be_missing(tmp_path: Path, values: pd.Series) -> None:
     """A null or an empty text is None; other values are text."""
     frame = pd.DataFrame({"score": SCORES, "label": LABELS, "group": values})
     path = write(tmp_path / "a.parquet", frame)
-    (chunk,) = read_rows(path, Layout(score="score", label="label", by=("group",)))
+    (chunk,) = read_rows(path, FileColumns(score="score", label="label", by=("group",)))
     first = {"Int64": "7", "boolean": "true"}.get(str(values.dtype), "DE")
     assert chunk.by == {"group": [first, None, None, first]}
 
@@ -313,7 +313,7 @@ def test_times_are_read_one_by_one(tmp_path: Path, kind: pa.DataType) -> None:
     def times_of(values: list[object], kind: pa.DataType) -> list[str]:
         table = {"score": [0.5] * len(values), "at": pa.array(values, kind)}
         pyarrow.parquet.write_table(pa.table(table), path)
-        (chunk,) = read_rows(path, Layout(score="score", time="at"))
+        (chunk,) = read_rows(path, FileColumns(score="score", time="at"))
         return [str(time) for time in chunk.times]
 
     second = "2023-11-14T22:13:20.000000"

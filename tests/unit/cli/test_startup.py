@@ -15,7 +15,7 @@ pytest.importorskip("typer", reason="needs the extra cli")
 from streameval import __version__
 from streameval.cli import _health
 from streameval.cli._app import app
-from streameval.cli._connection import Connection, current_connection
+from streameval.cli._connection import ConnectionOptions, current_connection
 from streameval.cli._probe import run_probe
 from streameval_server.testing import running_server
 
@@ -86,7 +86,7 @@ def test_the_quick_way_reads_a_command_line_as_the_complete_one(
     line: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Same address, seconds and connection; the health of the server is the exit code."""
-    calls: list[tuple[str, float, Connection]] = []
+    calls: list[tuple[str, float, ConnectionOptions]] = []
 
     def health(address: str, timeout_s: float) -> bool:
         calls.append((address, timeout_s, current_connection.get()))

@@ -13,7 +13,7 @@ from streameval.cli._file_values import Reason
 from streameval.cli._good_rows import BadRow, read_good_rows
 from streameval.cli._pieces import read_pieces
 from streameval.cli._rejects import RejectsFile
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import FileColumns, read_rows
 
 from .bad_rows import (
     STREAM,
@@ -50,7 +50,7 @@ def test_pieces_are_those_of_the_good_rows(
             rows.to_csv(path, index=False)
         else:
             rows.to_json(path, orient="records", lines=True)
-    layout = Layout(score="score", label="label", time="at")
+    layout = FileColumns(score="score", label="label", time="at")
     sink = RejectsFile(tmp_path / "rejects.ndjson", [])
     with sink.writing() as first:
         found = list(read_pieces(dirty, layout, STREAM, first))
@@ -81,7 +81,7 @@ def test_every_row_is_good_or_bad_by_itself(tmp_path: Path) -> None:
         [str(random.choice(values, p=weights[name])) for name, values in choices.items()]
         for _ in range(120)
     ]
-    layout = Layout(score="score", label="label", time="at")
+    layout = FileColumns(score="score", label="label", time="at")
 
     def read(lines: list[list[str]]) -> tuple[list[int], list[BadRow]]:
         path = tmp_path / "rows.csv"

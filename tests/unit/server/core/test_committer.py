@@ -6,7 +6,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import pair_pb2, status_pb2, stream_pb2
-from streameval_server._core.committer import State
+from streameval_server._core.committer import CommitterState
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.rows import Kind
@@ -137,7 +137,7 @@ def test_after_a_failed_commit_the_log_says_what_is_true(fate):
     session.feed(frame(2), NOW)
     session.feed(frame(3), NOW)
     core.committer.step(NOW).deliver()
-    assert core.committer.state is State.FAILED
+    assert core.committer.state is CommitterState.FAILED
     assert str(core.committer.error) == "disk I/O error"
     assert storage.closed
     assert session.replies() == []
@@ -150,12 +150,12 @@ def test_after_a_failed_commit_the_log_says_what_is_true(fate):
 
     storage.fail = "open"
     core.committer.recover()
-    assert core.committer.state is State.FAILED
+    assert core.committer.state is CommitterState.FAILED
     assert str(core.committer.error) == "no disk"
 
     storage.fail = None
     result = core.committer.recover()
-    assert core.committer.state is State.SERVING
+    assert core.committer.state is CommitterState.SERVING
     assert core.committer.error is None
     assert result.pushed == (fate == "keep")
     session, last = opened(core)
@@ -240,7 +240,7 @@ def test_a_log_that_lost_acked_entries_stops_the_server():
     storage.fail = None
     storage.rows.clear()
     core.committer.recover()
-    assert core.committer.state is State.BROKEN
+    assert core.committer.state is CommitterState.BROKEN
     assert str(core.committer.error) == "the log ends at revision 0, but 2 was acknowledged"
 
 
@@ -260,7 +260,7 @@ def test_a_failed_checkpoint_is_a_failed_write():
     core.applier.finish()
     storage.fail = "parts"
     core.committer.step(NOW)
-    assert core.committer.state is State.FAILED
+    assert core.committer.state is CommitterState.FAILED
     storage.fail = None
     core.committer.recover()
     assert core.committer.checkpoint_revision == 2
@@ -296,10 +296,10 @@ def test_a_damaged_checkpoint_is_not_used_after_a_failed_write(damaged, failing)
         session.feed(frame(2), NOW)
     storage.fail = failing
     core.committer.step(NOW).deliver()
-    assert core.committer.state is State.FAILED
+    assert core.committer.state is CommitterState.FAILED
     storage.fail = None
     core.committer.recover()
-    assert core.committer.state is State.SERVING
+    assert core.committer.state is CommitterState.SERVING
     assert core.committer.checkpoint_revision == 0
     session, _ = opened(core)
     session.feed(frame(2, stream="t"), NOW)

@@ -9,9 +9,9 @@ import pytest
 from streameval_server._core.producer_marks import (
     MAX_PRODUCER_CHECKSUMS,
     MAX_PRODUCER_REFUSALS,
-    Mark,
     Marks,
-    Refusal,
+    ProducerMark,
+    RefusedSequence,
     SequenceStatus,
     sequence_status,
 )
@@ -26,13 +26,13 @@ REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),
         (None, 9, 1, SequenceStatus.NEXT),
         (None, 9, 2, SequenceStatus.GAP),
         (None, 9, 0, SequenceStatus.DUPLICATE),
-        (Mark(5, 3, 0), 5, 3, SequenceStatus.DUPLICATE),
-        (Mark(5, 3, 0), 5, 1, SequenceStatus.DUPLICATE),
-        (Mark(5, 3, 0), 5, 4, SequenceStatus.NEXT),
-        (Mark(5, 3, 0), 5, 5, SequenceStatus.GAP),
-        (Mark(5, 3, 0), 4, 4, SequenceStatus.FENCED),
-        (Mark(5, 3, 0), 6, 1, SequenceStatus.NEXT),
-        (Mark(5, 3, 0), 6, 4, SequenceStatus.GAP),
+        (ProducerMark(5, 3, 0), 5, 3, SequenceStatus.DUPLICATE),
+        (ProducerMark(5, 3, 0), 5, 1, SequenceStatus.DUPLICATE),
+        (ProducerMark(5, 3, 0), 5, 4, SequenceStatus.NEXT),
+        (ProducerMark(5, 3, 0), 5, 5, SequenceStatus.GAP),
+        (ProducerMark(5, 3, 0), 4, 4, SequenceStatus.FENCED),
+        (ProducerMark(5, 3, 0), 6, 1, SequenceStatus.NEXT),
+        (ProducerMark(5, 3, 0), 6, 4, SequenceStatus.GAP),
     ],
 )
 def test_sequence_status(mark, epoch, sequence, status):
@@ -47,7 +47,7 @@ def test_idle_producers_are_forgotten_in_the_logs_time():
     marks.record("b", 1, 1, at_us=50)
     marks.record("a", 1, 2, at_us=80)
     marks.record("", 0, 0, at_us=150)
-    assert (marks.get("a"), marks.get("b")) == (Mark(1, 2, 80), Mark(1, 1, 50))
+    assert (marks.get("a"), marks.get("b")) == (ProducerMark(1, 2, 80), ProducerMark(1, 1, 50))
     marks.record("c", 1, 1, at_us=151)
     assert marks.get("b") is None
     assert marks.last_sequence("a", 1) == 2
@@ -86,7 +86,7 @@ def test_the_newest_refusals_of_an_epoch_are_remembered():
     assert [each.sequence for each in mark.refusals] == list(
         range(101 - MAX_PRODUCER_REFUSALS, 101)
     )
-    assert mark.refusal(100) == Refusal(100, 107, REFUSED)
+    assert mark.refusal(100) == RefusedSequence(100, 107, REFUSED)
     assert (mark.refusal(1), mark.refusal(101)) == (None, None)
     marks.record("a", 2, 1, at_us=0)
     assert marks.get("a").refusals == ()
@@ -153,7 +153,7 @@ def test_checksums_of_the_newest_batches_are_kept():
     again = Marks.from_bytes(marks.to_bytes(), 100)
     assert again.get("a") == mark
     marks.record("a", 6, 0, 0)
-    assert marks.get("a") == Mark(6, 0, 0)
+    assert marks.get("a") == ProducerMark(6, 0, 0)
 
 
 def test_of_all_producers_checksums_those_of_idle_ones_go_first():

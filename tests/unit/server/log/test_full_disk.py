@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streameval_server._core.committer import Committer, State
+from streameval_server._core.committer import Committer, CommitterState
 from streameval_server._core.recovery import open_core_on_full_disk
 from streameval_server._log.acked_revision import AckedRevision, AckedRevisionFile
 from streameval_server._log.loss import LostRowsError
@@ -71,7 +71,7 @@ def test_it_is_read_and_later_written(request, log, last):
     """Every row is there, nothing is accepted, and `recover` goes on behind the last row."""
     path = request.getfixturevalue(log)
     committer = started(path)
-    assert committer.state is State.FAILED
+    assert committer.state is CommitterState.FAILED
     assert committer.revision == last
     with pytest.raises(RequestError, match=r"disk is full.*free some space"):
         committer.check_serving()
@@ -90,7 +90,7 @@ def test_it_stops_when_what_it_read_is_gone(killed):
     committer = started(killed)
     Path(f"{killed}-wal").unlink()
     committer.recover()
-    assert committer.state is State.BROKEN
+    assert committer.state is CommitterState.BROKEN
 
 
 def test_a_loss_is_refused_and_its_witness_stays(killed):

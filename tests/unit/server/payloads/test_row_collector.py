@@ -11,13 +11,13 @@ pytest.importorskip("jmespath", reason="needs the extra payloads")
 from streameval.payloads import PayloadRow
 from streameval_server._model.errors import BATCH_REFUSED, Code, RequestError
 from streameval_server._payloads import row_collector as module
-from streameval_server._payloads.row_batches import RowKind
+from streameval_server._payloads.row_batches import PayloadKind
 from streameval_server._payloads.row_collector import RowCollector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KIND = RowKind.PREDICTIONS
+KIND = PayloadKind.PREDICTIONS
 
 
 class Store:
@@ -29,7 +29,7 @@ class Store:
         self.stored: list[str] = []
         self.fails = False
 
-    async def __call__(self, stream: str, kind: RowKind, rows: Sequence[PayloadRow]) -> int:
+    async def __call__(self, stream: str, kind: PayloadKind, rows: Sequence[PayloadRow]) -> int:
         assert (stream, kind) == ("s", KIND)
         self.calls += 1
         await asyncio.sleep(0)

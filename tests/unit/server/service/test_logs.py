@@ -18,7 +18,7 @@ from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc
 from streameval_server import Settings
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.query_service import QueryService
-from streameval_server._security.access import Call, current_call
+from streameval_server._security.access import CallInProgress, current_call
 from streameval_server._security.tokens import create_token
 from streameval_server._service.logs import JsonFormatter, TextFormatter
 from streameval_server.testing import running_server
@@ -64,7 +64,7 @@ def record(
 def test_a_line_is_one_object(lines: list[str]) -> None:
     """With the call's fields and id; values that are not JSON become text."""
     del lines
-    token = current_call.set(Call("a/B", "job-7"))
+    token = current_call.set(CallInProgress("a/B", "job-7"))
     try:
         line = JsonFormatter().format(record("call %s", "OK", duration_ms=1.5, path=Path("x")))
     finally:
@@ -210,7 +210,7 @@ def test_refused_calls_do_not_fill_the_log(lines: list[str]) -> None:
     """Refusals are logged once a second, with the number in between."""
     now = 0.0
     log = CallLog(lambda: now)
-    token = current_call.set(Call("a/B", "id", reason="TOKEN_UNKNOWN"))
+    token = current_call.set(CallInProgress("a/B", "id", reason="TOKEN_UNKNOWN"))
     try:
         for step in range(250):
             now = step / 100
